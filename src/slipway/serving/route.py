@@ -1,0 +1,94 @@
+"""Routes: how a Service says which public model names it answers for.
+
+The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries the
+label ``slipway.inference/route: "true"``. Its annotation ``slipway.inference/route`` holds a :class:`Route` as JSON; every
+field has a default, so that an engine deployed by hand needs the label alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.kube.objects import Object, created_unix
+
+ROUTE = "slipway.inference/route"
+"""Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
+
+
+class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What the gateway needs to know of one Service beyond its endpoints.
+
+    Unknown fields are ignored, so that an older gateway reads what a newer controller writes.
+    """
+
+    models: tuple[str, ...] = ()
+    """Public model ids, the first one the primary. Empty: the Service's name."""
+    port: str = ""
+    """Name of the Service's port that speaks the OpenAI protocol. Empty: the first port."""
+    created: int = 0
+    """Unix seconds at which the model was declared; decides name conflicts. 0: the Service's creation."""
+    owned_by: str = "slipway"
+    """``owned_by`` of the model card."""
+    source: str = ""
+    """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
+
+
+class InvalidRoute(ValueError):
+    """The annotation is not a route; the message says where it is wrong."""
+
+
+class RoutedService(NamedTuple):
+    """A Service that takes part in routing, with every default of its route filled in."""
+
+    namespace: str
+    name: str
+    route: Route
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, the order in which equals are decided."""
+        return f"{self.namespace}/{self.name}"
+
+
+def routed_service(service: Object) -> RoutedService:
+    """Reads the route of a labelled Service.
+
+    Raises InvalidRoute where the annotation is not a route or names a port that the Service lacks.
+    """
+    metadata = service["metadata"]
+    text = metadata.get("annotations", {}).get(ROUTE, "{}")
+    try:
+        route = msgspec.json.decode(text, type=Route)
+    except msgspec.MsgspecError as error:
+        raise InvalidRoute(f"annotation {ROUTE}: {error}") from error
+    ports = [port.get("name", "") for port in service["spec"].get("ports", [])]
+    if not ports or (route.port and route.port not in ports):
+        raise InvalidRoute(f"annotation {ROUTE}: the Service has no port {route.port!r}")
+    route = msgspec.structs.replace(
+        route,
+        models=route.models or (metadata["name"],),
+        port=route.port or ports[0],
+        created=route.created or created_unix(service),
+    )
+    return RoutedService(metadata["namespace"], metadata["name"], route)
+
+
+def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Labels and annotations that make a Service take part."""
+    return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(route, order="deterministic").decode()}
+
+
+def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each public model name.
+
+    The oldest wins; of equals the first by ``namespace/name``. Controller and gateway both call this, so that the status
+    of a model says what the gateway does.
+    """
+    decided: dict[str, RoutedService] = {}
+    for service in sorted(services, key=lambda service: (service.route.created, service.key)):
+        for model in service.route.models:
+            decided.setdefault(model, service)
+    return decided
