@@ -1,0 +1,5 @@
+"""Kubernetes for controllers: client, informers, work queue, applier, leader election, CRDs. It knows nothing of models.
+
+The flow: a Client lists and watches into Stores (Informer), changes put keys into a WorkQueue, a Controller's workers call
+``reconcile(key)``, which reads Stores only and writes through an Applier, a StatusWriter and a Recorder. A Manager runs it all.
+"""

@@ -1,0 +1,144 @@
+"""Kubernetes objects as decoded JSON, the kinds that we use, and accessors for their metadata.
+
+Everything in this package hands objects around as plain dictionaries, exactly as the API server sent them (but for
+``metadata.managedFields``, which stores drop). Nobody changes an object that came from a store.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+Object = dict[str, Any]
+"""A decoded Kubernetes object, or a part of one."""
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""The label that says which program made an object; every child carries it and child informers select by it."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A resource type and where the API server serves it."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``v1``, ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of one object, or of a collection when ``name`` is empty.
+
+        An empty namespace addresses the collection of all namespaces, or an object of a kind that has none.
+        """
+        parts = ["", "apis", self.group, self.version] if self.group else ["", "api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return quote("/".join(parts))
+
+
+POD = Kind("", "v1", "Pod", "pods")
+SERVICE = Kind("", "v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+SECRET = Kind("", "v1", "Secret", "secrets")
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+EVENT = Kind("", "v1", "Event", "events")
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
+CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+
+
+class Key(NamedTuple):
+    """What identifies an object among those of its kind. The namespace is empty for kinds that have none."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(NamedTuple):
+    """The controller of an object, as its owner references say."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+def key(obj: Object) -> Key:
+    """Namespace and name."""
+    metadata = obj["metadata"]
+    return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def uid(obj: Object) -> str:
+    """The identity that a name loses when its object is deleted and made again."""
+    value: str = obj["metadata"]["uid"]
+    return value
+
+
+def generation(obj: Object) -> int:
+    """Counts changes of the spec; 0 for kinds that do not count."""
+    return int(obj["metadata"].get("generation", 0))
+
+
+def resource_version(obj: Object) -> str:
+    """The version of this copy; empty when the object never was on a server."""
+    return str(obj.get("metadata", {}).get("resourceVersion", ""))
+
+
+def version_number(version: str) -> int:
+    """A resource version as a number, for "older than". 0 when it is none (then nothing is known of its age).
+
+    Kubernetes promises numbers since 1.35; before it every server that keeps its objects in etcd has them.
+    """
+    return int(version) if version.isdecimal() else 0
+
+
+def labels(obj: Object) -> dict[str, str]:
+    """The labels, empty when there are none."""
+    return obj["metadata"].get("labels") or {}
+
+
+def deleting(obj: Object) -> bool:
+    """Whether deletion has begun (something may still wait on a finalizer)."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def created_unix(obj: Object) -> int:
+    """Creation time in Unix seconds; 0 for an object that never was on a server."""
+    stamp = obj["metadata"].get("creationTimestamp")
+    return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
+
+
+def controller_owner(obj: Object) -> OwnerReference | None:
+    """The one owner reference with ``controller: true``, if there is one."""
+    for reference in obj["metadata"].get("ownerReferences") or []:
+        if reference.get("controller"):
+            return OwnerReference(reference["apiVersion"], reference["kind"], reference["name"], reference["uid"])
+    return None
+
+
+def owner_reference(owner_kind: Kind, owner: Object) -> Object:
+    """The owner reference that makes ``owner`` the controller of the object that carries it."""
+    return {
+        "apiVersion": owner_kind.api_version,
+        "kind": owner_kind.kind,
+        "name": owner["metadata"]["name"],
+        "uid": uid(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
