@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Makes images under their public names where no image registry can be reached: of Debian packages and Go modules.
+# An image that is there is left alone; one that was built before comes back from the cache; else its recipe runs.
+#
+#   build.sh IMAGE...     for every image one last word: present, loaded or built
+#   build.sh --list       the images that have a recipe
+#
+# Needs Docker, root, debootstrap (installed when apt is there) and, for the node image, Go.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+recipe_of() { # IMAGE; prints the file
+  local recipe
+  for recipe in "$closed_dir"/recipes/*.sh; do
+    grep -qxF "image=$1" "$recipe" && { say "$recipe"; return; }
+  done
+  die "no recipe makes $1; there are: $(list | paste -sd ' ')"
+}
+
+list() { sed -n 's/^image=//p' "$closed_dir"/recipes/*.sh; }
+
+make_image() { # IMAGE
+  local recipe key archive started=$SECONDS dir have
+  recipe=$(recipe_of "$1")
+  # shellcheck source=/dev/null
+  source "$recipe"
+  key=$(key_of "$closed_dir/lib.sh" "$recipe" "${inputs[@]}")
+  archive=$cache/images/$(basename "$recipe" .sh)/$key.tar
+  have=$(image_inputs "$image")
+  if [[ $have == "$key" ]]; then
+    say "$image: present"
+  elif [[ $have == foreign ]]; then
+    say "$image: present, of another origin, left alone"
+  elif [[ -e $archive ]]; then
+    docker load --quiet --input "$archive" > /dev/null
+    say "$image: loaded from the cache in $((SECONDS - started)) s"
+  else
+    say "$image: building"
+    dir=$(mktemp -d "$cache/tmp/image.XXXXXX")
+    build "$dir" "$key"
+    save_image "$image" "$archive"
+    rm -rf --one-file-system "$dir"
+    say "$image: built in $((SECONDS - started)) s"
+  fi
+}
+
+case ${1:-} in
+  '' | -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
+  --list) list; exit ;;
+esac
+docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
+open_cache
+for name in "$@"; do
+  (make_image "$name")
+done

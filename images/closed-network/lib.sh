@@ -1,0 +1,165 @@
+# Shared by build.sh and the recipes: the cache, Debian root file systems, Go binaries and images made of them.
+# Everything under the cache is written under a temporary name and renamed when complete, so a run may be killed anywhere.
+# shellcheck shell=bash
+set -euo pipefail
+
+closed_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
+key_label=slipway.inference/inputs
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Runs a command quietly and says what it was and how long it took; its output is shown only when it fails.
+step() { # DESCRIPTION COMMAND...
+  local description=$1 started=$SECONDS log
+  shift
+  say "  $description ..."
+  log=$(mktemp "$cache/tmp/log.XXXXXX")
+  if ! "$@" > "$log" 2>&1 < /dev/null; then
+    tail -n 40 "$log" >&2
+    die "$description failed after $((SECONDS - started)) s"
+  fi
+  rm -f "$log"
+  say "  $description: $((SECONDS - started)) s"
+}
+
+# One builder at a time; what a killed one left behind goes away with the next.
+open_cache() {
+  mkdir -p "$cache"/{tmp,bin,roots,images}
+  exec 9> "$cache/lock"
+  flock --nonblock 9 || { say "waiting for another build that uses $cache"; flock 9; }
+  rm -rf --one-file-system "${cache:?}"/tmp/*
+}
+
+# A short hash of files, folders and words: equal inputs give equal keys.
+key_of() { # PATH_OR_WORD...
+  local input
+  for input in "$@"; do
+    if [[ -d $input ]]; then
+      (cd "$input" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum)
+    elif [[ -f $input ]]; then
+      sha256sum < "$input"
+    else
+      printf '%s\n' "$input"
+    fi
+  done | sha256sum | cut -c1-16
+}
+
+# ---- Debian -------------------------------------------------------------------------------------------------------
+
+# The mirror that this host's own apt uses for Debian.
+debian_mirror() {
+  if [[ -n ${SLIPWAY_DEBIAN_MIRROR:-} ]]; then
+    say "$SLIPWAY_DEBIAN_MIRROR"
+    return
+  fi
+  local format="\$(LABEL)|\$(REPO_URI)" mirror
+  mirror=$(apt-get indextargets --format "$format" 'Created-By: Packages' | sed -n 's/^Debian|//p' | head -n 1)
+  if [[ -z $mirror ]]; then
+    apt-get update -q > /dev/null
+    mirror=$(apt-get indextargets --format "$format" 'Created-By: Packages' | sed -n 's/^Debian|//p' | head -n 1)
+  fi
+  [[ -n $mirror ]] || die "apt on this host knows no Debian mirror; set SLIPWAY_DEBIAN_MIRROR to the address of one"
+  say "$mirror"
+}
+
+need_debootstrap() {
+  [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
+  command -v debootstrap > /dev/null && return
+  command -v apt-get > /dev/null || die "building images from Debian packages needs debootstrap and apt"
+  step "install debootstrap" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends debootstrap
+}
+
+# Runs a command inside a root file system, with /proc there and no daemon started by package scripts.
+in_root() { # DIR COMMAND...
+  # shellcheck disable=SC2016  # the inner shell expands its own arguments
+  unshare --mount --fork sh -euc '
+    root=$1; shift
+    mount -t proc proc "$root/proc"
+    exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+      DEBIAN_FRONTEND=noninteractive "$@"' sh "$@"
+}
+
+# The smallest root of a suite, kept as a tar archive: other roots start from it.
+debian_base() { # SUITE; prints the archive
+  local suite=$1 archive dir
+  archive=$cache/roots/$suite-$(key_of "$closed_dir/lib.sh").tar
+  if [[ ! -e $archive ]]; then
+    need_debootstrap >&2
+    dir=$cache/tmp/base-$suite
+    step "bootstrap Debian $suite" \
+      debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$(debian_mirror)" >&2
+    tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --exclude './var/cache/apt/archives/*.deb' -c . > "$dir.tar"
+    rm -rf "$dir" "$cache/roots/$suite"-*.tar
+    mv "$dir.tar" "$archive"
+  fi
+  say "$archive"
+}
+
+# A root of SUITE with packages. A package written as NAME/EXTRA is taken from the suite EXTRA.
+debian_root() { # DIR SUITE PACKAGE...
+  local dir=$1 suite=$2 archive extra mirror
+  shift 2
+  archive=$(debian_base "$suite")
+  mirror=$(debian_mirror)
+  mkdir -p "$dir"
+  tar -C "$dir" -xf "$archive"
+  cp /etc/resolv.conf "$dir/etc/resolv.conf"
+  printf '#!/bin/sh\nexit 101\n' > "$dir/usr/sbin/policy-rc.d"
+  chmod 755 "$dir/usr/sbin/policy-rc.d"
+  apt-config dump | grep -E '^Acquire::https?::Proxy' > "$dir/etc/apt/apt.conf.d/90host-proxy" || true
+  for extra in $(printf '%s\n' "$@" | sed -n 's#^[^/]*/##p' | sort -u); do
+    say "deb $mirror $extra main" > "$dir/etc/apt/sources.list.d/$extra.list"
+  done
+  step "fetch the package lists of $suite" in_root "$dir" apt-get -q -o Acquire::Check-Valid-Until=false update
+  step "install $*" in_root "$dir" apt-get -q -y --no-install-recommends install "$@"
+  rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/* "$dir"/var/log/{apt,dpkg.log,bootstrap.log} \
+    "$dir"/usr/share/{doc,man,locale,info} "$dir/usr/sbin/policy-rc.d" "$dir/etc/apt/apt.conf.d/90host-proxy" \
+    "$dir/etc/resolv.conf"
+}
+
+# ---- Go -----------------------------------------------------------------------------------------------------------
+
+# Compiles a static binary from a module locked in go/MODULE, unless the cache has it.
+go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
+  local name=$1 module=$closed_dir/go/$2 package=$3 flags="-s -w ${4:-}" dir
+  command -v go > /dev/null || die "compiling $name needs Go 1.25 or newer on PATH"
+  dir=$cache/bin/$name-$(key_of "$module" "$package" "$flags" "$(go env GOOS GOARCH GOVERSION)")
+  if [[ ! -x $dir/$name ]]; then
+    mkdir -p "$cache/tmp/$name"
+    step "compile $name" env CGO_ENABLED=0 go build -C "$module" -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" \
+      -o "$cache/tmp/$name/$name" "$package" >&2
+    rm -rf "$cache/bin/$name"-*
+    mv "$cache/tmp/$name" "$dir"
+  fi
+  say "$dir/$name"
+}
+
+# ---- Images -------------------------------------------------------------------------------------------------------
+
+# Makes an image of a root file system. Every CHANGE is an instruction of a Dockerfile.
+import_root() { # DIR IMAGE KEY CHANGE...
+  local dir=$1 image=$2 changes=(--change "LABEL $key_label=$3") change
+  shift 3
+  for change in "$@"; do changes+=(--change "$change"); done
+  tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --numeric-owner -c . \
+    | docker import "${changes[@]}" - "$image" > /dev/null
+}
+
+image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for an image of other origin, else nothing
+  local key
+  key=$(docker image inspect --format "{{with .Config.Labels}}{{index . \"$key_label\"}}{{end}}" "$1" 2> /dev/null) || return 0
+  say "${key:-foreign}"
+}
+
+save_image() { # IMAGE ARCHIVE
+  mkdir -p "$(dirname "$2")"
+  docker save --output "$cache/tmp/save.tar" "$1"
+  rm -f "$(dirname "$2")"/*
+  mv "$cache/tmp/save.tar" "$2"
+}

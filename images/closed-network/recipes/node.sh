@@ -1,0 +1,103 @@
+# A node of a kind cluster: Kubernetes, etcd and CoreDNS compiled from their Go modules, containerd and the rest from
+# Debian, kind's own base files from its Go module. The pod network is node/static-cni, so a cluster of it is created
+# with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
+# shellcheck shell=bash
+image=kindest/node:v1.34.4
+inputs=("$closed_dir/node" "$closed_dir/go")
+
+version=${image#*:}
+minor=${version#v1.}
+minor=${minor%%.*}
+stamp="-X k8s.io/component-base/version.gitVersion=$version -X k8s.io/component-base/version.gitMajor=1"
+stamp+=" -X k8s.io/component-base/version.gitMinor=$minor -X k8s.io/component-base/version.gitTreeState=clean"
+node_packages=(
+  systemd systemd-sysv dbus kmod mount procps hostname
+  containerd runc containernetworking-plugins libseccomp2 pigz
+  iproute2 nftables iptables conntrack ethtool ebtables socat
+  ca-certificates curl jq
+)
+
+build() { # DIR KEY
+  local dir=$1 name
+  mkdir "$dir/bin"
+  for name in kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do
+    cp "$(go_binary "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$stamp")" "$dir/bin/"
+  done
+  cp "$(go_binary etcd etcd go.etcd.io/etcd/server/v3)" "$dir/bin/"
+  cp "$(go_binary coredns coredns github.com/coredns/coredns)" "$dir/bin/"
+  cp "$(go_binary pause pause .)" "$dir/bin/"
+  control_plane_images "$dir"
+  node_root "$dir/node" "$dir/bin"
+  step "put the control plane's images into the node image" assemble "$dir" "$2"
+}
+
+control_plane_images() { # DIR; leaves DIR/images.tar
+  local dir=$1 images name binary root
+  mapfile -t images < <("$dir/bin/kubeadm" config images list --kubernetes-version "$version" 2> /dev/null)
+  for name in "${images[@]}"; do
+    binary=${name##*/}
+    binary=${binary%%:*}
+    root=$dir/root-$binary
+    if [[ $binary == kube-proxy ]]; then
+      debian_root "$root" bookworm nftables iptables kmod
+    else
+      mkdir -p "$root/tmp"
+      chmod 1777 "$root/tmp"
+    fi
+    install -D -m755 "$dir/bin/$binary" "$root/usr/local/bin/$binary"
+    import_root "$root" "$name" - 'ENV PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+      "ENTRYPOINT [\"/usr/local/bin/$binary\"]"
+    rm -rf "$root"
+  done
+  docker save --output "$dir/images.tar" "${images[@]}"
+  docker image rm "${images[@]}" > /dev/null
+}
+
+node_root() { # DIR BINARIES
+  local root=$1 files
+  debian_root "$root" bookworm "${node_packages[@]}"
+  files=$(go -C "$closed_dir/go/kind" list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
+  [[ -d $files ]] || die "kind's Go module holds no files of its node image"
+  mkdir -p "$root"/{kind/bin,etc/containerd,opt/cni/bin,etc/kubernetes/manifests,etc/systemd/system/kubelet.service.d}
+  install -m755 "$files"/usr/local/bin/* "$root/usr/local/bin/"
+  install -m755 "$files"/kind/bin/* "$root/kind/bin/"
+  install -m644 "$files/etc/crictl.yaml" "$root/etc/"
+  install -m644 "$files/etc/default/kubelet" "$root/etc/default/"
+  install -m644 "$files"/etc/sysctl.d/* "$root/etc/sysctl.d/"
+  install -m644 "$files"/etc/systemd/system/{containerd,kubelet,undo-mount-hacks}.service \
+    "$files/etc/systemd/system/kubelet.slice" "$root/etc/systemd/system/"
+  install -m644 "$files"/etc/systemd/system/kubelet.service.d/* "$root/etc/systemd/system/kubelet.service.d/"
+  # The pause image is the one that this kubeadm asks for. An OOM score can only be kept, not lowered, on a host that
+  # lacks CAP_SYS_RESOURCE; without the second change no pod that has one would start there.
+  sed -e "s#pause:3.10\"#$(sandbox_tag "$2")\"#" -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
+    "$files/etc/containerd/config.toml" > "$root/etc/containerd/config.toml"
+  ln -sf /usr/bin/containerd /usr/bin/ctr "$root/usr/local/bin/"
+  cp "$root"/usr/lib/cni/{host-local,ptp,portmap,loopback} "$root/opt/cni/bin/"
+  install -m755 "$2"/{kubelet,kubeadm,kubectl} "$root/usr/bin/"
+  install -m755 "$closed_dir"/node/{static-cni,crictl} "$root/usr/local/bin/"
+  install -m644 "$closed_dir/node/static-cni.service" "$root/etc/systemd/system/"
+  printf %s "$version" > "$root/kind/version"
+  in_root "$root" sh -c "$(cat "$closed_dir/node/setup")"
+}
+
+sandbox_tag() { # BINARIES; prints pause:<tag>
+  "$1/kubeadm" config images list --kubernetes-version "$version" 2> /dev/null | sed -n 's#.*/\(pause:.*\)#\1#p'
+}
+
+assemble() { # DIR KEY
+  local base=slipway-node-base:$2 builder=slipway-node-build-$2
+  import_root "$1/node" "$base" "$2" 'ENV container=docker'
+  docker rm --force "$builder" > /dev/null 2>&1 || true
+  docker run --detach --name "$builder" --privileged --entrypoint sleep "$base" infinity
+  docker exec --detach "$builder" containerd
+  timeout 60 sh -c "until docker exec $builder ctr version; do sleep 0.3; done"
+  docker cp --quiet "$1/images.tar" "$builder:/images.tar"
+  docker exec "$builder" sh -euc 'ctr -n k8s.io images import --no-unpack /images.tar
+    rm /images.tar
+    kill "$(pidof containerd)"
+    while pidof containerd; do sleep 0.1; done'
+  docker commit --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' --change 'CMD []' \
+    --change 'STOPSIGNAL SIGRTMIN+3' "$builder" "$image"
+  docker rm --force "$builder"
+  docker image rm "$base"
+}

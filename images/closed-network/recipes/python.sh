@@ -1,0 +1,16 @@
+# Debian's own Python with pip, used like the official slim image: python, python3 and pip on PATH, pip free to install.
+# shellcheck shell=bash
+image=python:3.11-slim-bookworm
+inputs=()
+
+build() { # DIR KEY
+  local root=$1/root
+  debian_root "$root" bookworm python3 python3-pip
+  rm -f "$root"/usr/lib/python3.11/EXTERNALLY-MANAGED
+  mkdir -p "$root/usr/local/bin"
+  ln -s /usr/bin/python3 "$root/usr/local/bin/python3"
+  ln -s /usr/bin/python3 "$root/usr/local/bin/python"
+  ln -s /usr/bin/pip "$root/usr/local/bin/pip"
+  import_root "$root" "$image" "$2" 'ENV LANG=C.UTF-8' 'CMD ["python3"]' \
+    'ENV PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin'
+}
