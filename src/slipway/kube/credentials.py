@@ -1,0 +1,101 @@
+"""Where the API server is and how we prove who we are: in-cluster, kubeconfig, exec plugins, rotating tokens.
+
+All of it is the official client's work; this module only asks it again in time. Certificates and proxies are read once,
+tokens again each minute and at once when the server refused one (they rotate).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import incluster_config
+
+log = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 60.0
+
+
+class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
+    """The official REST client, asked for nothing but a session that knows its TLS settings."""
+
+    def session(self) -> aiohttp.ClientSession:
+        session: aiohttp.ClientSession = self._create_pool_manager()
+        return session
+
+
+class Credentials:
+    """The address of an API server and an ``Authorization`` header that stays fresh."""
+
+    def __init__(self, configuration: Configuration, reload: Callable[[], Awaitable[None]]) -> None:
+        self.configuration = configuration
+        self._reload = reload
+        self._read = time.monotonic()
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def find(cls, kubeconfig: str = "") -> Credentials:
+        """Reads the named kubeconfig; without one the pod's own account, ``$KUBECONFIG`` or ``~/.kube/config``.
+
+        Raises the official client's ConfigException where there is none.
+        """
+        configuration = Configuration()
+        if not kubeconfig and os.environ.get(incluster_config.SERVICE_HOST_ENV_NAME):
+            return cls._in_cluster(configuration)
+        loader = await config.load_kube_config(
+            config_file=kubeconfig or None, client_configuration=configuration, persist_config=False
+        )
+
+        async def reload() -> None:
+            await loader.load_and_set(configuration)
+
+        return cls(configuration, reload)
+
+    @classmethod
+    def _in_cluster(cls, configuration: Configuration) -> Credentials:
+        loader = incluster_config.InClusterConfigLoader(
+            token_filename=incluster_config.SERVICE_TOKEN_FILENAME,
+            cert_filename=incluster_config.SERVICE_CERT_FILENAME,
+        )
+        loader.load_and_set(configuration)
+
+        async def reload() -> None:
+            loader.token_expires_at = datetime.min  # the loader's own clock is naive, too
+            loader.load_and_set(configuration)
+
+        return cls(configuration, reload)
+
+    @property
+    def host(self) -> str:
+        """Base URL of the API server, without a slash at the end."""
+        return str(self.configuration.host).rstrip("/")
+
+    def session(self) -> aiohttp.ClientSession:
+        """A new session with the configuration's TLS settings and connection limit."""
+        return _Rest(self.configuration).session()
+
+    async def authorization(self) -> str:
+        """The value of the ``Authorization`` header; empty when a client certificate does."""
+        if time.monotonic() - self._read > _REFRESH_SECONDS:
+            await self.refresh()
+        token = self.configuration.api_key.get("BearerToken", "")
+        return str(token)
+
+    async def refresh(self) -> None:
+        """Reads the token anew. What goes wrong is logged; the old token stays until the server refuses it."""
+        async with self._lock:
+            if time.monotonic() - self._read < 1.0:  # another request was refused at the same time
+                return
+            self._read = time.monotonic()
+            try:
+                await self._reload()
+            except (OSError, config.ConfigException) as error:
+                log.warning("cannot refresh the API credentials: %s", error)

@@ -1,0 +1,128 @@
+"""What can go wrong with a request to the API server, as types that callers can tell apart.
+
+The base carries what the server said; ``error_from`` maps an HTTP status (and its body, a ``Status`` object when the
+API server wrote it) to the type.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.kube.objects import Object
+
+
+class ApiError(Exception):
+    """A request that failed.
+
+    ``status`` is the HTTP status (0: there was no answer), ``reason`` the API server's word (``NotFound``,
+    ``Invalid``), ``retry_after`` the seconds that the server asked to wait, ``causes`` its field errors as
+    ``(field, message)``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after: float | None = None,
+        causes: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.reason = reason or type(self).__name__
+        self.retry_after = retry_after
+        self.causes = causes
+
+
+class NotFound(ApiError):
+    """404: no such object, namespace or kind."""
+
+
+class Conflict(ApiError):
+    """409: the object changed since it was read, a precondition failed, or the name exists already."""
+
+
+class Gone(ApiError):
+    """410: the resource version or the list's continue token is too old."""
+
+
+class Invalid(ApiError):
+    """400 or 422: the server will not take this object however often it is sent."""
+
+
+class Forbidden(ApiError):
+    """403: a right is missing, a quota is used up, an admission rule refused, or the namespace is being deleted."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are not (or no longer) good."""
+
+
+class TooManyRequests(ApiError):
+    """429: come back after ``retry_after`` seconds."""
+
+
+class ServerError(ApiError):
+    """5xx, or an answer that makes no sense."""
+
+
+class Unreachable(ApiError):
+    """No answer came; a write may or may not have happened."""
+
+
+class ConnectionFailed(Unreachable):
+    """The connection could not be made or broke."""
+
+
+class RequestTimeout(Unreachable):
+    """The answer took too long."""
+
+
+class NotLeader(ApiError):
+    """This process is not the leader (any more), so the write was not sent."""
+
+
+_TYPES: dict[int, type[ApiError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
+    """The error that a ``Status`` object means; ``status`` is the HTTP status where the object has no code."""
+    code = int(answer.get("code") or status)
+    details = answer.get("details") or {}
+    causes = tuple((cause.get("field", ""), cause.get("message", "")) for cause in details.get("causes") or [])
+    seconds = details.get("retryAfterSeconds")
+    reason = answer.get("reason") or ""
+    kind = Gone if reason == "Expired" else _TYPES.get(code, ServerError)
+    return kind(
+        answer.get("message") or f"HTTP {code}",
+        status=code,
+        reason=reason,
+        retry_after=retry_after if retry_after is not None else (float(seconds) if seconds else None),
+        causes=causes,
+    )
+
+
+def error_from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+    """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, 200 characters of it."""
+    wait = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    try:
+        answer = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        answer = None
+    if not isinstance(answer, dict) or answer.get("kind") != "Status":
+        text = body[:200].decode(errors="replace").strip()
+        answer = {"message": f"HTTP {status}: {text}" if text else f"HTTP {status}"}
+    return error_from_status(answer, status, wait)
