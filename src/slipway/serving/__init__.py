@@ -1,1 +1,1 @@
-"""The words that every serving API shares: server, scale, route, plan, world. Knows Kubernetes, no API and no engine."""
+"""The words that every serving API shares: server, scale, route, plan, world. It knows no API and no engine."""

@@ -1,8 +1,8 @@
 """Routes: how a Service says which public model names it answers for.
 
-The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries the
-label ``slipway.inference/route: "true"``. Its annotation ``slipway.inference/route`` holds a :class:`Route` as JSON; every
-field has a default, so that an engine deployed by hand needs the label alone.
+The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries
+the label ``slipway.inference/route: "true"``. Its annotation ``slipway.inference/route`` holds a :class:`Route` as JSON;
+every field has a default, so that an engine deployed by hand needs the label alone.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
 def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     """Decides which Service answers for each public model name.
 
-    The oldest wins; of equals the first by ``namespace/name``. Controller and gateway both call this, so that the status
-    of a model says what the gateway does.
+    The oldest wins; of equals the first by ``namespace/name``. Controller and gateway both call this, so that the
+    status of a model says what the gateway does.
     """
     decided: dict[str, RoutedService] = {}
     for service in sorted(services, key=lambda service: (service.route.created, service.key)):

@@ -1,0 +1,89 @@
+# slipway.inference: everything that a developer or a first visitor runs. `make help` lists the targets.
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell command -v $(name) 2>/dev/null)))
+COLLECTIONS := $(CURDIR)/$(VENV)/collections
+CACHE ?= $(or $(SLIPWAY_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slipway)
+export SLIPWAY_CACHE := $(CACHE)
+export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+# --- what the other targets need -------------------------------------------------------------------------------------
+
+$(VENV)/.ready: requirements/dev.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON=..."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: name a newer one with PYTHON=..."; exit 1; }
+	@echo "Installing the Python packages into $(VENV) (a minute)"
+	@"$(PYTHON)" -m venv $(VENV) || { echo "python3-venv is missing"; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements/dev.txt
+	@touch $@
+
+$(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh
+	@scripts/collections.sh $(COLLECTIONS)
+	@mkdir -p $(COLLECTIONS)/ansible_collections/slipway
+	@ln -sfn $(CURDIR) $(COLLECTIONS)/ansible_collections/slipway/inference
+	@touch $@
+
+.PHONY: setup
+setup: $(COLLECTIONS)/.ready ## Install the Python packages and collections that the checkout uses
+
+.PHONY: docker
+docker:
+	@scripts/docker.sh
+
+# --- the product ------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup docker ## Bring up a cluster, roll everything out and print a chat completion
+	@ansible-playbook playbooks/demo.yml
+
+.PHONY: uninstall
+uninstall: setup ## Take everything off the demo's cluster again
+	@K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config} ansible-playbook playbooks/uninstall.yml
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: setup ## Check style, types, imports and the collection's rules
+	ruff check .
+	ruff format --check .
+	mypy
+	lint-imports --no-cache
+	yamllint --strict .
+	shellcheck $$(git ls-files '*.sh' .ci/run)
+	ansible-lint --offline --profile production
+	antsibull-changelog lint
+	scripts/ansible-test.sh sanity
+
+.PHONY: test
+test: setup docker ## Run all tests, on a cluster that is made and removed for them
+	scripts/test.sh
+
+.PHONY: bench
+bench: setup docker ## Measure gateway, controller and modules beside their peers
+	scripts/bench.sh
+
+# --- generated files --------------------------------------------------------------------------------------------------
+
+.PHONY: crds
+crds: setup ## Write the CustomResourceDefinitions from the types
+	PYTHONPATH=src python -m slipway crds roles/crds/files
+
+.PHONY: requirements
+requirements: setup ## Resolve the pinned requirements anew
+	pip-compile --quiet --upgrade --no-emit-index-url --no-emit-find-links --strip-extras --output-file requirements/runtime.txt requirements/runtime.in
+	pip-compile --quiet --upgrade --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --output-file requirements/dev.txt requirements/dev.in
+
+.PHONY: clean
+clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay
+	@if [ -e $(COLLECTIONS)/.ready ] && docker info > /dev/null 2>&1; then \
+	  for name in slipway slipway-test; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
+	@rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz

@@ -1,0 +1,7 @@
+"""Krypton: ``krypton.ai/v1alpha1``, kind Model. Hosts one GGUF file of a Hugging Face repository on llama.cpp."""
+
+from __future__ import annotations
+
+from slipway.apis.krypton.api import Krypton
+
+__all__ = ["Krypton"]

@@ -1,0 +1,144 @@
+"""Krypton's two pure functions: a Model becomes its children, and what became of them becomes its status."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from slipway.apis.krypton.types import MODEL, ModelSpec
+from slipway.artifacts import huggingface
+from slipway.artifacts.huggingface import HuggingFaceFile
+from slipway.engines.engine import Engine, Launch
+from slipway.engines.llamacpp import LlamaCpp
+from slipway.kube.crd import CustomResource
+from slipway.kube.objects import Object, created_unix, generation
+from slipway.serving.diagnosis import Limits, diagnose
+from slipway.serving.plan import Invalid, Plan, Refusal, Verdict, World
+from slipway.serving.report import report, routed
+from slipway.serving.route import Route
+from slipway.serving.server import Cache, Scale, Server
+from slipway.serving.times import parse_duration
+from slipway.serving.workload import workload
+
+MODEL_LABEL = "krypton.ai/model"
+"""Selects a model's pods, as the original does: its Deployments can be taken over, though a selector cannot change."""
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+DEFAULT_STARTUP_SECONDS = 600
+
+
+class Krypton:
+    """See :class:`slipway.serving.plan.Api`."""
+
+    name = "krypton"
+    resources: tuple[CustomResource, ...] = (MODEL,)
+    foreign_finalizers = frozenset({"krypton.ai/cleanup"})
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self._engine = engine or LlamaCpp()
+
+    def plan(self, world: World) -> Plan:
+        spec = read_spec(world.resource)
+        server = self._server(world, spec)
+        return Plan(workload(server, Scale(spec.min_replicas), route(world.resource, spec)))
+
+    def status(self, world: World, refusal: Refusal | None) -> Verdict:
+        metadata = world.resource["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        limits = Limits(_startup_seconds_or_default(world.resource), world.settings.unschedulable_grace_seconds)
+        deployment = world.children.get(("Deployment", name))
+        diagnosis = diagnose(deployment, world.pods, limits, world.now, self._engine.explain)
+        told = report(
+            deployment,
+            diagnosis,
+            refusal,
+            routed(f"{namespace}/{name}", (name,), world.routed),
+            generation(world.resource),
+        )
+        status = {
+            "phase": told.phase,
+            "replicas": told.replicas,
+            "readyReplicas": told.ready_replicas,
+            "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
+            "observedGeneration": generation(world.resource),
+            "conditions": [msgspec.to_builtins(condition) for condition in told.conditions],
+        }
+        return Verdict(status, diagnosis.recheck_seconds)
+
+    def _server(self, world: World, spec: ModelSpec) -> Server:
+        metadata, engine = world.resource["metadata"], self._engine
+        owned = engine.owned_flags(spec.args or ())
+        if owned:
+            raise Invalid("InvalidSpec", f"spec.args sets {', '.join(owned)}, which slipway sets itself; remove it")
+        env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
+        own_env = (*engine.env(world.settings.hugging_face_endpoint), *huggingface.token(env, env_from))
+        given = {variable["name"] for variable in env}
+        launch = Launch(
+            weights=_weights(spec), served_name=metadata["name"], port=spec.port, extra_args=tuple(spec.args or ())
+        )
+        return Server(
+            name=metadata["name"],
+            namespace=metadata["namespace"],
+            labels={MODEL_LABEL: metadata["name"]},
+            selector={MODEL_LABEL: metadata["name"]},
+            container="llama-server",
+            image=spec.image or world.settings.images.get(engine.name, engine.image),
+            image_pull_policy=spec.image_pull_policy,
+            image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
+            args=engine.args(launch),
+            port=spec.port,
+            health_path=engine.health_path,
+            startup_seconds=_startup_seconds(spec),
+            drain_seconds=world.settings.drain_seconds,
+            env=(*env, *(variable for variable in own_env if variable["name"] not in given)),
+            env_from=env_from,
+            resources=spec.resources or {},
+            cache=Cache(engine.cache_path, "20Gi"),
+            service_account=spec.service_account_name or "",
+            run_as_user=world.settings.run_as_user,
+        )
+
+
+def read_spec(resource: Object) -> ModelSpec:
+    """Raises Invalid where the resource breaks a rule that the CustomResourceDefinition cannot state."""
+    name = resource["metadata"]["name"]
+    if not SERVICE_NAME.fullmatch(name):
+        raise Invalid("InvalidSpec", f"{name!r} cannot name a Service: at most 63 of a-z, 0-9 and -, a letter first")
+    try:
+        spec = msgspec.convert(resource["spec"], ModelSpec)
+    except msgspec.ValidationError as error:
+        raise Invalid("InvalidSpec", str(error)) from error
+    _startup_seconds(spec)
+    fault = _weights(spec).fault()
+    if fault:
+        raise Invalid("InvalidSpec", fault)
+    return spec
+
+
+def route(resource: Object, spec: ModelSpec) -> Route:
+    return Route(
+        models=(resource["metadata"]["name"],),
+        created=created_unix(resource),
+        owned_by="krypton",
+        source=str(_weights(spec)),
+    )
+
+
+def _weights(spec: ModelSpec) -> HuggingFaceFile:
+    return HuggingFaceFile(spec.source.huggingface, spec.source.file)
+
+
+def _startup_seconds(spec: ModelSpec) -> int:
+    try:
+        seconds = parse_duration(spec.startup_timeout)
+    except ValueError as error:
+        raise Invalid("InvalidSpec", f"spec.startupTimeout: {error}") from error
+    # Typed Go clients cannot leave a duration out: their zero value means the default.
+    return max(1, round(seconds)) if seconds else DEFAULT_STARTUP_SECONDS
+
+
+def _startup_seconds_or_default(resource: Object) -> int:
+    try:
+        return _startup_seconds(read_spec(resource))
+    except Invalid:
+        return DEFAULT_STARTUP_SECONDS

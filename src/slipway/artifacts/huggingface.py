@@ -1,0 +1,82 @@
+"""The Hugging Face hub as a source: how a process in a pod is pointed at it, and what its refusals mean. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.kube.objects import Object
+
+TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
+"""The variable that llama.cpp and today's clients of the hub read."""
+OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
+"""The variable that the Krypton documents name; llama.cpp does not read it."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class HuggingFaceFile(msgspec.Struct, frozen=True):
+    """One file of a model repository at its default branch."""
+
+    repository: str
+    """``owner/name``."""
+    file: str
+    """Path inside the repository."""
+
+    def __str__(self) -> str:
+        return f"hf:{self.repository}/{self.file}"
+
+    def fault(self) -> str | None:
+        """What is wrong with this name, or None. Caught here, as engines report it only after minutes or not at all."""
+        if not REPOSITORY.fullmatch(self.repository):
+            return (
+                f"source.huggingface {self.repository!r} is not a repository id such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
+            )
+        if self.file.startswith("/") or ".." in self.file.split("/"):
+            return f"source.file {self.file!r} is not a path inside the repository"
+        return None
+
+
+def environment(endpoint: str, home: str) -> tuple[Object, ...]:
+    """Variables that place the hub's cache below ``home`` and, where ``endpoint`` is set, take a mirror for the hub."""
+    place = {"HOME": home, "HF_HOME": f"{home}/huggingface"}
+    mirror = {"HF_ENDPOINT": endpoint} if endpoint else {}
+    return tuple({"name": name, "value": value} for name, value in {**place, **mirror}.items())
+
+
+def token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
+    """Hands a token that the user gave as HUGGINGFACE_HUB_TOKEN on as HF_TOKEN; nothing where HF_TOKEN is given.
+
+    From ``env`` by reference, so that the value stands once. From ``envFrom`` as an optional key of the last Secret,
+    since Kubernetes lets the last source win and a variable from ``envFrom`` cannot be referred to.
+    """
+    names = {variable["name"] for variable in env}
+    if TOKEN in names:
+        return ()
+    if OLD_TOKEN in names:
+        return ({"name": TOKEN, "value": f"$({OLD_TOKEN})"},)
+    for source in reversed(env_from):
+        prefix = source.get("prefix", "")
+        if "secretRef" in source and OLD_TOKEN.startswith(prefix):
+            key = {"name": source["secretRef"]["name"], "key": OLD_TOKEN.removeprefix(prefix), "optional": True}
+            return ({"name": TOKEN, "valueFrom": {"secretKeyRef": key}},)
+    return ()
+
+
+REFUSALS = (
+    (
+        401,
+        "the hub asks for a token: give HUGGINGFACE_HUB_TOKEN by envFrom (a name that does not exist looks the same)",
+    ),
+    (403, "the token may not read this repository: accept its terms on the hub, or use a token of an account that has"),
+    (404, "the hub has no such repository or file: check source.huggingface and source.file"),
+    (429, "the hub refuses more requests for now; the pod tries again by itself"),
+)
+"""HTTP status -> what a person can do about it."""
+
+
+def explain_status(status: int) -> str:
+    if status >= 500:
+        return "the hub is not well; the pod tries again by itself"
+    return next((text for code, text in REFUSALS if code == status), "the hub refused the download")

@@ -1,0 +1,59 @@
+"""``slipway controller``: reads the settings, connects and runs until it is told to stop or loses its leadership."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.controller.settings import ControllerSettings, read_settings
+from slipway.kube.client import Client
+from slipway.kube.events import Recorder
+from slipway.kube.lease import LeaderElector
+from slipway.kube.manager import Manager
+from slipway.kube.metrics import Metrics
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 told to stop, 1 leadership lost or no way to go on, 2 bad settings."""
+    parser = argparse.ArgumentParser(prog="slipway controller", description=__doc__)
+    parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
+    parser.add_argument("--kubeconfig", default="", help="default: the pod's own account, else the usual kubeconfig")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        settings = read_settings(options.config)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"slipway controller: {error}\n")
+        return 2
+    return asyncio.run(run(settings, options.kubeconfig))
+
+
+async def run(settings: ControllerSettings, kubeconfig: str) -> int:
+    metrics = Metrics()
+    connection = await Client.connect(kubeconfig, metrics=metrics)
+    lease = settings.leader_election
+    elector = LeaderElector(connection, lease.namespace, lease.name, metrics=metrics)
+    client = connection.fenced(elector.leading)
+    observed, recorder = Observed(client), Recorder(client, "slipway-controller", metrics)
+    reconcilers = [
+        Reconciler(api, resource.kind, client, observed, settings, recorder)
+        for api in settings.chosen()
+        for resource in api.resources
+    ]
+    manager = Manager(
+        informers=[*observed.informers, *(reconciler.resources for reconciler in reconcilers)],
+        controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
+        elector=elector,
+        background=[recorder.run],
+        listen=settings.listen,
+        metrics=metrics,
+    )
+    try:
+        return await manager.run()
+    finally:
+        await connection.close()

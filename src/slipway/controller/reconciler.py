@@ -1,0 +1,143 @@
+"""Reconciler: makes the cluster as one resource of one serving API wants it, and writes down what came of it.
+
+Level-triggered: each call reads the whole state from the stores, so that it does not matter which events came, in which
+order, or whether an earlier call was cut off between two writes.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from slipway.controller.observed import Observed
+from slipway.kube.applier import Applied, Applier
+from slipway.kube.client import Client
+from slipway.kube.conditions import Condition, merge
+from slipway.kube.controller import Controller, Result, owner_keys
+from slipway.kube.errors import NotFound
+from slipway.kube.events import Recorder
+from slipway.kube.expectations import Expectations
+from slipway.kube.informer import Informer
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object, deleting, key, uid
+from slipway.kube.status import StatusWriter
+from slipway.serving.plan import Api, Invalid, Refusal, World
+from slipway.serving.route import ROUTE, RoutedService, routed_service
+from slipway.serving.settings import Settings
+
+
+class Reconciler:
+    """Reconciles the resources of one kind."""
+
+    def __init__(
+        self, api: Api, kind: Kind, client: Client, observed: Observed, settings: Settings, recorder: Recorder
+    ) -> None:
+        expectations = Expectations(client)
+        self.resources = Informer(client, kind)
+        self._api, self._kind, self._client = api, kind, client
+        self._observed, self._settings, self._recorder = observed, settings, recorder
+        self._expectations = expectations
+        self._applier = Applier(client, kind, informers=observed.children, expectations=expectations)
+        self._status = StatusWriter(client, kind, expectations)
+
+    def controller(self, workers: int, metrics: Metrics) -> Controller:
+        """The worker loop of this kind, fed by its resources, their children and pods, and rivals for their names."""
+        made = Controller(f"{self._api.name}-{self._kind.plural}", self.reconcile, workers=workers, metrics=metrics)
+        made.watch(self.resources)
+        for children in self._observed.children.values():
+            made.watch(children, keys=owner_keys(self._kind))
+        made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self._kind, pod))
+        made.watch(self._observed.routes, keys=lambda service: self._observed.owners_of_rivals(self._kind, service))
+        return made
+
+    async def reconcile(self, name: Key) -> Result:
+        resource = self.resources.store.get(name)
+        if resource is None:
+            return Result()
+        await self._expectations.met(uid(resource))
+        resource = self.resources.store.get(name)
+        if resource is None:
+            return Result()
+        if deleting(resource):
+            await self._release(resource)
+            return Result()
+        return await self._sync(resource)
+
+    async def _sync(self, resource: Object) -> Result:
+        applied, refusal, children = Applied(), None, ()
+        try:
+            children = self._api.plan(self._world(resource, ())).children
+        except Invalid as error:
+            refusal = Refusal(error.reason, error.message)
+        else:
+            applied = await self._applier.sync(resource, children)
+            refusal = _refusal(applied)
+        routed = self._routed(resource, children)
+        verdict = self._api.status(self._world(resource, routed), refusal)
+        await self._write_status(resource, verdict.status)
+        applied.raise_passing()
+        rechecks = [seconds for seconds in (applied.retry_after, verdict.recheck_seconds) if seconds is not None]
+        return Result(min(rechecks, default=None))
+
+    def _world(self, resource: Object, routed: tuple[RoutedService, ...]) -> World:
+        children = self._applier.children(resource)
+        deployments = [child for (kind, _), child in children.items() if kind == DEPLOYMENT.kind]
+        return World(
+            resource=resource,
+            children=children,
+            pods=self._observed.pods_of(deployments),
+            routed=routed,
+            settings=self._settings,
+            now=time.time(),
+        )
+
+    def _routed(self, resource: Object, planned: tuple[Object, ...]) -> tuple[RoutedService, ...]:
+        """The Services that ask for this resource's names; its own as planned, which may be too new to be seen."""
+        services = planned or tuple(self._applier.children(resource).values())
+        own = {
+            key(service): routed_service(service)
+            for service in services
+            if ROUTE in service["metadata"].get("labels", {})
+        }
+        rivals = self._observed.rivals(name for service in own.values() for name in service.route.models)
+        return (*own.values(), *(rival for rival in rivals if Key(rival.namespace, rival.name) not in own))
+
+    async def _write_status(self, resource: Object, status: Object) -> None:
+        before = resource.get("status", {}).get("conditions", [])
+        after = [msgspec.convert(condition, Condition) for condition in status["conditions"]]
+        status = status | {"conditions": merge(before, after, time.time())}
+        if await self._status.write(resource, status):
+            self._tell(resource, before, after)
+
+    def _tell(self, resource: Object, before: list[Object], after: list[Condition]) -> None:
+        """An Event for each condition whose reason changed; what was never wrong is not told at the start."""
+        reasons = {condition["type"]: condition.get("reason") for condition in before}
+        for condition in after:
+            good = condition.status == "True" or condition.reason == "Complete"
+            known = reasons.get(condition.type)
+            waiting = condition.reason == "WaitingForPods"
+            if condition.reason != known and not waiting and not (good and known is None):
+                self._recorder.record(
+                    self._kind, resource, "Normal" if good else "Warning", condition.reason, condition.message
+                )
+
+    async def _release(self, resource: Object) -> None:
+        """Takes the original system's finalizers off, so that what it made can go. Children go by their owner."""
+        finalizers = resource["metadata"].get("finalizers", [])
+        kept = [finalizer for finalizer in finalizers if finalizer not in self._api.foreign_finalizers]
+        if kept == finalizers:
+            return
+        path = "/metadata/finalizers"
+        operations = [{"op": "test", "path": path, "value": finalizers}, {"op": "replace", "path": path, "value": kept}]
+        try:
+            await self._client.json_patch(self._kind, key(resource), operations)
+        except NotFound:
+            return
+
+
+def _refusal(applied: Applied) -> Refusal | None:
+    """The first child that the API server or another owner keeps us from making."""
+    for failure in applied.failures:
+        return Refusal(failure.reason, f"{failure.kind} {failure.name}: {failure.message}")
+    return None

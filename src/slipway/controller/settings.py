@@ -1,0 +1,48 @@
+"""The controller's settings file: the operator's choices for the APIs, and those for the process itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from slipway.apis import APIS
+from slipway.serving.plan import Api
+from slipway.serving.settings import Settings
+
+
+class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Where the Lease lies that one of several controllers holds."""
+
+    namespace: str = "slipway-system"
+    name: str = "slipway-controller"
+
+
+class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """See :class:`slipway.serving.settings.Settings` for what the APIs read."""
+
+    apis: tuple[str, ...] = tuple(api.name for api in APIS)
+    """Names of the serving APIs to run; the default is all."""
+    leader_election: LeaderElection = LeaderElection()
+    listen: str = "0.0.0.0:8081"
+    """Address of health and metrics."""
+    workers: int = 8
+    """Resources of one kind that are reconciled at a time."""
+
+    def chosen(self) -> tuple[Api, ...]:
+        """The APIs to run. Raises ValueError for a name that is none."""
+        known = {api.name: api for api in APIS}
+        unknown = sorted(set(self.apis) - set(known))
+        if unknown:
+            raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
+        return tuple(known[name] for name in self.apis)
+
+
+def read_settings(path: Path) -> ControllerSettings:
+    """Raises ValueError, naming file and key, where the file is not as it should be; OSError where it cannot be read."""
+    try:
+        settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
+        settings.chosen()
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return settings

@@ -1,0 +1,156 @@
+"""Diagnosis: why a workload is not ready, in words that a person can act on. Pure.
+
+Reads what Kubernetes says of the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The last log
+lines come with the pod's status (``terminationMessagePolicy``), and the engine says what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from slipway.kube.objects import Object, deleting
+from slipway.serving.times import unix_time
+
+Explain = Callable[[str], "Failure | None"]
+"""What an engine knows of its own last log lines; None: nothing that helps."""
+
+LOG_LINES = 8
+LOG_LINE_LENGTH = 300
+PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+STOPPED = frozenset({0, 137, 143})
+"""Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
+STOP_SECONDS = 90
+"""How long the kubelet takes at most to stop a container. One that ran longer than its start may take plus this had
+started, and was stopped for another reason."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One reason (a CamelCase word that stays the same over releases) and one message for people."""
+
+    reason: str
+    message: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """``failure`` is None while everything goes its usual way; ``recheck_seconds``: when time alone may change that."""
+
+    failure: Failure | None = None
+    recheck_seconds: float | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The times that decide."""
+
+    startup_seconds: int
+    unschedulable_grace_seconds: int
+
+
+def diagnose(
+    deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
+) -> Diagnosis:
+    """The first thing that keeps a pod from being ready; the newest pod speaks first, as it has the newest spec.
+
+    A pod that is ready or on its way out says nothing. A container that failed and was started again keeps its failure
+    until it is ready, so that a crash loop does not flicker between Failed and Pending.
+    """
+    recheck: list[float] = []
+    for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], reverse=True):
+        if deleting(pod) or is_ready(pod):
+            continue
+        found = _pod(pod, limits, now, explain)
+        if found.failure:
+            return found
+        if found.recheck_seconds is not None:
+            recheck.append(found.recheck_seconds)
+    return Diagnosis(_rejected(deployment), min(recheck, default=None))
+
+
+def is_ready(pod: Object) -> bool:
+    return _condition(pod, "Ready").get("status") == "True"
+
+
+def _condition(item: Object, kind: str) -> Object:
+    conditions: list[Object] = item.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})
+
+
+def _rejected(deployment: Object | None) -> Failure | None:
+    """Pods that the API server refuses: a quota, a limit range, the namespace's pod security level."""
+    condition = _condition(deployment or {}, "ReplicaFailure")
+    if condition.get("status") != "True":
+        return None
+    return Failure("PodsRejected", f"The cluster refuses the model's pods: {condition.get('message', '')}")
+
+
+def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:
+    status = pod.get("status", {})
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return _unscheduled(scheduled, limits, now)
+    if status.get("phase") == "Failed":
+        text = status.get("message") or status.get("reason") or "no reason given"
+        return Diagnosis(Failure(status.get("reason") or "PodFailed", f"Pod {pod['metadata']['name']} failed: {text}"))
+    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        found = _container(container, limits, now, explain)
+        if found.failure or found.recheck_seconds is not None:
+            return found
+    return Diagnosis()
+
+
+def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
+    left = unix_time(condition["lastTransitionTime"]) + limits.unschedulable_grace_seconds - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    return Diagnosis(Failure("Unschedulable", f"No node can take the model's pod: {condition.get('message', '')}"))
+
+
+def _container(status: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:
+    state = status.get("state", {})
+    waiting = state.get("waiting", {})
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in PULL_REASONS:
+        hint = "check the name, the tag and imagePullSecrets"
+        return Diagnosis(Failure("ImagePullBackOff", f"Image {status['image']} cannot be pulled ({hint}): {message}"))
+    if reason in CONFIG_REASONS:
+        return Diagnosis(Failure("CreateContainerConfigError", f"The container cannot be created: {message}"))
+    ended = state.get("terminated") or status.get("lastState", {}).get("terminated")
+    if ended:
+        failure = _exit(ended, status, limits, explain)
+        if failure:
+            return Diagnosis(failure)
+    running = state.get("running")
+    if running and not status.get("started"):
+        # The kubelet enforces the limit; this is when to look again should its word get lost.
+        return Diagnosis(recheck_seconds=max(1.0, unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now))
+    return Diagnosis()
+
+
+def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Failure | None:
+    log, code = ended.get("message", ""), ended.get("exitCode", 0)
+    times = f"{status['restartCount']} restart{'s' * (status['restartCount'] != 1)}"
+    if ended.get("reason") == "OOMKilled":
+        text = "The engine used more memory than resources.limits.memory: raise it, or choose a smaller model or context"
+        return Failure("OOMKilled", f"{text} ({times}).")
+    if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= limits.startup_seconds + STOP_SECONDS:
+        text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"
+        return Failure("StartupTimeout", f"{text}.{_last_lines(log)}")
+    if code == 0 and "running" in status.get("state", {}):
+        return None
+    known = explain(log)
+    if known:
+        return Failure(known.reason, f"{known.message} ({times}).{_last_lines(log)}")
+    return Failure("CrashLoopBackOff", f"The engine ended with exit code {code} ({times}).{_last_lines(log)}")
+
+
+def _seconds(ended: Object) -> float:
+    return unix_time(ended["finishedAt"]) - unix_time(ended["startedAt"])
+
+
+def _last_lines(log: str) -> str:
+    lines = [line.strip()[:LOG_LINE_LENGTH] for line in log.splitlines() if line.strip()][-LOG_LINES:]
+    return "\n".join([" Last log lines:", *lines]) if lines else ""

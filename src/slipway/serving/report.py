@@ -1,0 +1,103 @@
+"""Report: the conditions that every served model shows, whatever API declared it. Pure.
+
+Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing: pods
+of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will not
+by themselves. Routed: the gateway serves the model under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object, generation
+from slipway.serving.diagnosis import Diagnosis, Failure
+from slipway.serving.plan import Refusal
+from slipway.serving.route import RoutedService, winners
+
+ON_THEIR_WAY = "Replicas of the newest spec are on their way."
+
+
+class Report(msgspec.Struct, frozen=True):
+    """``phase`` is Ready, Failed or Pending; the conditions carry no times, the status writer adds them."""
+
+    phase: str
+    replicas: int
+    ready_replicas: int
+    conditions: tuple[Condition, ...]
+
+
+def report(
+    deployment: Object | None, diagnosis: Diagnosis, refusal: Refusal | None, routed: Condition, observed: int
+) -> Report:
+    """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none."""
+    status = (deployment or {}).get("status", {})
+    replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
+    failure = Failure(refusal.reason, refusal.message) if refusal else diagnosis.failure
+    conditions = (
+        _accepted(refusal),
+        _available(ready, failure),
+        _progressing(deployment, failure),
+        routed,
+    )
+    phase = "Ready" if ready else "Failed" if failure else "Pending"
+    conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in conditions)
+    return Report(phase, replicas, ready, conditions)
+
+
+def _accepted(refusal: Refusal | None) -> Condition:
+    if refusal:
+        return Condition("Accepted", "False", refusal.reason, refusal.message)
+    return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
+
+
+def _available(ready: int, failure: Failure | None) -> Condition:
+    if ready:
+        return Condition(
+            "Available", "True", "Ready", f"{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
+        )
+    if failure:
+        return Condition("Available", "False", failure.reason, failure.message)
+    return Condition(
+        "Available", "False", "WaitingForPods", "No replica answers yet; the first start downloads the weights."
+    )
+
+
+def _progressing(deployment: Object | None, failure: Failure | None) -> Condition:
+    if failure:
+        return Condition("Progressing", "False", failure.reason, failure.message)
+    if deployment is None:
+        return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
+    wanted, updated, ready, total = _counts(deployment)
+    if _current(deployment) and updated == wanted and ready >= wanted and total == wanted:
+        return Condition(
+            "Progressing", "False", "Complete", f"All {wanted} replica{'s' * (wanted != 1)} run the newest spec."
+        )
+    return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
+
+
+def _current(deployment: Object) -> bool:
+    observed: int = deployment.get("status", {}).get("observedGeneration", 0)
+    return observed >= generation(deployment)
+
+
+def _counts(deployment: Object) -> tuple[int, int, int, int]:
+    status = deployment.get("status", {})
+    wanted = deployment["spec"].get("replicas", 1)
+    return wanted, status.get("updatedReplicas", 0), status.get("readyReplicas", 0), status.get("replicas", 0)
+
+
+def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
+    """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
+    decided = winners(services)
+    lost = [(name, decided[name].key) for name in names if name in decided and decided[name].key != key]
+    if lost:
+        told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
+        return Condition(
+            "Routed", "False", "NameConflict", f"An older model has the name: {told}. Requests reach this one as {key}."
+        )
+    if any(service.key == key for service in services):
+        return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, key])}.")
+    return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")

@@ -1,0 +1,22 @@
+"""Times as Kubernetes writes them: RFC 3339 stamps and Go's durations."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in ``600s``, ``1h30m``, ``0``. Raises ValueError, with the form that is expected."""
+    parts = PART.findall(text)
+    if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
+        raise ValueError(f"{text!r} is not a duration such as 90s, 10m or 1h30m")
+    return sum(float(number) * SECONDS[unit] for number, unit in parts)
+
+
+def unix_time(stamp: str) -> float:
+    """Unix seconds of ``2026-11-21T10:00:00Z``."""
+    return datetime.fromisoformat(stamp).timestamp()

@@ -1,0 +1,122 @@
+"""What Kubernetes says of a workload becomes a reason and a message that a person can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.engines.llamacpp import LlamaCpp
+from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.times import unix_time
+
+LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30)
+NOW = unix_time("2026-11-21T09:10:00Z")
+
+
+def pod(name: str = "tiny-1", created: str = "2026-11-21T09:00:00Z", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "creationTimestamp": created}, "status": {"phase": "Running", **status}}
+
+
+def container(restarts: int = 1, started: bool = False, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "llama-server", "image": "acme/engine:1", "restartCount": restarts, "started": started, **fields}]
+
+
+def ended(code: int, seconds: int, log: str = "", reason: str = "Error") -> dict[str, Any]:
+    times = {"startedAt": "2026-11-21T09:00:00Z", "finishedAt": f"2026-11-21T09:{seconds // 60:02}:{seconds % 60:02}Z"}
+    return {"terminated": {"exitCode": code, "reason": reason, "message": log, **times}}
+
+
+def diagnosed(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> Diagnosis:
+    return diagnose(deployment, pods, LIMITS, NOW, LlamaCpp().explain)
+
+
+def reason_of(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> str | None:
+    failure = diagnosed(*pods, deployment=deployment).failure
+    return failure.reason if failure else None
+
+
+CRASHED = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reason"),
+    [
+        (container(state={"waiting": {"reason": "ContainerCreating"}}), None),
+        (container(state={"waiting": {"reason": "ErrImagePull", "message": "not found"}}), "ImagePullBackOff"),
+        (container(state={"waiting": {"reason": "ImagePullBackOff", "message": "back-off"}}), "ImagePullBackOff"),
+        (
+            container(state={"waiting": {"reason": "CreateContainerConfigError", "message": "no secret"}}),
+            "CreateContainerConfigError",
+        ),
+        (container(**CRASHED, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
+        (container(**RUNNING, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
+        (container(**RUNNING, lastState=ended(0, 2)), None),
+        (container(**CRASHED, lastState=ended(0, 2)), "CrashLoopBackOff"),
+        (container(**CRASHED, lastState=ended(137, 2, reason="OOMKilled")), "OOMKilled"),
+        (container(**RUNNING, lastState=ended(137, 75)), "StartupTimeout"),
+        (container(**RUNNING, lastState=ended(0, 61)), "StartupTimeout"),
+        (container(**RUNNING, lastState=ended(143, 3500)), "CrashLoopBackOff"),
+        (container(**CRASHED, lastState=ended(1, 1, "error: invalid argument: --bogus")), "InvalidArgument"),
+        (container(**CRASHED, lastState=ended(1, 1, "E get_repo_commit: error: GET failed (404):")), "DownloadFailed"),
+    ],
+)
+def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, Any]], reason: str | None) -> None:
+    assert reason_of(pod(containerStatuses=statuses)) == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("error: GET failed (401):", "asks for a token"),
+        ("failed to download model: Download 'http://hub/x' failed with status code: 403", "accept its terms"),
+        ("error: GET failed (404):", "check source.huggingface and source.file"),
+        ("error: GET failed (503):", "tries again by itself"),
+        ("I Available GGUF files:\nI  - other.gguf", "has no file of that name"),
+        ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
+    ],
+)
+def test_a_failed_download_says_what_to_do_and_shows_the_log(line: str, advice: str) -> None:
+    failure = diagnosed(pod(containerStatuses=container(**CRASHED, lastState=ended(1, 1, line)))).failure
+    assert failure is not None
+    assert failure.reason == "DownloadFailed"
+    assert advice in failure.message
+    assert line.splitlines()[-1] in failure.message
+
+
+def test_a_pod_without_a_node_is_given_time_before_it_is_a_failure() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
+    waiting = pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:50Z"}])
+    assert diagnosed(waiting) == Diagnosis(recheck_seconds=20)
+    overdue = diagnosed(pod(conditions=[condition | {"lastTransitionTime": "2026-11-21T09:09:00Z"}])).failure
+    assert overdue is not None
+    assert overdue.reason == "Unschedulable"
+    assert "Insufficient cpu" in overdue.message
+
+
+def test_the_newest_pod_speaks_first() -> None:
+    old = pod("old", "2026-11-21T08:00:00Z", containerStatuses=container(**CRASHED, lastState=ended(1, 2)))
+    new = pod("new", containerStatuses=container(state={"waiting": {"reason": "ErrImagePull"}}))
+    assert reason_of(old, new) == "ImagePullBackOff"
+
+
+def test_ready_pods_and_pods_on_their_way_out_say_nothing() -> None:
+    crashed = container(**CRASHED, lastState=ended(1, 2))
+    leaving = pod(containerStatuses=crashed)
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T09:09:00Z"
+    assert reason_of(leaving, pod(containerStatuses=crashed, conditions=[{"type": "Ready", "status": "True"}])) is None
+
+
+def test_pods_that_the_cluster_refuses_are_told_by_the_deployment() -> None:
+    refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute"}
+    assert reason_of(deployment={"status": {"conditions": [refused]}}) == "PodsRejected"
+
+
+def test_a_long_log_is_cut_to_its_last_lines() -> None:
+    log = "\n".join(f"line {number} {'x' * 400}" for number in range(50))
+    failure = diagnosed(pod(containerStatuses=container(**CRASHED, lastState=ended(1, 2, log)))).failure
+    assert failure is not None
+    assert "line 49" in failure.message
+    assert "line 41 " not in failure.message
+    assert len(failure.message) < 3000

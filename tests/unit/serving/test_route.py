@@ -1,0 +1,51 @@
+"""Which Service answers for which public model name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.serving.route import ROUTE, InvalidRoute, Route, RoutedService, route_metadata, routed_service, winners
+
+
+def service(annotation: str | None = None, **metadata: Any) -> dict[str, Any]:
+    annotations = {} if annotation is None else {ROUTE: annotation}
+    made = {
+        "name": "tiny",
+        "namespace": "models",
+        "creationTimestamp": "2026-11-21T09:00:00Z",
+        "annotations": annotations,
+    }
+    return {
+        "metadata": made | metadata,
+        "spec": {"ports": [{"name": "metrics", "port": 9}, {"name": "http", "port": 8080}]},
+    }
+
+
+def test_a_service_by_hand_needs_the_label_alone() -> None:
+    assert routed_service(service()) == RoutedService("models", "tiny", Route(("tiny",), "metrics", 1795251600))
+
+
+def test_what_the_controller_writes_is_read_back() -> None:
+    route = Route(models=("a", "b"), port="http", created=7, owned_by="krypton", source="hf:x/y/z.gguf")
+    labels, annotations = route_metadata(route)
+    assert labels == {ROUTE: "true"}
+    assert routed_service(service(annotations[ROUTE])).route == route
+
+
+def test_fields_of_a_newer_controller_are_passed_over() -> None:
+    assert routed_service(service('{"models": ["a"], "strategy": {"name": "New"}}')).route.models == ("a",)
+
+
+@pytest.mark.parametrize("annotation", ["[]", "{", '{"models": "a"}', '{"port": "grpc"}', '{"created": "now"}'])
+def test_an_annotation_that_is_no_route_is_refused_by_name(annotation: str) -> None:
+    with pytest.raises(InvalidRoute, match=ROUTE):
+        routed_service(service(annotation))
+
+
+def test_the_oldest_wins_a_name_and_equals_are_decided_by_namespace_and_name() -> None:
+    young = RoutedService("a", "x", Route(models=("m", "only-young"), created=2))
+    old = RoutedService("z", "x", Route(models=("m",), created=1))
+    twin = RoutedService("y", "x", Route(models=("m",), created=1))
+    assert winners([young, old, twin]) == {"m": twin, "only-young": young}
