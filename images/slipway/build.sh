@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Builds the slipway image of this tree, unless Docker has one of the same inputs. Prints, as the last word: present or
+# built. The wheels are fetched on this host by pip, so the build itself needs no network.
+# Usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../closed-network/lib.sh"
+
+image=${1:?usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]}
+base=${2:?usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]}
+arch=${3:-$(docker version --format '{{.Server.Arch}}')}
+python=${4:-python3}
+root=$(cd "$closed_dir/../.." && pwd)
+started=$SECONDS
+
+case $arch in
+  amd64) machine=x86_64 ;;
+  arm64) machine=aarch64 ;;
+  *) die "no wheels are known for the architecture $arch: amd64 or arm64" ;;
+esac
+
+# The wheels of the pinned requirements; a folder for every set of pins.
+requirement_wheels() { # prints the folder
+  local dir tag tags=()
+  dir=$cache/wheels/$arch-$(key_of "$root/requirements/runtime.txt")
+  for tag in manylinux2014 manylinux_2_17 manylinux_2_28 manylinux_2_34; do tags+=(--platform "${tag}_$machine"); done
+  if [[ ! -d $dir ]]; then
+    mkdir -p "$cache/wheels"
+    step "download the wheels of requirements/runtime.txt" "$python" -m pip download --quiet --no-deps --only-binary=:all: \
+      --implementation cp --python-version 3.11 "${tags[@]}" --dest "$cache/tmp/wheels" \
+      --requirement "$root/requirements/runtime.txt" >&2
+    rm -rf "$cache/wheels/$arch"-*
+    mv "$cache/tmp/wheels" "$dir"
+  fi
+  say "$dir"
+}
+
+# A copy of the sources is built: setuptools writes beside what it builds.
+own_wheel() { # DEST
+  local source=$cache/tmp/source
+  mkdir -p "$source"
+  cp -R "$root/src" "$root/pyproject.toml" "$source/"
+  step "build the wheel of slipway" "$python" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$source"
+}
+
+sources_key() {
+  (cd "$root/src" && find . -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | LC_ALL=C sort -z \
+    | xargs -0 sha256sum) | sha256sum
+}
+
+key=$(key_of "$closed_dir/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$(sources_key)" "$arch" \
+  "$(docker image inspect --format '{{.Id}}' "$base")")
+if [[ $(image_inputs "$image") == "$key" ]]; then
+  say "$image: present"
+  exit
+fi
+say "$image: building"
+open_cache
+context=$cache/tmp/context
+mkdir -p "$context/wheels"
+cp "$(requirement_wheels)"/*.whl "$context/wheels/"
+own_wheel "$context/wheels"
+cp "$closed_dir/../slipway/Dockerfile" "$context/"
+step "install the wheels into the image" docker build --network none --platform "linux/$arch" --build-arg "BASE=$base" \
+  --label "$key_label=$key" --tag "$image" "$context"
+say "$image: built in $((SECONDS - started)) s"

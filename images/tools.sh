@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Prints the path of a tool of the local cluster, making it first where the cache lacks it.
+#
+#   tools.sh kind          compiled from its Go module; in a container where Go is missing and images can be pulled
+#   tools.sh kubectl NODE_IMAGE    the one inside the node image, so that it always fits the cluster
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/closed-network/lib.sh"
+
+kind_in_container() { # prints the path
+  local module=$closed_dir/go/kind golang=golang:1.25-bookworm dir
+  dir=$cache/bin/kind-$(key_of "$module" "$golang")
+  if [[ ! -x $dir/kind ]]; then
+    mkdir -p "$cache/tmp/kind"
+    step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$cache/tmp/kind:/out" \
+      --workdir /module --env CGO_ENABLED=0 "$golang" go build -mod=readonly -trimpath -buildvcs=false \
+      -ldflags '-s -w' -o /out/kind sigs.k8s.io/kind >&2
+    mv "$cache/tmp/kind" "$dir"
+  fi
+  say "$dir/kind"
+}
+
+kubectl_of() { # NODE_IMAGE; prints the path
+  local dir container
+  dir=$cache/bin/kubectl-$(key_of "$(docker image inspect --format '{{.Id}}' "$1")")
+  if [[ ! -x $dir/kubectl ]]; then
+    container=$(docker create "$1")
+    mkdir -p "$cache/tmp/kubectl"
+    docker cp --quiet "$container:/usr/bin/kubectl" "$cache/tmp/kubectl/kubectl"
+    docker rm "$container" > /dev/null
+    rm -rf "$dir"
+    mv "$cache/tmp/kubectl" "$dir"
+  fi
+  say "$dir/kubectl"
+}
+
+tool=${1:?usage: tools.sh kind, or tools.sh kubectl NODE_IMAGE}
+open_cache >&2
+case $tool in
+  kind)
+    if command -v go > /dev/null; then
+      path=$(go_binary kind kind sigs.k8s.io/kind)
+    else
+      path=$(kind_in_container) || die "kind needs Go 1.25 or newer on PATH, or a network that golang's image comes from"
+    fi
+    ;;
+  kubectl) path=$(kubectl_of "${2:?usage: tools.sh kubectl NODE_IMAGE}") ;;
+  *) die "no such tool: $tool" ;;
+esac
+ln -sfn "$path" "$cache/bin/$tool"
+say "$path"
