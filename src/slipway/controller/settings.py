@@ -39,7 +39,7 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
 
 
 def read_settings(path: Path) -> ControllerSettings:
-    """Raises ValueError, naming file and key, where the file is not as it should be; OSError where it cannot be read."""
+    """Raises ValueError, naming file and key, where the file is not as it should be; OSError where there is none."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
         settings.chosen()

@@ -1,7 +1,7 @@
 """Diagnosis: why a workload is not ready, in words that a person can act on. Pure.
 
-Reads what Kubernetes says of the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The last log
-lines come with the pod's status (``terminationMessagePolicy``), and the engine says what they mean.
+Reads what Kubernetes says of the Deployment and its pods: scheduling, image pulls, exits, restarts, probes. The last
+log lines come with the pod's status (``terminationMessagePolicy``), and the engine says what they mean.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Fa
     log, code = ended.get("message", ""), ended.get("exitCode", 0)
     times = f"{status['restartCount']} restart{'s' * (status['restartCount'] != 1)}"
     if ended.get("reason") == "OOMKilled":
-        text = "The engine used more memory than resources.limits.memory: raise it, or choose a smaller model or context"
+        text = "The engine used more memory than resources.limits.memory: raise it, or take a smaller model or context"
         return Failure("OOMKilled", f"{text} ({times}).")
     if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= limits.startup_seconds + STOP_SECONDS:
         text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"

@@ -1,8 +1,8 @@
 """Report: the conditions that every served model shows, whatever API declared it. Pure.
 
-Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing: pods
-of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will not
-by themselves. Routed: the gateway serves the model under its name.
+Accepted: the spec can be served and its objects are in place. Available: at least one replica answers. Progressing:
+pods of the newest spec are on their way; ``False/Complete`` once all of them answer, ``False/<failure>`` when they will
+not by themselves. Routed: the gateway serves the model under its name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Routes: how a Service says which public model names it answers for.
 
 The controller writes them, a user may write one by hand, the gateway reads them. A Service takes part when it carries
-the label ``slipway.inference/route: "true"``. Its annotation ``slipway.inference/route`` holds a :class:`Route` as JSON;
-every field has a default, so that an engine deployed by hand needs the label alone.
+the label ``slipway.inference/route: "true"``. Its annotation of the same name holds a :class:`Route` as JSON; every
+field has a default, so that an engine deployed by hand needs the label alone.
 """
 
 from __future__ import annotations

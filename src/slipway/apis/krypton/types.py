@@ -48,7 +48,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     port: Annotated[int, Meta(ge=1, le=65535)] = 8080
     """Port of the engine and of the model's Service."""
     args: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Further arguments of llama-server; --host, --port, --hf-repo, --hf-file and --alias are set for you and refused."""
+    """Further arguments of llama-server; --host, --port, --hf-repo, --hf-file and --alias are set for you."""
     min_replicas: Count = 1
     """Replicas that always run."""
     max_replicas: Count = 1

@@ -1,0 +1,117 @@
+"""What a Krypton Model becomes, beyond the golden examples: its edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.apis.krypton import Krypton
+from slipway.serving.plan import Invalid, Refusal, World
+from slipway.serving.settings import Settings
+
+
+def world(name: str = "tiny", settings: Settings | None = None, **spec: Any) -> World:
+    metadata = {"name": name, "namespace": "models", "generation": 1, "creationTimestamp": "2026-11-21T09:00:00Z"}
+    source = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
+    resource = {"metadata": metadata, "spec": {"source": source} | spec}
+    return World(resource=resource, children={}, pods=[], routed=[], settings=settings or Settings(), now=0)
+
+
+def container(planned: World) -> dict[str, Any]:
+    deployment = next(child for child in Krypton().plan(planned).children if child["kind"] == "Deployment")
+    made: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return made
+
+
+def environment(planned: World) -> dict[str, Any]:
+    return {variable["name"]: variable for variable in container(planned)["env"]}
+
+
+def test_own_flags_come_before_the_users() -> None:
+    args = container(world(args=["--ctx-size", "512"]))["args"]
+    assert args == [
+        "--host", "0.0.0.0", "--port", "8080", "--hf-repo", "acme/tiny", "--hf-file", "tiny.gguf", "--alias", "tiny",
+        "--ctx-size", "512",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"args": ["-hf", "other/repo"]}, "-hf"),
+        ({"args": ["--ctx-size", "1", "--host=127.0.0.1", "-a", "x"]}, "--host, -a"),
+        ({"startupTimeout": "soon"}, "startupTimeout"),
+        ({"startupTimeout": "-5s"}, "startupTimeout"),
+        ({"source": {"huggingface": "no-slash", "file": "x.gguf"}}, "repository id"),
+        ({"source": {"huggingface": "a/b", "file": "../x.gguf"}}, "path inside the repository"),
+        ({"imagePullSecrets": "registry"}, "imagePullSecrets"),
+    ],
+)
+def test_a_spec_that_cannot_be_served_is_refused_by_name(spec: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Invalid, match=complaint) as refused:
+        Krypton().plan(world(**spec))
+    assert refused.value.reason == "InvalidSpec"
+
+
+@pytest.mark.parametrize("name", ["a.b", "1st", "x" * 64, "x-"])
+def test_a_name_that_cannot_be_a_services_is_refused(name: str) -> None:
+    with pytest.raises(Invalid, match="cannot name a Service"):
+        Krypton().plan(world(name))
+
+
+def test_the_zero_duration_of_typed_clients_means_the_default() -> None:
+    assert container(world(startupTimeout="0s"))["startupProbe"]["failureThreshold"] == 600
+
+
+def test_the_start_is_bounded_by_startup_timeout() -> None:
+    probe = container(world(startupTimeout="2m"))["startupProbe"]
+    assert probe["failureThreshold"] * probe["periodSeconds"] == 120
+
+
+def test_a_token_by_env_reaches_the_engine_under_the_name_that_it_reads() -> None:
+    variables = environment(world(env=[{"name": "HUGGINGFACE_HUB_TOKEN", "value": "secret"}]))
+    assert variables["HF_TOKEN"] == {"name": "HF_TOKEN", "value": "$(HUGGINGFACE_HUB_TOKEN)"}
+
+
+def test_a_token_by_env_from_reaches_the_engine_from_the_last_secret() -> None:
+    sources = [
+        {"secretRef": {"name": "first"}},
+        {"prefix": "HUGGINGFACE_", "secretRef": {"name": "hf"}},
+        {"configMapRef": {"name": "c"}},
+    ]
+    key = environment(world(envFrom=sources))["HF_TOKEN"]["valueFrom"]["secretKeyRef"]
+    assert key == {"name": "hf", "key": "HUB_TOKEN", "optional": True}
+
+
+def test_a_token_under_its_new_name_is_left_alone() -> None:
+    given = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "t"}}}
+    assert environment(world(env=[given], envFrom=[{"secretRef": {"name": "other"}}]))["HF_TOKEN"] == given
+
+
+def test_the_users_variables_win_over_our_own() -> None:
+    assert environment(world(env=[{"name": "HF_HOME", "value": "/models"}]))["HF_HOME"]["value"] == "/models"
+
+
+def test_the_operators_mirror_image_and_user_reach_the_pod() -> None:
+    settings = Settings(hugging_face_endpoint="http://hub", images={"llamacpp": "mirror/llama:1"}, run_as_user=1000)
+    planned = world(settings=settings)
+    assert environment(planned)["HF_ENDPOINT"]["value"] == "http://hub"
+    assert container(planned)["image"] == "mirror/llama:1"
+    assert container(world(settings=settings, image="own:2"))["image"] == "own:2"
+
+
+def test_the_weights_lie_on_the_volume_that_llama_cpp_downloads_to() -> None:
+    made = container(world())
+    assert environment(world())["HF_HOME"]["value"].startswith(made["volumeMounts"][0]["mountPath"] + "/")
+
+
+def test_a_refused_spec_keeps_a_ready_model_ready() -> None:
+    observed = {"spec": {"replicas": 1}, "metadata": {"generation": 1}, "status": {"replicas": 1, "readyReplicas": 1}}
+    served = world()
+    served.children[("Deployment", "tiny")] = observed  # type: ignore[index]
+    status = Krypton().status(served, Refusal("InvalidSpec", "no")).status
+    conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
+    assert status["phase"] == "Ready"
+    assert conditions["Accepted"] == ("False", "InvalidSpec")
+    assert conditions["Available"] == ("True", "Ready")
