@@ -80,7 +80,7 @@ class Client:
     ) -> None:
         self._credentials = credentials
         self._session = session
-        self._metrics = metrics
+        self.metrics = metrics
         self._may_write = may_write
 
     @classmethod
@@ -91,7 +91,7 @@ class Client:
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
         """The same connection, but each write first asks ``may_write`` and raises NotLeader when it says no."""
-        return Client(self._credentials, self._session, self._metrics, may_write)
+        return Client(self._credentials, self._session, self.metrics, may_write)
 
     async def close(self) -> None:
         """Closes the connections, those of fenced clients too."""
@@ -237,13 +237,13 @@ class Client:
                 proxy_headers=settings.proxy_headers,
                 server_hostname=settings.tls_server_name,
             )
-            self._metrics.requests.labels(str(response.status), request.method).inc()
+            self.metrics.requests.labels(str(response.status), request.method).inc()
             if response.status < 300:
                 return response
             async with response:
                 raise error_from_body(response.status, await response.read(), response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self._metrics.requests.labels("<error>", request.method).inc()
+            self.metrics.requests.labels("<error>", request.method).inc()
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
 

@@ -116,7 +116,7 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
 
 
 def error_from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
-    """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, 200 characters of it."""
+    """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, cut at 200 bytes."""
     wait = float(retry_after) if retry_after and retry_after.isdecimal() else None
     try:
         answer = msgspec.json.decode(body)

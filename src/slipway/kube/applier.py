@@ -1,0 +1,292 @@
+"""Applier: makes an owner's children what a plan says, by server-side apply, and removes those that it no longer names.
+
+It sends only what changed, never takes an object that belongs to someone else, and never deletes but with
+preconditions. What one child's refusal means is told in :class:`Applied`; the other children are applied all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from slipway.kube.expectations import Expectations
+from slipway.kube.informer import Informer
+from slipway.kube.objects import (
+    MANAGED_BY,
+    Key,
+    Kind,
+    Object,
+    controller_owner,
+    deleting,
+    key,
+    labels,
+    owner_reference,
+    resource_version,
+    uid,
+)
+from slipway.kube.store import Change
+
+log = logging.getLogger(__name__)
+
+OWNER = "owner"
+"""Name of the index by which the informers of children find an owner's objects."""
+NAME_TAKEN = "NameTaken"
+_REFUSED_SECONDS = 60.0
+_TAKEN_SECONDS = 30.0
+
+
+def by_owner(obj: Object) -> Iterable[str]:
+    """Index function for :data:`OWNER`: the uid of the object's controller."""
+    owner = controller_owner(obj)
+    return (owner.uid,) if owner else ()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A child that cannot be as it should, until someone changes something."""
+
+    kind: str
+    name: str
+    reason: str
+    """``NameTaken``, or the API server's: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
+    message: str
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What became of the children."""
+
+    failures: tuple[Failure, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """Children (``kind name``) that are made when what has their name is gone; that event requeues the owner."""
+    errors: tuple[ApiError, ...] = ()
+    """Trouble that passes: conflicts, overload, timeouts."""
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which a failure is worth another try; None when there was none."""
+        if not self.failures:
+            return None
+        taken = any(failure.reason == NAME_TAKEN for failure in self.failures)
+        return _TAKEN_SECONDS if taken else _REFUSED_SECONDS
+
+    def raise_passing(self) -> None:
+        """Raises one of the passing errors, the one that asks for the longest wait, so that the owner backs off."""
+        if self.errors:
+            raise max(self.errors, key=lambda error: error.retry_after or 0.0)
+
+
+class _Sent(NamedTuple):
+    """What is known of the last write of one child."""
+
+    uid: str
+    desired: bytes
+    """Digest of what was sent."""
+    resource_version: str
+    observed: bytes
+    """Digest of the same fields as the API server then had them, its defaults and conversions included."""
+
+
+class _Refusal(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class _Waiting(Exception):
+    """What has the child's name must be gone first."""
+
+
+class Applier:
+    """Applies children of owners of one kind.
+
+    Guarantees: nothing is written when nothing changed; nothing is made for an owner that is being deleted; an object
+    whose controller is another one is neither changed nor deleted; deletions name the uid and the version that the
+    decision was based on. Assumes: the informers select by the ``managed-by`` label and have the index OWNER.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        owner_kind: Kind,
+        informers: Mapping[Kind, Informer],
+        expectations: Expectations,
+        *,
+        field_manager: str,
+        manager: str,
+        replaceable: frozenset[Kind] = frozenset(),
+    ) -> None:
+        """``manager`` is the value of the managed-by label.
+
+        ``replaceable`` are the kinds of which an object is deleted and made again when an immutable field changes.
+        """
+        self._client = client
+        self._owner_kind = owner_kind
+        self._informers = dict(informers)
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in informers}
+        self._expectations = expectations
+        self._field_manager = field_manager
+        self._manager = manager
+        self._replaceable = replaceable
+        self._sent: dict[tuple[Kind, Key], _Sent] = {}
+        for kind, informer in self._informers.items():
+            informer.add_handler(partial(self._forget, kind))
+
+    def children(self, owner: Object) -> dict[tuple[str, str], Object]:
+        """The owner's children in the stores, by (kind, name)."""
+        return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
+
+    async def sync(self, owner: Object, children: Sequence[Object]) -> Applied:
+        """Makes the owner's children exactly ``children`` (complete intents without owner reference).
+
+        Raises nothing but programming errors; see Applied for what a server may say.
+        """
+        if deleting(owner):
+            return Applied()
+        wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
+        surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
+        steps = [self._apply(owner, kind, child) for (kind, _), child in wanted.items()]
+        if all(informer.synced.is_set() for informer in self._informers.values()):
+            steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
+        return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+
+    def _forget(self, kind: Kind, change: Change) -> None:
+        if change.new is None:
+            self._sent.pop((kind, change.key), None)
+
+    def _owned(self, owner: Object) -> list[tuple[Kind, Object]]:
+        return [
+            (kind, child)
+            for kind, informer in self._informers.items()
+            for child in informer.store.by_index(OWNER, uid(owner))
+        ]
+
+    def _kind(self, child: Object) -> Kind:
+        return self._kinds[child["apiVersion"], child["kind"]]
+
+    def _complete(self, owner: Object, child: Object) -> Object:
+        metadata = dict(child["metadata"])
+        metadata["labels"] = {**(metadata.get("labels") or {}), MANAGED_BY: self._manager}
+        metadata["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
+        return {**child, "metadata": metadata}
+
+    async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
+        name, informer = key(child), self._informers[kind]
+        desired = _digest(child)
+        stored = informer.store.get(name)
+        if stored is not None and self._unchanged(kind, stored, child, desired):
+            return
+        # The store shows only what carries our label: before the first write look whether the name is free.
+        live = stored if stored is not None else await self._look(kind, name)
+        if live is not None:
+            self._refuse_foreign(owner, kind, live)
+            if deleting(live):
+                raise _Waiting
+        try:
+            answer = await self._client.apply(kind, child, field_manager=self._field_manager)
+        except Invalid as error:
+            if live is None or kind not in self._replaceable or not _immutable(error):
+                raise
+            log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
+            await self._delete(owner, kind, live)
+            raise _Waiting from error
+        self._expectations.wrote(uid(owner), informer, answer)
+        self._sent[kind, name] = _Sent(
+            uid(answer), desired, resource_version(answer), _digest(_projection(child, answer))
+        )
+
+    async def _look(self, kind: Kind, name: Key) -> Object | None:
+        try:
+            return await self._client.get(kind, name)
+        except NotFound:
+            return None
+
+    def _unchanged(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> bool:
+        """Whether the last write of the same intent still shows in the store, whatever else changed there."""
+        sent = self._sent.get((kind, key(child)))
+        if sent is None or sent.uid != uid(stored) or sent.desired != desired or deleting(stored):
+            return False
+        if sent.resource_version == resource_version(stored):
+            return True
+        if sent.observed != _digest(_projection(child, stored)):
+            return False
+        self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
+        return True
+
+    def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
+        """Raises when the object is not ours: it has another controller, or none and not our label either.
+
+        An object with our label and no controller was orphaned when its owner was deleted, and is taken up again. One
+        of an owner with this owner's name but another uid is left over from that, and is collected soon.
+        """
+        controller = controller_owner(live)
+        if controller is not None and controller.uid == uid(owner):
+            return
+        if controller is None and labels(live).get(MANAGED_BY) == self._manager:
+            return
+        if controller is not None and (controller.kind, controller.name) == (self._owner_kind.kind, key(owner).name):
+            raise _Waiting
+        holder = f"belongs to {controller.kind} {controller.name}" if controller else "was made by someone else"
+        name = key(live).name
+        message = f"{kind.kind} {name} exists and {holder}; delete or rename one of the two"
+        raise _Refusal(Failure(kind.kind, name, NAME_TAKEN, message))
+
+    async def _prune(self, owner: Object, kind: Kind, child: Object) -> None:
+        if labels(child).get(MANAGED_BY) == self._manager:
+            await self._delete(owner, kind, child)
+
+    async def _delete(self, owner: Object, kind: Kind, child: Object) -> None:
+        self._sent.pop((kind, key(child)), None)
+        try:
+            await self._client.delete(kind, key(child), uid=uid(child), resource_version=resource_version(child))
+        except NotFound:
+            return
+        self._expectations.deleted(uid(owner), self._informers[kind], child)
+
+
+def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Kind, Key]]) -> Applied:
+    """Sorts what the steps raised; the first ones are those of ``wanted``, in its order."""
+    failures: list[Failure] = []
+    waiting: list[str] = []
+    errors: list[ApiError] = []
+    for position, outcome in enumerate(outcomes):
+        kind, name = wanted[position] if position < len(wanted) else (None, None)
+        if outcome is None:
+            continue
+        if isinstance(outcome, _Refusal):
+            failures.append(outcome.failure)
+        elif isinstance(outcome, _Waiting) and kind and name:
+            waiting.append(f"{kind.kind} {name.name}")
+        elif isinstance(outcome, (Invalid, Forbidden, NotFound)) and kind and name:
+            failures.append(Failure(kind.kind, name.name, outcome.reason, outcome.message))
+        elif isinstance(outcome, ApiError):
+            errors.append(outcome)
+        else:
+            raise outcome
+    return Applied(tuple(failures), tuple(waiting), tuple(errors))
+
+
+def _immutable(error: Invalid) -> bool:
+    return any("immutable" in message for _, message in error.causes) or "immutable" in error.message
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
+
+
+def _projection(shape: Any, value: Any) -> Any:
+    """The part of ``value`` that ``shape`` speaks of.
+
+    A list of another length is taken as a whole, since then it cannot be said which element is which.
+    """
+    if isinstance(shape, dict) and isinstance(value, dict):
+        return {field: _projection(shape[field], value.get(field)) for field in shape}
+    if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):
+        return [_projection(one, other) for one, other in zip(shape, value, strict=True)]
+    return value

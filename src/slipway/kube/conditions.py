@@ -1,0 +1,55 @@
+"""Conditions of a status, as Kubernetes' API conventions have them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+
+from slipway.kube.objects import Object
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """One aspect of an object's state."""
+
+    type: str
+    """What the condition is about, in CamelCase."""
+    status: str
+    """True, False or Unknown."""
+    reason: str = ""
+    """Why, as one CamelCase word for programs."""
+    message: str = ""
+    """Why, for people."""
+    last_transition_time: Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})] = ""
+    """When the status last went from one value to another."""
+    observed_generation: int = 0
+    """The generation of the spec that this was found for."""
+
+
+def timestamp(unix: float) -> str:
+    """Unix seconds as Kubernetes writes times: ``2026-01-31T12:00:00Z``."""
+    return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[Object]:
+    """The conditions to write: those of ``new``, in its order.
+
+    ``lastTransitionTime`` is kept from ``old`` where the status is the same, whatever reason and message say; otherwise
+    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed.
+    """
+    before = {condition["type"]: condition for condition in old}
+    merged = []
+    for condition in new:
+        known = before.get(condition.type, {})
+        same = known.get("status") == condition.status and known.get("lastTransitionTime")
+        stamp = known["lastTransitionTime"] if same else timestamp(now)
+        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, last_transition_time=stamp)))
+    return merged
+
+
+def find(resource: Object, type_: str) -> Object | None:
+    """The condition of this type in the resource's status."""
+    conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []
+    return next((condition for condition in conditions if condition["type"] == type_), None)

@@ -1,0 +1,132 @@
+"""Controller: workers that reconcile keys from a queue, level-triggered.
+
+Informers put keys into the queue; ``reconcile(key)`` looks at the world as it is now and makes it as it should be. It
+is never told what happened, may be called at any time, and runs at most once at a time for each key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
+
+from slipway.kube.errors import ApiError, Conflict, NotLeader, Unreachable
+from slipway.kube.informer import Informer
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Key, Kind, Object, controller_owner, key
+from slipway.kube.store import Change
+from slipway.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+Keys = Callable[[Object], Iterable[Key]]
+
+_OUTAGE_SECONDS = 1.0
+"""A worker that found the API server away rests so long, lest a full queue becomes a storm of connections."""
+
+
+class Result(NamedTuple):
+    """What a reconciliation wants next: to be called again after some seconds, or only when something changes."""
+
+    requeue_after: float | None = None
+
+
+class TerminalError(Exception):
+    """Trying again is of no use until something changes."""
+
+
+def own_key(obj: Object) -> Iterable[Key]:
+    """The object itself is what is reconciled."""
+    return (key(obj),)
+
+
+def owner_keys(owner: Kind) -> Keys:
+    """The object's controller is what is reconciled, if it is of the kind ``owner``."""
+
+    def keys(obj: Object) -> Iterable[Key]:
+        reference = controller_owner(obj)
+        if reference is None or reference.kind != owner.kind:
+            return ()
+        if reference.api_version.partition("/")[0] != owner.api_version.partition("/")[0]:
+            return ()
+        return (Key(key(obj).namespace, reference.name),)
+
+    return keys
+
+
+class Controller:
+    """Calls ``reconcile`` for each key that its informers name.
+
+    An exception backs off its key only: 5 ms, doubled each time, at most a minute; where the server said how long to
+    wait, that long. TerminalError is not retried. A Conflict is retried quietly, since it only means stale news.
+    """
+
+    def __init__(
+        self, name: str, reconcile: Callable[[Key], Awaitable[Result]], *, metrics: Metrics, workers: int = 8
+    ) -> None:
+        self.name = name
+        self.queue = WorkQueue(name, metrics)
+        self._reconcile = reconcile
+        self._workers = workers
+        self._metrics = metrics
+        self._seconds = metrics.reconcile_seconds.labels(name)
+
+    def watch(self, informer: Informer, keys: Keys = own_key) -> None:
+        """Reconciles the keys that ``keys`` gives for the old and the new state of each object that changes."""
+
+        def handler(change: Change) -> None:
+            for obj in (change.old, change.new):
+                for wanted in keys(obj) if obj is not None else ():
+                    self.queue.add(wanted)
+
+        informer.add_handler(handler)
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._workers):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            name = await self.queue.get()
+            began = time.monotonic()
+            try:
+                outcome = await self._one(name)
+            finally:
+                self.queue.done(name)
+            self._seconds.observe(time.monotonic() - began)
+            self._metrics.reconciles.labels(self.name, outcome).inc()
+            if outcome == "unreachable":
+                await asyncio.sleep(_OUTAGE_SECONDS)
+
+    async def _one(self, name: Key) -> str:
+        """Reconciles one key and queues it again as need be. Returns the result as metrics name it."""
+        try:
+            result = await self._reconcile(name)
+        except TerminalError as error:
+            self.queue.forget(name)
+            log.info("%s %s: %s", self.name, name, error)
+            return "terminal"
+        except (Conflict, NotLeader) as error:
+            self.queue.add_rate_limited(name)
+            log.debug("%s %s: %s", self.name, name, error)
+            return "conflict"
+        except ApiError as error:
+            delay = self.queue.add_rate_limited(name)
+            if error.retry_after is not None and error.retry_after > delay:
+                delay = error.retry_after
+                self.queue.hold(name, delay)
+            log.warning("%s %s: %s; again in %.3g s", self.name, name, error, delay)
+            return "unreachable" if isinstance(error, Unreachable) else "error"
+        except Exception:  # a bug must stop this key only
+            delay = self.queue.add_rate_limited(name)
+            log.exception("%s %s: again in %.3g s", self.name, name, delay)
+            return "error"
+        self.queue.forget(name)
+        if result.requeue_after is None:
+            return "success"
+        self.queue.add_after(name, result.requeue_after)
+        return "requeue_after"

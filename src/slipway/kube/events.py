@@ -1,0 +1,139 @@
+"""Recorder: Kubernetes Events about objects, for ``kubectl describe``.
+
+One Event for each (object, type, reason, message); its count grows when the same happens again. Recording never waits
+and never fails: events are written in the background, the oldest are dropped when the API server is away for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+
+import msgspec
+
+from slipway.kube.client import Client
+from slipway.kube.conditions import timestamp
+from slipway.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import EVENT, Key, Kind, Object, key, resource_version, uid
+
+log = logging.getLogger(__name__)
+
+MESSAGE_BYTES = 1024
+"""The API server refuses longer messages."""
+_WAITING = 1000
+_REMEMBERED = 4000
+_PAUSE_SECONDS = 1.0
+
+
+class _Happened(msgspec.Struct):
+    """An event that is to be written, and how often it happened since."""
+
+    event: Object
+    times: int = 1
+
+
+class Recorder:
+    """Collects events and writes them while ``run`` runs. Memory is bounded, whatever happens."""
+
+    def __init__(self, client: Client, component: str, *, metrics: Metrics) -> None:
+        """``component`` is shown as the events' source."""
+        self._client = client
+        self._component = component
+        self._metrics = metrics
+        self._waiting: OrderedDict[Key, _Happened] = OrderedDict()
+        self._counts: OrderedDict[Key, int] = OrderedDict()
+        self._ready = asyncio.Event()
+
+    def record(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> None:
+        """Notes that something happened to ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it on changes only."""
+        event = self._event(kind, obj, type_, reason, _cut(message))
+        name = key(event)
+        if (waiting := self._waiting.get(name)) is not None:
+            waiting.times += 1
+            return
+        self._waiting[name] = _Happened(event)
+        if len(self._waiting) > _WAITING:
+            self._waiting.popitem(last=False)
+            self._metrics.events_dropped.inc()
+        self._ready.set()
+
+    async def run(self) -> None:
+        """Writes events until cancelled."""
+        while True:
+            while not self._waiting:
+                self._ready.clear()
+                await self._ready.wait()
+            name, happened = self._waiting.popitem(last=False)
+            try:
+                await self._write(name, happened)
+            except Unreachable:
+                self._waiting.setdefault(name, happened)
+                await asyncio.sleep(_PAUSE_SECONDS)
+            except ApiError as error:
+                self._metrics.events_dropped.inc()
+                log.debug("event %s: %s", name, error)
+                await asyncio.sleep(min(error.retry_after or 0.0, 30.0))
+
+    async def _write(self, name: Key, happened: _Happened) -> None:
+        if name in self._counts:
+            try:
+                await self._count_up(name, happened, self._counts[name])
+            except NotFound:  # events expire
+                await self._create(name, happened)
+            return
+        try:
+            await self._create(name, happened)
+        except Conflict:  # written before this process started
+            written = await self._client.get(EVENT, name)
+            await self._count_up(name, happened, int(written.get("count") or 1))
+
+    async def _create(self, name: Key, happened: _Happened) -> None:
+        await self._client.create(EVENT, {**happened.event, "count": happened.times})
+        self._remember(name, happened.times)
+
+    async def _count_up(self, name: Key, happened: _Happened, before: int) -> None:
+        count = before + happened.times
+        patch = {"count": count, "lastTimestamp": happened.event["lastTimestamp"]}
+        await self._client.merge_patch(EVENT, name, patch)
+        self._remember(name, count)
+
+    def _remember(self, name: Key, count: int) -> None:
+        self._counts[name] = count
+        self._counts.move_to_end(name)
+        while len(self._counts) > _REMEMBERED:
+            self._counts.popitem(last=False)
+
+    def _event(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> Object:
+        about, now = key(obj), timestamp(time.time())
+        identity = hashlib.blake2b("\0".join((uid(obj), type_, reason, message)).encode(), digest_size=8).hexdigest()
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"namespace": about.namespace or "default", "name": f"{about.name[:230]}.{identity}"},
+            "involvedObject": {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": uid(obj),
+                "resourceVersion": resource_version(obj),
+            },
+            "type": type_,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+        }
+
+
+def _cut(message: str) -> str:
+    data = message.encode()
+    if len(data) <= MESSAGE_BYTES:
+        return message
+    return data[: MESSAGE_BYTES - 3].decode(errors="ignore") + "..."

@@ -1,0 +1,77 @@
+"""Expectations: a reconciliation sees what the one before it wrote.
+
+Watches lag behind writes. Who acts on a store that does not show the own last write yet makes things twice or undoes
+them. So writers note what they wrote on behalf of an owner, and the owner's next reconciliation waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from slipway.kube.informer import Informer
+from slipway.kube.objects import Key, Object, deleting, key, resource_version, uid, version_number
+
+WAIT_SECONDS = 5.0
+"""How long a reconciliation waits for the watch before it reads from the API server."""
+_OWNERS = 10_000
+
+
+class _Expected(NamedTuple):
+    informer: Informer
+    name: Key
+    seen: Callable[[], bool]
+
+
+class Expectations:
+    """What stores must show before an owner (by uid) is reconciled again."""
+
+    def __init__(self) -> None:
+        self._expected: OrderedDict[str, dict[tuple[str, Key], _Expected]] = OrderedDict()
+
+    def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
+        """``obj`` is what the API server answered to a write of the informer's kind."""
+        version = version_number(resource_version(obj))
+        store, name, identity = informer.store, key(obj), uid(obj)
+
+        def seen() -> bool:
+            stored = store.get(name)
+            newest = version_number(resource_version(stored)) if stored and uid(stored) == identity else 0
+            return version <= max(newest, store.revision)
+
+        self._note(owner, _Expected(informer, name, seen))
+
+    def deleted(self, owner: str, informer: Informer, obj: Object) -> None:
+        """``obj`` is what the store showed when its deletion was asked for."""
+        store, name, identity = informer.store, key(obj), uid(obj)
+
+        def seen() -> bool:
+            stored = store.get(name)
+            return stored is None or uid(stored) != identity or deleting(stored)
+
+        self._note(owner, _Expected(informer, name, seen))
+
+    async def met(self, owner: str) -> None:
+        """Returns when all that was written for ``owner`` shows in the stores, after a direct read if need be.
+
+        Raises ApiError where even that read fails; then nothing should be decided.
+        """
+        expected = self._expected.get(owner)
+        if not expected:
+            return
+        await asyncio.gather(*(_meet(one) for one in list(expected.values())))
+        self._expected.pop(owner, None)
+
+    def _note(self, owner: str, expected: _Expected) -> None:
+        entries = self._expected.setdefault(owner, {})
+        entries[expected.informer.kind.kind, expected.name] = expected
+        self._expected.move_to_end(owner)
+        while len(self._expected) > _OWNERS:  # owners that were deleted are never asked for again
+            self._expected.popitem(last=False)
+
+
+async def _meet(expected: _Expected) -> None:
+    if not await expected.informer.store.until(expected.seen, WAIT_SECONDS):
+        await expected.informer.refresh(expected.name)

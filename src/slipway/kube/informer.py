@@ -1,0 +1,170 @@
+"""Informer: keeps a Store equal to the API server's objects of one kind, and tells handlers what changed.
+
+Lists in pages, compares the list with the store (so that deletions during an outage are told, also of an object that
+was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
+where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+
+from slipway.kube.backoff import Backoff
+from slipway.kube.client import WATCH_SECONDS, Client, WatchEvent
+from slipway.kube.errors import ApiError, Gone, NotFound, ServerError
+from slipway.kube.objects import Key, Kind, Object, key, resource_version, uid, version_number
+from slipway.kube.store import Change, IndexFunction, Store
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Change], None]
+
+RELIST_SECONDS = 3600.0
+"""After this time the list is taken again, which heals what a broken proxy may have swallowed."""
+_FAILURES_BEFORE_RELIST = 5
+_STALE_LISTS = 10
+_HEALTHY_SECONDS = 5.0
+"""A watch that lived this long was a success: the next failure starts with a short wait again."""
+
+
+class SetBack(RuntimeError):
+    """The API server keeps showing a past from before what it showed already (a restored backup): start anew."""
+
+
+class Informer:
+    """One kind, all namespaces or one, optionally only objects that match a label selector.
+
+    ``trim`` may drop parts that nobody needs before an object is stored; managed fields are dropped always. Handlers
+    are called in the event loop and must return at once.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        indexes: Mapping[str, IndexFunction] | None = None,
+        trim: Callable[[Object], Object] = lambda obj: obj,
+    ) -> None:
+        self.kind = kind
+        self.store = Store(indexes)
+        self.synced = asyncio.Event()
+        self._client = client
+        self._namespace = namespace
+        self._labels = labels
+        self._trim = trim
+        self._handlers: list[Handler] = []
+        self._backoff = Backoff(0.2, 4.0)
+        self._stale = 0
+        self._complaint = ""
+
+    def add_handler(self, handler: Handler) -> None:
+        """Calls ``handler`` with every change from now on, and with the objects that are there already."""
+        self._handlers.append(handler)
+        for obj in self.store.all():
+            handler(Change(None, obj))
+
+    async def run(self) -> None:
+        """Lists and watches until cancelled."""
+        while True:
+            try:
+                version = await self._list()
+                await self._watch(version)
+            except ApiError as error:
+                self._complain(error)
+                await asyncio.sleep(self._backoff.next())
+
+    async def refresh(self, name: Key) -> None:
+        """Reads one object from the API server into the store, for who cannot wait for the watch. Raises ApiError."""
+        before = self.store.get(name)
+        try:
+            self._tell(self.store.put(self._prepare(await self._client.get(self.kind, name))))
+        except NotFound:
+            if before is not None:
+                self._tell(self.store.drop(name, uid(before), resource_version(before)))
+
+    async def _list(self) -> str:
+        objects: list[Object] = []
+        version = ""
+        async for page in self._client.pages(self.kind, namespace=self._namespace, labels=self._labels):
+            objects += map(self._prepare, page.items)
+            version = page.resource_version
+        self._refuse_the_past(version)
+        self._client.metrics.informer_lists.labels(self.kind.plural).inc()
+        self._tell(self.store.replace(objects, version))
+        self.synced.set()
+        return version
+
+    def _refuse_the_past(self, version: str) -> None:
+        """Raises when the list is older than what was seen: acting on it would undo what happened since."""
+        if not 0 < version_number(version) < self.store.revision:
+            self._stale = 0
+            return
+        self._stale += 1
+        if self._stale >= _STALE_LISTS:
+            raise SetBack(f"{self.kind.plural}: lists stay older than version {self.store.revision}")
+        raise ServerError(f"the list of version {version} is older than version {self.store.revision}, seen before")
+
+    async def _watch(self, version: str) -> None:
+        """Follows changes until a new list is due or the server no longer knows where we were (raises Gone)."""
+        relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
+        failures = 0
+        while failures < _FAILURES_BEFORE_RELIST and time.monotonic() < relist_at:
+            began = time.monotonic()
+            try:
+                version = await self._follow(version)
+            except Gone:
+                raise
+            except ApiError as error:
+                version = str(self.store.revision or version)  # what came before the failure was taken
+                failures += 1
+                self._complain(error)
+            if time.monotonic() - began >= _HEALTHY_SECONDS:
+                failures = 0
+                self._backoff.reset()
+            else:
+                await asyncio.sleep(self._backoff.next())
+
+    async def _follow(self, version: str) -> str:
+        """One watch request. Returns the version at which it ended."""
+        seconds = int(WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
+        stream = self._client.watch(
+            self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
+        )
+        async for event in stream:
+            self._complaint = ""
+            version = resource_version(event.object) or version
+            self._take(event)
+        return version
+
+    def _take(self, event: WatchEvent) -> None:
+        changes: list[Change] = []
+        if event.type == "DELETED":
+            obj = event.object
+            changes = self.store.drop(key(obj), uid(obj), resource_version(obj))
+        elif event.type != "BOOKMARK":
+            changes = self.store.put(self._prepare(event.object))
+        self._tell(changes)
+        self.store.advance(resource_version(event.object))
+
+    def _prepare(self, obj: Object) -> Object:
+        obj["metadata"].pop("managedFields", None)
+        return self._trim(obj)
+
+    def _tell(self, changes: list[Change]) -> None:
+        for change in changes:
+            for handler in self._handlers:
+                handler(change)
+
+    def _complain(self, error: ApiError) -> None:
+        """Logs a failure once, not at every attempt."""
+        complaint = f"{type(error).__name__}: {error}"
+        level = logging.DEBUG if complaint == self._complaint else logging.WARNING
+        log.log(level, "watching %s: %s", self.kind.plural, complaint)
+        self._complaint = complaint

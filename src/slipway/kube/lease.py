@@ -1,0 +1,168 @@
+"""LeaderElector: at most one process writes, decided by a Lease object.
+
+A candidate takes the lease when its holder has not renewed it for the lease's duration, measured by the candidate's own
+monotonic clock since it first saw the last renewal; nobody's wall clock matters. A leader that could not renew for the
+renew deadline, which is shorter, stops: it is no longer ``leading`` from that moment, and its process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+import uuid
+from datetime import UTC, datetime
+
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, Conflict, NotFound
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import LEASE, Key, Object
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 15.0
+RENEW_SECONDS = 10.0
+RETRY_SECONDS = 2.0
+"""The defaults of Kubernetes' own controllers."""
+
+
+class LeadershipLost(Exception):
+    """Another process may lead by now; this one must end."""
+
+
+class LeaderElector:
+    """Competes for one Lease. ``leading`` is meant for :meth:`slipway.kube.client.Client.fenced`."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        *,
+        metrics: Metrics,
+        identity: str = "",
+        lease_seconds: float = LEASE_SECONDS,
+        renew_seconds: float = RENEW_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        """``identity`` names this process; by default the host's name (a pod's) and something random."""
+        self._client = client
+        self._name = Key(namespace, name)
+        self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
+        self._retry_seconds = retry_seconds
+        self._gauge = metrics.leading.labels(name)
+        self._lease: Object | None = None
+        """The lease as this process wrote it last, while it holds it."""
+        self._renewed = float("-inf")
+        self._observed: tuple[object, ...] = ()
+        self._observed_at = 0.0
+
+    def leading(self) -> bool:
+        """Whether this process may write at this moment."""
+        return time.monotonic() < self._renewed + self._renew_seconds
+
+    async def acquire(self) -> None:
+        """Returns when this process leads. Trouble with the API server is waited out."""
+        while True:
+            if await self._attempt():
+                break
+            await asyncio.sleep(self._retry_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+        log.info("leading as %s", self.identity)
+        self._gauge.set(1)
+
+    async def hold(self) -> None:
+        """Renews until leadership is lost, which it raises as LeadershipLost."""
+        try:
+            while self.leading():
+                await asyncio.sleep(self._retry_seconds)
+                await self._attempt()
+        finally:
+            self._gauge.set(0)
+        raise LeadershipLost(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
+
+    async def release(self) -> None:
+        """Gives the lease back, so that a successor need not wait for it to run out."""
+        if self._lease is None or not self.leading():
+            return
+        self._renewed = float("-inf")
+        self._gauge.set(0)
+        try:
+            async with asyncio.timeout(self._retry_seconds):
+                await self._client.replace(LEASE, self._record(self._lease, holder="", seconds=1))
+            log.info("gave the lease %s back", self._name)
+        except (ApiError, TimeoutError) as error:
+            log.warning("cannot give the lease %s back: %s", self._name, error)
+
+    async def _attempt(self) -> bool:
+        """Tries once to take or renew the lease. Gives up in time for another try, and at a leader's deadline."""
+        began = time.monotonic()
+        left = self._renewed + self._renew_seconds - began
+        try:
+            async with asyncio.timeout(min(self._renew_seconds / 2, left) if left > 0 else self._renew_seconds / 2):
+                held = await self._renew() if self._lease is not None else await self._take()
+        except (ApiError, TimeoutError) as error:
+            log.warning("lease %s: %s", self._name, error or type(error).__name__)
+            return False
+        if held:
+            self._renewed = began
+        return held
+
+    async def _renew(self) -> bool:
+        try:
+            self._lease = await self._client.replace(LEASE, self._record(self._lease or {}, self.identity))
+        except (Conflict, NotFound):  # someone wrote to it: look who holds it now
+            self._lease = None
+            return await self._take()
+        return True
+
+    async def _take(self) -> bool:
+        try:
+            current = await self._client.get(LEASE, self._name)
+        except NotFound:
+            try:
+                self._lease = await self._client.create(LEASE, self._record({}, self.identity))
+            except Conflict:
+                return False
+            return True
+        if not self._free(current.get("spec") or {}):
+            self._renewed = float("-inf")  # whatever we believed, another one holds it
+            return False
+        try:
+            self._lease = await self._client.replace(LEASE, self._record(current, self.identity))
+        except Conflict:
+            return False
+        return True
+
+    def _free(self, spec: Object) -> bool:
+        """Whether the lease is ours, nobody's, or run out."""
+        record = (spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+        if record != self._observed:
+            self._observed, self._observed_at = record, time.monotonic()
+        if spec.get("holderIdentity") in (None, "", self.identity):
+            return True
+        return time.monotonic() >= self._observed_at + float(spec.get("leaseDurationSeconds") or self._lease_seconds)
+
+    def _record(self, current: Object, holder: str, seconds: float = 0.0) -> Object:
+        """The lease as it is to be written, with the version of ``current`` as a precondition."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = current.get("spec") or {}
+        taken = bool(holder and before) and before.get("holderIdentity") != holder
+        metadata = {"namespace": self._name.namespace, "name": self._name.name}
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": int(seconds or self._lease_seconds),
+            "acquireTime": now if taken else before.get("acquireTime") or now,
+            "renewTime": now,
+            "leaseTransitions": int(before.get("leaseTransitions") or 0) + taken,
+        }
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": current.get("metadata") or metadata,
+            "spec": spec,
+        }

@@ -1,0 +1,102 @@
+"""Manager: runs informers, leader election and controllers as one process, and ends it in an orderly way.
+
+Informers start first, also in processes that do not lead, so that a successor has full stores at once. Controllers
+start when all stores are filled and this process leads. A task that ends in an exception ends the process, which is
+then started anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+
+from slipway.kube.controller import Controller
+from slipway.kube.health import serve
+from slipway.kube.informer import Informer
+from slipway.kube.lease import LeaderElector, LeadershipLost
+from slipway.kube.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+class Manager:
+    """Everything that runs in a controller's process."""
+
+    def __init__(
+        self,
+        *,
+        informers: Sequence[Informer],
+        controllers: Sequence[Controller],
+        metrics: Metrics,
+        listen: str,
+        elector: LeaderElector | None = None,
+        background: Sequence[Callable[[], Awaitable[None]]] = (),
+    ) -> None:
+        """``background`` runs beside the controllers (events ...), ``listen`` is ``HOST:PORT`` for health and metrics.
+
+        Without an elector this process is taken for the only one.
+        """
+        self._informers = tuple(informers)
+        self._controllers = tuple(controllers)
+        self._metrics = metrics
+        self._listen = listen
+        self._elector = elector
+        self._background = tuple(background)
+
+    def ready(self) -> bool:
+        """Whether every store is filled."""
+        return all(informer.synced.is_set() for informer in self._informers)
+
+    async def run(self) -> int:
+        """Runs until SIGTERM or SIGINT (returns 0) or until leadership is lost (returns 1)."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with serve(self._listen, ready=self.ready, metrics=self._metrics):
+            work = asyncio.create_task(self._work())
+            stopped = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (work, stopped):
+                    task.cancel()
+                await asyncio.wait({work, stopped})
+                if self._elector is not None:
+                    await self._elector.release()
+        return _exit_status(work)
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
+            for informer in self._informers:
+                await informer.synced.wait()
+            if self._elector is not None:
+                await self._elector.acquire()
+                tasks.create_task(self._elector.hold(), name="leader election")
+            log.info("%s start", ", ".join(controller.name for controller in self._controllers) or "no controllers")
+            for run in (*(controller.run for controller in self._controllers), *self._background):
+                tasks.create_task(_run(run))
+
+
+async def _run(run: Callable[[], Awaitable[None]]) -> None:
+    await run()
+
+
+def _exit_status(work: asyncio.Task[None]) -> int:
+    """0 when the work was cancelled, 1 when leadership was lost; raises what else ended it."""
+    if work.cancelled():
+        return 0
+    error = work.exception()
+    if isinstance(error, BaseExceptionGroup):
+        lost, others = error.split(LeadershipLost)
+        if others is not None:
+            raise others
+        log.error("%s", lost.exceptions[0] if lost else error)
+        return 1
+    if error is not None:
+        raise error
+    return 0

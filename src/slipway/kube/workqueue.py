@@ -1,0 +1,105 @@
+"""WorkQueue: keys that are to be reconciled, each at most once in the queue and by one worker at a time.
+
+First in, first out, so that a key which changes a thousand times a second takes its turn like every other one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Key
+
+BASE_SECONDS = 0.005
+CAP_SECONDS = 60.0
+
+
+class WorkQueue:
+    """Add keys from anywhere in the event loop; workers ``get`` a key, reconcile it and call ``done``."""
+
+    def __init__(self, name: str, metrics: Metrics) -> None:
+        self._queue: deque[Key] = deque()
+        self._waiting: dict[Key, float] = {}
+        """Keys in the queue, and since when (monotonic)."""
+        self._processing: set[Key] = set()
+        self._again: set[Key] = set()
+        """Keys that were added while they were processed."""
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._held: dict[Key, float] = {}
+        """Keys that must not be processed before a time (monotonic)."""
+        self._failures: dict[Key, int] = {}
+        self._ready = asyncio.Event()
+        self._depth = metrics.queue_depth.labels(name)
+        self._seconds = metrics.queue_seconds.labels(name)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, key: Key) -> None:
+        """Wants ``key`` processed; a key that waits already is not added twice."""
+        if key in self._processing:
+            self._again.add(key)
+        elif key not in self._waiting:
+            if (left := self._held.get(key, 0.0) - time.monotonic()) > 0:
+                self.add_after(key, left)
+                return
+            self._waiting[key] = time.monotonic()
+            self._queue.append(key)
+            self._depth.set(len(self._queue))
+            self._ready.set()
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Adds ``key`` after a time; of several times the first counts. An earlier ``get`` of the key cancels it."""
+        loop = asyncio.get_running_loop()
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= loop.time() + seconds:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_later(seconds, self._due, key)
+
+    def add_rate_limited(self, key: Key) -> float:
+        """Adds ``key`` after 5 ms * 2^n, n counting the calls since ``forget``. Returns that time."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = min(CAP_SECONDS, BASE_SECONDS * 2.0 ** min(failures, 30))
+        self.add_after(key, delay)
+        return delay
+
+    def hold(self, key: Key, seconds: float) -> None:
+        """Adds ``key`` after a time before which it is not processed, whatever is added meanwhile (Retry-After)."""
+        self._held[key] = time.monotonic() + seconds
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+        self.add_after(key, seconds)
+
+    def forget(self, key: Key) -> None:
+        """Takes note of a success: the next failure waits shortly again."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> Key:
+        """The next key; call ``done`` with it in any case. What was to be added later is covered by this turn."""
+        while not self._queue:
+            self._ready.clear()
+            await self._ready.wait()
+        key = self._queue.popleft()
+        self._seconds.observe(time.monotonic() - self._waiting.pop(key))
+        self._depth.set(len(self._queue))
+        if timer := self._timers.pop(key, None):
+            timer.cancel()
+        self._held.pop(key, None)
+        self._processing.add(key)
+        return key
+
+    def done(self, key: Key) -> None:
+        """Ends the turn of ``key``; it is queued again when it was added meanwhile."""
+        self._processing.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def _due(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
