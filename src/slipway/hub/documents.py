@@ -1,0 +1,108 @@
+"""The JSON documents of the hub's API, made from repositories. Pure.
+
+The shapes are those that huggingface_hub and llama.cpp parse. Xet ids are left out on purpose: a client that sees one
+leaves plain HTTP for a storage protocol of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from slipway.hub.repository import Directory, File, Repository, Revision, lfs_pointer
+
+Document = dict[str, Any]
+
+
+def _pointer_size(file: File) -> int:
+    return len(lfs_pointer(file.sha256, file.size))
+
+
+def tree_entry(entry: File | Directory) -> Document:
+    """A row of the tree, and of paths-info."""
+    if isinstance(entry, Directory):
+        return {"type": "directory", "oid": entry.oid, "size": 0, "path": entry.path}
+    row: Document = {"type": "file", "oid": entry.oid, "size": entry.size, "path": entry.path}
+    if entry.sha256:
+        row["lfs"] = {"oid": entry.sha256, "size": entry.size, "pointerSize": _pointer_size(entry)}
+    return row
+
+
+def tree(revision: Revision, path: str, *, recursive: bool) -> list[Document]:
+    """All entries below a folder (empty: the root), or only those directly in it."""
+    prefix = f"{path}/" if path else ""
+    below = [entry for name, entry in revision.entries.items() if name.startswith(prefix)]
+    return [tree_entry(entry) for entry in below if recursive or "/" not in entry.path[len(prefix) :]]
+
+
+def _sibling(file: File, *, blobs: bool) -> Document:
+    row: Document = {"rfilename": file.path}
+    if blobs:
+        row |= {"size": file.size, "blobId": file.oid}
+        if file.sha256:
+            row["lfs"] = {"sha256": file.sha256, "size": file.size, "pointerSize": _pointer_size(file)}
+    return row
+
+
+def model(repository: Repository, revision: Revision, *, blobs: bool) -> Document:
+    """The model's card as the API gives it. ``siblings`` is always filled: some clients have no other listing."""
+    return {**summary(repository, revision), "siblings": [_sibling(file, blobs=blobs) for file in revision.files]}
+
+
+def summary(repository: Repository, revision: Revision) -> Document:
+    """A row of the search: the card without its files."""
+    modified = max((file.modified_ns for file in revision.files), default=0)
+    date = datetime.fromtimestamp(modified // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return {
+        "_id": hashlib.sha256(repository.name.encode()).hexdigest()[:24],
+        "id": repository.name,
+        "modelId": repository.name,
+        "author": repository.name.partition("/")[0],
+        "sha": revision.sha,
+        "private": False,
+        "gated": "manual" if repository.gated else False,
+        "disabled": False,
+        "lastModified": date,
+        "createdAt": date,
+        "downloads": 0,
+        "likes": 0,
+        "tags": sorted({file.path.rpartition(".")[2] for file in revision.files} & {"gguf", "onnx", "safetensors"}),
+        "usedStorage": sum(file.size for file in revision.files),
+    }
+
+
+def refs(repository: Repository) -> Document:
+    """Branches, tags and conversions; pull requests are listed apart, as the public hub does when asked for them."""
+
+    def rows(prefix: str) -> list[Document]:
+        return [
+            {"name": ref.removeprefix(prefix), "ref": ref, "targetCommit": revision.sha}
+            for ref, revision in repository.refs.items()
+            if ref.startswith(prefix)
+        ]
+
+    return {
+        "branches": rows("refs/heads/"),
+        "tags": rows("refs/tags/"),
+        "converts": rows("refs/convert/"),
+        "pullRequests": rows("refs/pr/"),
+    }
+
+
+def whoami(user: str) -> Document:
+    return {
+        "type": "user",
+        "id": hashlib.sha256(user.encode()).hexdigest()[:24],
+        "name": user,
+        "fullname": user,
+        "orgs": [],
+        "auth": {"type": "access_token", "accessToken": {"displayName": user, "role": "read"}},
+    }
+
+
+def paths_info(revision: Revision, paths: Iterable[str]) -> list[Document]:
+    """The entries of those paths that exist; others are left out, as the public hub does."""
+    wanted = dict.fromkeys(path.strip("/") for path in paths)
+    return [tree_entry(revision.entries[path]) for path in wanted if path in revision.entries]

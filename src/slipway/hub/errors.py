@@ -1,0 +1,61 @@
+"""Failures as the hub's clients understand them: a status, and headers by which they choose the exception to raise."""
+
+from __future__ import annotations
+
+import re
+
+from aiohttp import web
+
+
+class HubError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str, commit: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        """Value of ``X-Error-Code``; empty where the public hub sends none."""
+        self.commit = commit
+        """With it a client may remember that this commit has no such file."""
+
+    def response(self) -> web.Response:
+        message = str(self)
+        # It may quote the request, and a header holds printable ASCII only.
+        headers = {"X-Error-Message": re.sub(r"[^ -~]", "?", message)}
+        if self.code:
+            headers["X-Error-Code"] = self.code
+        if self.commit:
+            headers["X-Repo-Commit"] = self.commit
+        if self.status == 503:
+            headers["Retry-After"] = "1"
+        return web.json_response({"error": message}, status=self.status, headers=headers)
+
+
+def repository_not_found() -> HubError:
+    return HubError(404, "RepoNotFound", "Repository not found")
+
+
+def revision_not_found(revision: str) -> HubError:
+    return HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+
+
+def entry_not_found(path: str, commit: str) -> HubError:
+    return HubError(404, "EntryNotFound", f"{path} does not exist in this revision", commit)
+
+
+def gated(repository: str) -> HubError:
+    return HubError(403, "GatedRepo", f"Access to model {repository} is restricted: a token of this hub is needed")
+
+
+def bad_credentials() -> HubError:
+    """The message is part of the protocol: clients tell a wrong token from a missing repository by it."""
+    return HubError(401, "", "Invalid credentials in Authorization header")
+
+
+def bad_request(message: str) -> HubError:
+    return HubError(400, "", message)
+
+
+def unavailable(message: str) -> HubError:
+    """Something that passes; clients try again."""
+    return HubError(503, "", message)

@@ -1,0 +1,53 @@
+"""``slipway hub``: serves a folder ROOT/<org>/<name>/... as a Hugging Face Hub until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from slipway.hub.server import application
+from slipway.hub.tokens import InvalidTokensError
+
+GRACE = 20.0
+"""Seconds that running downloads have after SIGTERM; less than the 30 that Kubernetes gives by default."""
+
+
+def address(text: str) -> tuple[str, int]:
+    """``HOST:PORT``, an IPv6 host in brackets."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="slipway hub", description="Serve model files by the Hugging Face protocol.")
+    parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="holds <org>/<name>/<files>")
+    parser.add_argument("--listen", type=address, required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--tokens", type=Path, metavar="FILE", help="who may read gated repositories: one 'NAME TOKEN' a line"
+    )
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stdout)
+    if not arguments.root.is_dir():
+        sys.stderr.write(f"slipway hub: {arguments.root} is not a folder\n")
+        return 2
+    try:
+        app = application(arguments.root, arguments.tokens)
+    except (OSError, UnicodeDecodeError, InvalidTokensError) as error:
+        sys.stderr.write(f"slipway hub: {arguments.tokens}: {error}\n")
+        return 2
+    host, port = arguments.listen
+    web.run_app(
+        app,
+        host=host,
+        port=port,
+        shutdown_timeout=GRACE,
+        access_log_format='%a "%r" %s %b %Tfs',
+        print=None,
+    )
+    return 0

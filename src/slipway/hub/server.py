@@ -1,0 +1,241 @@
+"""The hub's HTTP surface: which address shows what, who may see it, and how failures look.
+
+The addresses are those of the Hugging Face Hub; only models are served. ``/healthz`` and ``/readyz`` are for the
+orchestrator: ready means that every file has been hashed once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from json import JSONDecodeError
+from pathlib import Path
+from typing import TypeVar
+
+from aiohttp import web
+
+from slipway.hub import documents, errors
+from slipway.hub.folder import InvalidSettingsError, Library, UnstableError
+from slipway.hub.repository import File, Repository, Revision
+from slipway.hub.tokens import Tokens
+from slipway.hub.transfer import send
+
+LOG = logging.getLogger(__name__)
+
+PAGE = 1000
+"""Entries of a listing that one answer holds at most; the rest follows by the Link header."""
+
+USER = web.RequestKey("user", str)
+"""Whose token came with the request; absent for anonymous requests."""
+
+Row = TypeVar("Row")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Hub:
+    """The handlers and what they share."""
+
+    def __init__(self, library: Library, tokens: Tokens | None) -> None:
+        self._library = library
+        self._tokens = tokens
+        self._loading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._ready = False
+
+    def application(self) -> web.Application:
+        app = web.Application(middlewares=[_explain, self._authenticate])
+        app.cleanup_ctx.append(self._warm)
+        model, revision = "/{org}/{name}", "/{revision:refs/[^/]+/[^/]+|[^/]+}"
+        app.add_routes(
+            [
+                web.get("/healthz", self.alive),
+                web.get("/readyz", self.ready),
+                web.get("/api/whoami-v2", self.whoami),
+                web.get("/api/models", self.search),
+                web.get(f"/api/models{model}", self.model),
+                web.get(f"/api/models{model}/refs", self.refs),
+                web.get(f"/api/models{model}/revision{revision}", self.model),
+                web.get(f"/api/models{model}/tree{revision}", self.tree),
+                web.get(f"/api/models{model}/tree{revision}/{{path:.+}}", self.tree),
+                web.post(f"/api/models{model}/paths-info{revision}", self.paths_info),
+                web.get(f"{model}/resolve{revision}/{{path:.+}}", self.resolve),
+            ]
+        )
+        return app
+
+    # --- addresses ---------------------------------------------------------------------------------------------------
+
+    async def alive(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n") if self._ready else web.Response(status=503, text="hashing files\n")
+
+    async def whoami(self, request: web.Request) -> web.Response:
+        if USER not in request:
+            raise errors.bad_credentials()
+        return web.json_response(documents.whoami(request[USER]))
+
+    async def search(self, request: web.Request) -> web.Response:
+        """Models whose name contains ``search``, of ``author`` if given."""
+        text, author = request.query.get("search", "").lower(), request.query.get("author", "")
+        names = await asyncio.to_thread(self._library.names)
+        found = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
+        page, headers = _page(request, found)
+        full = _flag(request, "full")
+        rows = []
+        for name in page:
+            if repository := await self._load(name):
+                show = documents.model(repository, repository.main, blobs=False) if full else None
+                rows.append(show or documents.summary(repository, repository.main))
+        return web.json_response(rows, headers=headers)
+
+    async def model(self, request: web.Request) -> web.Response:
+        repository, revision = await self._find(request)
+        return web.json_response(documents.model(repository, revision, blobs=_flag(request, "blobs")))
+
+    async def refs(self, request: web.Request) -> web.Response:
+        repository, _ = await self._find(request)
+        document = documents.refs(repository)
+        if not _flag(request, "include_prs"):
+            del document["pullRequests"]
+        return web.json_response(document)
+
+    async def tree(self, request: web.Request) -> web.Response:
+        _, revision = await self._find(request)
+        path = request.match_info.get("path", "").strip("/")
+        if path and (path not in revision.entries or isinstance(revision.entries[path], File)):
+            raise errors.entry_not_found(path, revision.sha)
+        page, headers = _page(request, documents.tree(revision, path, recursive=_flag(request, "recursive")))
+        return web.json_response(page, headers=headers | {"X-Repo-Commit": revision.sha})
+
+    async def paths_info(self, request: web.Request) -> web.Response:
+        """Details of named paths. The client sends a form, others JSON; both are understood."""
+        _, revision = await self._find(request)
+        return web.json_response(documents.paths_info(revision, await _paths(request)))
+
+    async def resolve(self, request: web.Request) -> web.StreamResponse:
+        """The file itself. LFS files come from here too, without a redirect: the hub is its own storage."""
+        repository, revision = await self._find(request)
+        if repository.gated and USER not in request:
+            raise errors.gated(repository.name)
+        path = request.match_info["path"]
+        entry = revision.entries.get(path)
+        if not isinstance(entry, File):
+            raise errors.entry_not_found(path, revision.sha)
+        return await send(request, entry, revision.sha)
+
+    # --- what they share ---------------------------------------------------------------------------------------------
+
+    async def _find(self, request: web.Request) -> tuple[Repository, Revision]:
+        """The repository and revision that the address names; main where it names none."""
+        place = request.match_info
+        repository = await self._load(f"{place['org']}/{place['name']}")
+        if repository is None:
+            raise errors.repository_not_found()
+        name = place.get("revision", "main")
+        revision = repository.revision(name)
+        if revision is None:
+            raise errors.revision_not_found(name)
+        return repository, revision
+
+    async def _load(self, name: str) -> Repository | None:
+        if not await asyncio.to_thread(self._library.has, name):
+            return None
+        async with self._loading[name]:
+            return await asyncio.to_thread(self._library.load, name)
+
+    @web.middleware
+    async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Know the user by the token. A hub without tokens ignores them: engines may carry one for the public hub."""
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if self._tokens and kind.lower() == "bearer":
+            user = await asyncio.to_thread(self._tokens.user, token.strip())
+            if user is None:
+                raise errors.bad_credentials()
+            request[USER] = user
+        return await handler(request)
+
+    async def _warm(self, _app: web.Application) -> AsyncIterator[None]:
+        """Hash all files beside the first requests, so that no later one waits for it."""
+        task = asyncio.create_task(self._hash_everything())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def _hash_everything(self) -> None:
+        try:
+            names = await asyncio.to_thread(self._library.names)
+        except OSError as error:
+            LOG.warning("not ready: %s", error)
+            return
+        for name in names:
+            try:
+                await self._load(name)
+            except (UnstableError, InvalidSettingsError, OSError) as error:
+                # Whoever asks for this repository is told; the others shall be served.
+                LOG.warning("%s: %s", name, error)
+        self._ready = True
+        LOG.info("serving %d repositories", len(names))
+
+
+@web.middleware
+async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn failures into the answers that clients understand."""
+    try:
+        return await handler(request)
+    except errors.HubError as error:
+        return error.response()
+    except web.HTTPException as error:
+        return errors.HubError(error.status, "", error.reason).response()
+    except UnstableError as error:
+        return errors.unavailable(str(error)).response()
+    except InvalidSettingsError as error:
+        LOG.warning("%s", error)
+        return errors.HubError(500, "", "The repository's .hub.yaml is invalid: see the hub's log").response()
+    except ConnectionError:
+        raise  # the client left; nobody is there to be answered
+    except OSError as error:
+        LOG.warning("%s %s: %s", request.method, request.path, error)
+        return errors.HubError(500, "", "The repository cannot be read: see the hub's log").response()
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() in ("true", "1")
+
+
+def _page(request: web.Request, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[str, str]]:
+    """The part of a listing that the query asks for, and the Link header to the next part."""
+    try:
+        start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", PAGE))
+    except ValueError:
+        raise errors.bad_request("cursor and limit are numbers") from None
+    if start < 0 or limit < 1:
+        raise errors.bad_request("cursor and limit are positive")
+    end = start + min(limit, PAGE)
+    if end >= len(rows):
+        return rows[start:], {}
+    following = request.url.update_query(cursor=str(end))
+    return rows[start:end], {"Link": f'<{following}>; rel="next"'}
+
+
+async def _paths(request: web.Request) -> list[str]:
+    if request.content_type != "application/json":
+        form = await request.post()
+        return [value for value in form.getall("paths", []) if isinstance(value, str)]
+    try:
+        document = await request.json()
+    except (JSONDecodeError, UnicodeDecodeError):
+        raise errors.bad_request("the body is not JSON") from None
+    paths = document.get("paths", []) if isinstance(document, dict) else None
+    if isinstance(paths, str):
+        return [paths]
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise errors.bad_request("paths is a list of strings")
+    return paths
+
+
+def application(root: Path, tokens: Path | None) -> web.Application:
+    """The hub over a folder, to be run by an aiohttp runner."""
+    return Hub(Library(root), Tokens(tokens) if tokens else None).application()

@@ -1,0 +1,66 @@
+"""Who may read gated repositories: tokens from a file, such as a mounted Secret, one ``NAME TOKEN`` a line.
+
+The file is read again when it changes, so that tokens are exchanged without a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from pathlib import Path
+
+LOG = logging.getLogger(__name__)
+
+
+class InvalidTokensError(Exception):
+    """A line of the tokens file that is not ``NAME TOKEN``. The message holds no token."""
+
+
+def parse(text: str) -> dict[str, bytes]:
+    """Name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped."""
+    tokens: dict[str, bytes] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2 or words[0] in tokens:
+            raise InvalidTokensError(f"line {number}: expected a name, not used before, and a token")
+        tokens[words[0]] = _hash(words[1])
+    return tokens
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+class Tokens:
+    """The tokens of a file. Raises InvalidTokensError or OSError when the file cannot be used at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = self._look()
+        self._tokens = parse(path.read_text(encoding="utf-8"))
+
+    def user(self, token: str) -> str | None:
+        """The name that the token belongs to. It takes the same time whichever token it is, and for none."""
+        self._refresh()
+        given, found = _hash(token), None
+        for name, known in self._tokens.items():
+            if hmac.compare_digest(given, known):
+                found = name
+        return found
+
+    def _look(self) -> tuple[int, int, int]:
+        found = self._path.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _refresh(self) -> None:
+        try:
+            stamp = self._look()
+            if stamp == self._stamp:
+                return
+            self._tokens = parse(self._path.read_text(encoding="utf-8"))
+            self._stamp = stamp
+        except (OSError, UnicodeDecodeError, InvalidTokensError) as error:
+            LOG.warning("%s: %s; the tokens read before stay in force", self._path, error)
