@@ -1,0 +1,274 @@
+"""CustomResourceDefinitions from msgspec Structs, so that types, constraints, texts and schema are written once.
+
+Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
+cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel``, ``list_map`` and ``list_set`` are short forms.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import msgspec
+import yaml
+from msgspec import inspect as types
+
+from slipway.kube.objects import CRD, Kind, Object
+
+UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
+INT_OR_STRING: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A CEL rule that the API server checks, and what it says when the rule does not hold."""
+
+    rule: str
+    message: str
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of ``kubectl get``; with priority 1 it shows with ``-o wide`` only."""
+
+    name: str
+    type: str
+    json_path: str
+    priority: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """JSON paths of the scale subresource, which ``kubectl scale`` and autoscalers use."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
+
+
+class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind in one version.
+
+    Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
+    empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
+    optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
+    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``.
+    """
+
+    kind: Kind
+    spec: type[msgspec.Struct]
+    status: type[msgspec.Struct] | None = None
+    description: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    scale: Scale | None = None
+    validations: tuple[Rule, ...] = ()
+    """CEL rules for the object as a whole."""
+
+    listing: ClassVar[Mapping[str, str]] = {"apiVersion": "string", "kind": "string", "metadata": "object"}
+
+    def manifest(self) -> Object:
+        """The CustomResourceDefinition."""
+        kind = self.kind
+        names: Object = {
+            "kind": kind.kind,
+            "listKind": f"{kind.kind}List",
+            "plural": kind.plural,
+            "singular": kind.kind.lower(),
+        }
+        if self.short_names:
+            names["shortNames"] = list(self.short_names)
+        if self.categories:
+            names["categories"] = list(self.categories)
+        return {
+            "apiVersion": CRD.api_version,
+            "kind": CRD.kind,
+            "metadata": {"name": f"{kind.plural}.{kind.group}"},
+            "spec": {
+                "group": kind.group,
+                "names": names,
+                "scope": "Namespaced" if kind.namespaced else "Cluster",
+                "versions": [self._version()],
+            },
+        }
+
+    def _version(self) -> Object:
+        version: Object = {"name": self.kind.version, "served": True, "storage": True}
+        if self.columns:
+            version["additionalPrinterColumns"] = [_column(column) for column in self.columns]
+        version["schema"] = {"openAPIV3Schema": self._root()}
+        subresources: Object = {"status": {}} if self.status is not None else {}
+        if self.scale is not None:
+            paths = {
+                "specReplicasPath": self.scale.spec_replicas,
+                "statusReplicasPath": self.scale.status_replicas,
+                "labelSelectorPath": self.scale.selector,
+            }
+            subresources["scale"] = {name: path for name, path in paths.items() if path}
+        if subresources:
+            version["subresources"] = subresources
+        return version
+
+    def _root(self) -> Object:
+        root: Object = {"type": "object"}
+        if self.description:
+            root["description"] = self.description
+        spec = struct_schema(self.spec, defaults=True)
+        if "required" in spec:
+            root["required"] = ["spec"]
+        properties: Object = {name: {"type": type_} for name, type_ in self.listing.items()}
+        root["properties"] = {**properties, "spec": spec}
+        if self.status is not None:
+            root["properties"]["status"] = struct_schema(self.status, defaults=False)
+        if self.validations:
+            root |= cel(*self.validations)
+        return root
+
+
+def cel(*rules: Rule) -> Object:
+    """Schema keys for CEL rules: ``Annotated[T, Meta(extra_json_schema=cel(Rule(...)))]``."""
+    return {"x-kubernetes-validations": [{"rule": rule.rule, "message": rule.message} for rule in rules]}
+
+
+def list_map(*keys: str) -> Object:
+    """Schema keys for a list whose elements are told apart by these fields; server-side apply merges them singly."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+def list_set() -> Object:
+    """Schema keys for a list without duplicates."""
+    return {"x-kubernetes-list-type": "set"}
+
+
+def to_yaml(*manifests: Object) -> str:
+    """YAML documents, always the same text for the same manifests."""
+    return yaml.safe_dump_all(manifests, sort_keys=False, width=110, allow_unicode=True, explicit_start=True)
+
+
+def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
+    """The structural schema of a Struct; ``defaults`` says whether Python's defaults become the schema's."""
+    info = types.type_info(struct)
+    if not isinstance(info, types.StructType):
+        raise TypeError(f"{struct!r} is not a Struct")
+    texts = _attribute_texts(struct)
+    properties = {field.encode_name: _field(field, texts.get(field.name, ""), defaults) for field in info.fields}
+    schema: Object = {"type": "object"}
+    if text := _text(struct.__doc__):
+        schema["description"] = text
+    if required := [field.encode_name for field in info.fields if field.required]:
+        schema["required"] = required
+    schema["properties"] = properties
+    if rules := getattr(struct, "validations", ()):
+        schema |= cel(*rules)
+    return schema
+
+
+def _field(field: types.Field, text: str, defaults: bool) -> Object:
+    schema = _schema(field.type, defaults)
+    if text:
+        schema["description"] = text
+    if defaults and "default" not in schema and (default := _default(field)):
+        schema["default"] = default
+    return {name: schema[name] for name in ("type", "description") if name in schema} | schema
+
+
+def _default(field: types.Field) -> Any:
+    """The field's default as JSON, or something empty where there is none worth telling the API server."""
+    value = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        value = field.default_factory()
+    if value is msgspec.NODEFAULT or value is msgspec.UNSET or isinstance(value, msgspec.Struct):
+        return None
+    return msgspec.to_builtins(value)
+
+
+_PLAIN: dict[type[types.Type], Object] = {
+    types.BoolType: {"type": "boolean"},
+    types.AnyType: UNKNOWN_KEPT,
+    types.RawType: UNKNOWN_KEPT,
+    types.DateTimeType: {"type": "string", "format": "date-time"},
+}
+
+
+def _schema(info: types.Type, defaults: bool) -> Object:
+    """The structural schema of a type."""
+    if isinstance(info, types.Metadata):
+        return _schema(info.type, defaults) | (info.extra_json_schema or {})
+    if isinstance(info, types.UnionType):
+        return _union(info, defaults)
+    if isinstance(info, types.StructType):
+        return struct_schema(info.cls, defaults=defaults)
+    if isinstance(info, types.DictType):
+        return _dict(info, defaults)
+    if isinstance(info, (types.ListType, types.VarTupleType)):
+        items = _schema(info.item_type, defaults)
+        return {"type": "array", "items": items} | _present(minItems=info.min_length, maxItems=info.max_length)
+    if isinstance(info, types.StrType):
+        limits = _present(minLength=info.min_length, maxLength=info.max_length, pattern=info.pattern)
+        return {"type": "string"} | limits
+    if isinstance(info, (types.IntType, types.FloatType)):
+        return _number(info)
+    if isinstance(info, types.LiteralType):
+        kind = "string" if isinstance(info.values[0], str) else "integer"
+        return {"type": kind, "enum": list(info.values)}
+    if type(info) in _PLAIN:
+        return dict(_PLAIN[type(info)])
+    raise TypeError(f"a schema cannot say {info!r}")
+
+
+def _union(info: types.UnionType, defaults: bool) -> Object:
+    members = [member for member in info.types if not isinstance(member, types.NoneType)]
+    if len(members) == 1:
+        return _schema(members[0], defaults)
+    if {type(member) for member in members} == {types.IntType, types.StrType}:
+        return dict(INT_OR_STRING)
+    raise TypeError(f"a structural schema has no union such as {info!r}")
+
+
+def _dict(info: types.DictType, defaults: bool) -> Object:
+    if isinstance(info.value_type, types.AnyType):
+        return {"type": "object", **UNKNOWN_KEPT}
+    limits = _present(minProperties=info.min_length, maxProperties=info.max_length)
+    return {"type": "object", "additionalProperties": _schema(info.value_type, defaults)} | limits
+
+
+def _number(info: types.IntType | types.FloatType) -> Object:
+    schema: Object = {"type": "integer" if isinstance(info, types.IntType) else "number"}
+    schema |= _present(minimum=info.ge, maximum=info.le, multipleOf=info.multiple_of)
+    if info.gt is not None:
+        schema |= {"minimum": info.gt, "exclusiveMinimum": True}
+    if info.lt is not None:
+        schema |= {"maximum": info.lt, "exclusiveMaximum": True}
+    return schema
+
+
+def _present(**values: Any) -> Object:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _column(column: Column) -> Object:
+    entry: Object = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    return entry | ({"priority": column.priority} if column.priority else {})
+
+
+def _text(docstring: str | None) -> str:
+    """A docstring as one line of running text; paragraphs stay apart."""
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
+    return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _attribute_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """Attribute name -> the docstring below it, from the source of the class and its bases."""
+    texts: dict[str, str] = {}
+    for base in reversed(struct.__mro__):
+        if base in (object, msgspec.Struct) or not issubclass(base, msgspec.Struct):
+            continue
+        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for statement, below in pairwise(body):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = _text(text)
+    return texts
