@@ -39,7 +39,7 @@ async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     lease = settings.leader_election
     elector = LeaderElector(connection, lease.namespace, lease.name, metrics=metrics)
     client = connection.fenced(elector.leading)
-    observed, recorder = Observed(client), Recorder(client, "slipway-controller", metrics)
+    observed, recorder = Observed(client), Recorder(client, "slipway-controller", metrics=metrics)
     reconcilers = [
         Reconciler(api, resource.kind, client, observed, settings, recorder)
         for api in settings.chosen()

@@ -25,6 +25,9 @@ from slipway.kube.status import StatusWriter
 from slipway.serving.plan import Api, Invalid, Refusal, World
 from slipway.serving.route import ROUTE, RoutedService, routed_service
 from slipway.serving.settings import Settings
+from slipway.serving.workload import MANAGER
+
+FIELD_MANAGER = "slipway-controller"
 
 
 class Reconciler:
@@ -33,13 +36,20 @@ class Reconciler:
     def __init__(
         self, api: Api, kind: Kind, client: Client, observed: Observed, settings: Settings, recorder: Recorder
     ) -> None:
-        expectations = Expectations(client)
         self.resources = Informer(client, kind)
         self._api, self._kind, self._client = api, kind, client
         self._observed, self._settings, self._recorder = observed, settings, recorder
-        self._expectations = expectations
-        self._applier = Applier(client, kind, informers=observed.children, expectations=expectations)
-        self._status = StatusWriter(client, kind, expectations)
+        self._expectations = expectations = Expectations()
+        self._applier = Applier(
+            client,
+            kind,
+            observed.children,
+            expectations,
+            field_manager=FIELD_MANAGER,
+            manager=MANAGER,
+            replaceable=frozenset({DEPLOYMENT}),
+        )
+        self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
         """The worker loop of this kind, fed by its resources, their children and pods, and rivals for their names."""
@@ -65,7 +75,8 @@ class Reconciler:
         return await self._sync(resource)
 
     async def _sync(self, resource: Object) -> Result:
-        applied, refusal, children = Applied(), None, ()
+        applied, refusal = Applied(), None
+        children: tuple[Object, ...] = ()
         try:
             children = self._api.plan(self._world(resource, ())).children
         except Invalid as error:

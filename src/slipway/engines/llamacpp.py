@@ -48,14 +48,18 @@ class LlamaCpp:
         return (*huggingface.environment(endpoint, self.cache_path), *variables)
 
     def explain(self, log: str) -> Failure | None:
-        for pattern, reason, text in SAYINGS:
-            found = pattern.search(log)
+        text = STAMP.sub("", log)
+        for pattern, reason, meaning in SAYINGS:
+            found = pattern.search(text)
             if found:
-                status = int(found["status"]) if "status" in pattern.groupindex else 0
-                return Failure(reason, f"{text}: {huggingface.explain_status(status)}" if status else text)
+                status = found.groupdict().get("status")
+                advice = f": {huggingface.explain_status(int(status))}" if status else ""
+                return Failure(reason, meaning + advice, text[text.rfind("\n", 0, found.start()) + 1 :])
         return None
 
 
+STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} ", re.MULTILINE)
+"""Time since the start, before each line: it would make each start's message another one."""
 DOWNLOAD = "DownloadFailed"
 SAYINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), reason, text)

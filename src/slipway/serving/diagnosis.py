@@ -34,6 +34,8 @@ class Failure(msgspec.Struct, frozen=True):
 
     reason: str
     message: str
+    log: str = ""
+    """The part of the engine's log that shows it, when the engine knows."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -138,19 +140,23 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Fa
         return Failure("OOMKilled", f"{text} ({times}).")
     if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= limits.startup_seconds + STOP_SECONDS:
         text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"
-        return Failure("StartupTimeout", f"{text}.{_last_lines(log)}")
+        return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
     if code == 0 and "running" in status.get("state", {}):
         return None
     known = explain(log)
     if known:
-        return Failure(known.reason, f"{known.message} ({times}).{_last_lines(log)}")
-    return Failure("CrashLoopBackOff", f"The engine ended with exit code {code} ({times}).{_last_lines(log)}")
+        return Failure(known.reason, f"{known.message} ({times}).{_shown(_lines(known.log)[:LOG_LINES])}")
+    text = f"The engine ended with exit code {code} ({times})"
+    return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
 
 
 def _seconds(ended: Object) -> float:
     return unix_time(ended["finishedAt"]) - unix_time(ended["startedAt"])
 
 
-def _last_lines(log: str) -> str:
-    lines = [line.strip()[:LOG_LINE_LENGTH] for line in log.splitlines() if line.strip()][-LOG_LINES:]
-    return "\n".join([" Last log lines:", *lines]) if lines else ""
+def _lines(log: str) -> list[str]:
+    return [line.strip()[:LOG_LINE_LENGTH] for line in log.splitlines() if line.strip()]
+
+
+def _shown(lines: Sequence[str]) -> str:
+    return "\n".join([" Its log says:", *lines]) if lines else ""

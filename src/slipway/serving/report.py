@@ -35,15 +35,13 @@ def report(
     """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none."""
     status = (deployment or {}).get("status", {})
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
-    failure = Failure(refusal.reason, refusal.message) if refusal else diagnosis.failure
-    conditions = (
-        _accepted(refusal),
-        _available(ready, failure),
-        _progressing(deployment, failure),
-        routed,
-    )
+    failure = Failure(refusal.reason, "See the condition Accepted.") if refusal else diagnosis.failure
+    # A failure is told once: where Available tells it, Progressing points there.
+    elsewhere = failure and not refusal and not ready
+    stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
+    found = (_accepted(refusal), _available(ready, failure), _progressing(deployment, stopped), routed)
     phase = "Ready" if ready else "Failed" if failure else "Pending"
-    conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in conditions)
+    conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in found)
     return Report(phase, replicas, ready, conditions)
 
 
