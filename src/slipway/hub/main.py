@@ -8,12 +8,25 @@ import sys
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
 
 from slipway.hub.server import application
 from slipway.hub.tokens import InvalidTokensError
 
 GRACE = 20.0
 """Seconds that running downloads have after SIGTERM; less than the 30 that Kubernetes gives by default."""
+
+
+class RequestLog(AbstractAccessLogger):
+    """A line for every request but the probes. Addresses are logged as they were sent: none can start a line."""
+
+    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+        if request.path in ("/healthz", "/readyz"):
+            return
+        size = response.content_length if response.content_length is not None else "-"
+        self.logger.info(
+            '%s "%s %s" %d %s %.3fs', request.remote, request.method, request.raw_path, response.status, size, time
+        )
 
 
 def address(text: str) -> tuple[str, int]:
@@ -47,7 +60,7 @@ def main(argv: list[str]) -> int:
         host=host,
         port=port,
         shutdown_timeout=GRACE,
-        access_log_format='%a "%r" %s %b %Tfs',
+        access_log_class=RequestLog,
         print=None,
     )
     return 0
