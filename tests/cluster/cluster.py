@@ -1,0 +1,271 @@
+"""The cluster as the tests see it: what they create, read and wait for.
+
+An independent reader: the official synchronous client, and kubectl where a person would use it. Nothing of the product
+is imported, so that a fault in it cannot hide itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+from kubernetes import config
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+SYSTEM = "slipway-system"
+TINY = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
+"""The generated model that the hub of the test cluster serves: real llama.cpp loads it within a second."""
+TOKEN = "hf_reader_of_the_tests"
+"""A token that the hub of the test cluster knows: whoever has it may read the gated repository acme/gated."""
+PODS = "krypton.ai/model"
+"""Label of a model's pods."""
+API_VERSIONS = {
+    "Model": "krypton.ai/v1alpha1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "Event": "v1",
+    "SubjectAccessReview": "authorization.k8s.io/v1",
+    "CustomResourceDefinition": "apiextensions.k8s.io/v1",
+    "Lease": "coordination.k8s.io/v1",
+}
+"""Kinds outside ``v1``."""
+PATIENCE = 90.0
+"""Seconds that a wait may take on a slow machine; most take two or three."""
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
+
+
+class Cluster:
+    """One test cluster. Objects are plain dictionaries, as the API server sends them."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        self.kubeconfig = kubeconfig
+        self._client = DynamicClient(config.new_client_from_config(kubeconfig))
+
+    # --- objects -----------------------------------------------------------------------------------------------------
+
+    def _resource(self, kind: str) -> Any:
+        return self._client.resources.get(api_version=API_VERSIONS.get(kind, "v1"), kind=kind)
+
+    def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        try:
+            found: Object = self._resource(kind).get(name=name, namespace=namespace or None).to_dict()
+        except NotFoundError:
+            return None
+        return found
+
+    def list(self, kind: str, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
+        found: list[Object] = (
+            self._resource(kind)
+            .get(namespace=namespace or None, label_selector=labels or None, field_selector=fields or None)
+            .to_dict()["items"]
+        )
+        return found
+
+    def create(self, body: Object) -> Object:
+        body = {"apiVersion": API_VERSIONS.get(body["kind"], "v1"), **body}
+        made: Object = (
+            self._resource(body["kind"]).create(body=body, namespace=body["metadata"].get("namespace")).to_dict()
+        )
+        return made
+
+    def patch(self, kind: str, namespace: str, name: str, body: Object) -> Object:
+        """A merge patch: a value of None takes a field away."""
+        body = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, **body}
+        resource = self._resource(kind)
+        made: Object = resource.patch(
+            body=body, name=name, namespace=namespace or None, content_type="application/merge-patch+json"
+        ).to_dict()
+        return made
+
+    def delete(self, kind: str, namespace: str, name: str, grace: int | None = None) -> None:
+        """In the background: what it owned goes a little later. It is no fault if it is gone already."""
+        options = {"propagationPolicy": "Background"} | ({} if grace is None else {"gracePeriodSeconds": grace})
+        try:
+            self._resource(kind).delete(name=name, namespace=namespace or None, body=options)
+        except (NotFoundError, ConflictError):
+            return
+
+    def namespace(self, prefix: str = "test", labels: Mapping[str, str] = RESTRICTED) -> str:
+        """A new namespace with a name of its own, at the restricted Pod Security level."""
+        name = unique(prefix)
+        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}})
+        return name
+
+    def logs(self, namespace: str, pod: str, container: str = "") -> str:
+        return self.kubectl("logs", "--namespace", namespace, pod, *(["--container", container] if container else []))
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Standard output; fails the test with standard error where kubectl fails."""
+        command = ["kubectl", "--kubeconfig", self.kubeconfig, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
+        return done.stdout
+
+    def kill(self, namespace: str, pod: str, container: str) -> None:
+        """SIGKILL to the first process of a container, as the kernel does it when memory is short.
+
+        From the kind node: inside its own container a first process cannot be killed.
+        """
+        found = self.get("Pod", namespace, pod)
+        statuses = found["status"].get("containerStatuses", []) if found else []
+        ids = [status.get("containerID", "") for status in statuses if status["name"] == container]
+        if not found or not ids or not ids[0]:
+            return
+        kill = ["ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", ids[0].split("//")[1]]
+        subprocess.run(
+            ["docker", "exec", found["spec"]["nodeName"], *kill], capture_output=True, timeout=30, check=False
+        )
+
+    # --- models ------------------------------------------------------------------------------------------------------
+
+    def make_model(self, namespace: str, name: str, **spec: Any) -> Object:
+        body = {"kind": "Model", "metadata": {"name": name, "namespace": namespace}, "spec": {"source": TINY, **spec}}
+        return self.create(body)
+
+    def change_model(self, namespace: str, name: str, **spec: Any) -> Object:
+        return self.patch("Model", namespace, name, {"spec": spec})
+
+    def model(self, namespace: str, name: str) -> Object:
+        found = self.get("Model", namespace, name)
+        assert found, f"no model {namespace}/{name}"
+        return found
+
+    def pods(self, namespace: str, name: str) -> list[Object]:
+        """The pods of a model that are not on their way out."""
+        pods = self.list("Pod", namespace, f"{PODS}={name}")
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def children(self, namespace: str, name: str) -> dict[str, Object]:
+        """Kind -> child, of those that exist."""
+        found = {kind: self.get(kind, namespace, name) for kind in ("Deployment", "Service", "ServiceAccount")}
+        return {kind: child for kind, child in found.items() if child}
+
+    def events(self, namespace: str, name: str) -> list[Object]:
+        """The Events about a model."""
+        return self.list("Event", namespace, fields=f"involvedObject.kind=Model,involvedObject.name={name}")
+
+    # --- waits -------------------------------------------------------------------------------------------------------
+
+    def wait_ready(self, namespace: str, name: str, seconds: float = PATIENCE) -> Object:
+        """Until all replicas of the newest spec answer; returns the model."""
+        return wait(f"{name} is Ready", seconds, lambda: self.model(namespace, name), is_ready, self._say)
+
+    def wait_failed(self, namespace: str, name: str, reason: str, seconds: float = PATIENCE) -> str:
+        """Until the newest spec has failed for this reason; returns the message."""
+
+        def failed(model: Object) -> bool:
+            return observed(model) and condition(model, "Progressing").get("reason") == reason
+
+        model = wait(f"{name} fails with {reason}", seconds, lambda: self.model(namespace, name), failed, self._say)
+        message: str = condition(model, "Progressing")["message"]
+        return message
+
+    def wait_condition(
+        self, namespace: str, name: str, kind: str, status: str, reason: str, seconds: float = PATIENCE
+    ) -> Object:
+        """Until a condition has this status and reason; returns the condition."""
+
+        def reached(model: Object) -> bool:
+            found = condition(model, kind)
+            return observed(model) and (found.get("status"), found.get("reason")) == (status, reason)
+
+        what = f"{name} is {kind}={status}/{reason}"
+        return condition(wait(what, seconds, lambda: self.model(namespace, name), reached, self._say), kind)
+
+    def wait_gone(self, kind: str, namespace: str, name: str, seconds: float = PATIENCE) -> None:
+        wait(f"{kind} {name} is gone", seconds, lambda: self.get(kind, namespace, name), lambda found: found is None)
+
+    def _say(self, model: Object) -> str:
+        """What a person needs to see why a model is not where a test wants it."""
+        namespace, name = model["metadata"]["namespace"], model["metadata"]["name"]
+        pods = [pod.get("status", {}) for pod in self.list("Pod", namespace, f"{PODS}={name}")]
+        seen = {
+            "metadata": {"generation": model["metadata"]["generation"]},
+            "status": model.get("status"),
+            "pods": pods,
+        }
+        return yaml.safe_dump(seen, width=160)
+
+
+def unique(prefix: str) -> str:
+    """A model name that no other test uses: names are known in the whole cluster."""
+    return f"{prefix}-{uuid.uuid4().hex[:6]}"
+
+
+def wait(
+    what: str,
+    seconds: float,
+    look: Callable[[], T],
+    good: Callable[[T], bool] = bool,
+    say: Callable[[T], str] = lambda seen: json.dumps(seen, indent=1, default=str),
+) -> T:
+    """Looks until ``good``; fails the test with the last that was seen. Returns what was good."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if good(seen):
+            return seen
+        if time.monotonic() > deadline:
+            _fail(f"not within {seconds:.0f} s: {what}. Last seen:\n{say(seen)}")
+        time.sleep(0.25)
+
+
+def holds(what: str, seconds: float, look: Callable[[], T], good: Callable[[T], bool] = bool) -> None:
+    """Fails the test when something stops to be so within the time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        seen = look()
+        assert good(seen), f"no longer so: {what}. Seen:\n{json.dumps(seen, indent=1, default=str)}"
+        time.sleep(0.25)
+
+
+def _fail(message: str) -> NoReturn:
+    raise AssertionError(message)
+
+
+def condition(model: Object, kind: str) -> Object:
+    conditions: list[Object] = model.get("status", {}).get("conditions", [])
+    return next((found for found in conditions if found["type"] == kind), {})
+
+
+def observed(model: Object) -> bool:
+    """Whether the status speaks of the newest spec."""
+    seen: bool = model.get("status", {}).get("observedGeneration") == model["metadata"]["generation"]
+    return seen
+
+
+def is_ready(model: Object) -> bool:
+    progressing = condition(model, "Progressing")
+    done = (progressing.get("status"), progressing.get("reason")) == ("False", "Complete")
+    return observed(model) and done and model["status"]["phase"] == "Ready"
+
+
+def owners(child: Object) -> Sequence[tuple[str, str, bool]]:
+    """(kind, uid, whether it controls) of each owner."""
+    references: Iterable[Object] = child["metadata"].get("ownerReferences", [])
+    return [(owner["kind"], owner["uid"], owner.get("controller", False)) for owner in references]
+
+
+def container(deployment: Object) -> Object:
+    """The engine's container."""
+    found: Object = deployment["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def site(*arguments: str) -> None:
+    """Runs the site playbook with the test cluster's variables; fails the test with its output."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    command = ["ansible-playbook", "playbooks/site.yml", "-e", "@tests/cluster/site.yml", *arguments]
+    environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -1,0 +1,33 @@
+"""Fixtures of the cluster tests: the cluster, and a namespace for each test that goes away behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(kubeconfig: str) -> Cluster:
+    return Cluster(kubeconfig)
+
+
+@pytest.fixture
+def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
+    """Makes namespaces; they are deleted after the test, without waiting for it."""
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(cluster.namespace())
+        return made[-1]
+
+    yield make
+    for name in made:
+        cluster.delete("Namespace", "", name)
+
+
+@pytest.fixture
+def namespace(new_namespace: Callable[[], str]) -> str:
+    return new_namespace()

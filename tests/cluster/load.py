@@ -1,0 +1,80 @@
+"""Requests without pause, as clients of the gateway send them while something happens behind it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from .cluster import wait
+
+
+@dataclass
+class Load:
+    """``with Load(url, model) as load:`` runs ``clients`` threads; each sends one short chat after the other.
+
+    A client tries each request once, on a new connection, so that nothing hides a request that was lost.
+    """
+
+    url: str
+    model: str
+    clients: int = 3
+    headers: dict[str, str] = field(default_factory=dict)
+    answered: int = 0
+    failures: list[str] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(self.clients)]
+        for thread in self._threads:
+            thread.start()
+        self.more(self.clients)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=60)
+
+    def more(self, count: int) -> None:
+        """Waits until this many further requests were answered, or one failed."""
+        target = self.answered + count
+        wait(
+            f"{count} more answers",
+            60,
+            lambda: (self.answered, self.failures),
+            lambda seen: seen[0] >= target or bool(seen[1]),
+        )
+
+    def _run(self) -> None:
+        body = {"model": self.model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+        data = json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **self.headers}
+        while not self._stop.is_set():
+            started = time.time()
+            failure = _send(urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers))
+            with self._lock:
+                if failure:
+                    self.failures.append(f"at {started:.1f}, after {time.time() - started:.1f} s: {failure}")
+                else:
+                    self.answered += 1
+
+
+def _send(request: urllib.request.Request) -> str:
+    """What went wrong; empty where an answer came."""
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return "" if "choices" in json.load(answer) else "an answer without choices"
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read()[:300]!r}"
+    except (OSError, ValueError) as error:
+        return repr(error)

@@ -1,0 +1,137 @@
+"""The controller and the gateway die, and nobody notices. These tests run alone: they take what others need."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import openai
+import pytest
+
+from .cluster import SYSTEM, Cluster, Object, observed, owners, site, unique, wait
+from .load import Load
+
+pytestmark = pytest.mark.disruptive
+
+CONTROLLER = "app.kubernetes.io/name=slipway-controller"
+GATEWAY = "app.kubernetes.io/name=slipway-gateway"
+KINDS = ("Deployment", "Service", "ServiceAccount")
+
+
+def running(cluster: Cluster, labels: str) -> list[Object]:
+    """The pods that are ready."""
+    pods = [pod for pod in cluster.list("Pod", SYSTEM, labels) if "deletionTimestamp" not in pod["metadata"]]
+    return [
+        pod
+        for pod in pods
+        if any(found["type"] == "Ready" and found["status"] == "True" for found in pod["status"].get("conditions", []))
+    ]
+
+
+def test_a_controller_that_is_killed_at_any_time_leaves_nothing_half_done(cluster: Cluster, namespace: str) -> None:
+    chance = random.Random(7)
+    cluster.create(
+        {"kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}, "spec": {"hard": {"pods": "1"}}}
+    )
+    names = [unique("killed") for _ in range(24)]
+    for round_, name in enumerate(names):
+        cluster.make_model(namespace, name)
+        if round_ % 6 == 5:
+            time.sleep(chance.uniform(0.0, 0.2))  # the moment of the death is what is varied here
+            for pod in running(cluster, CONTROLLER):
+                if round_ % 12 == 5:
+                    cluster.kill(SYSTEM, pod["metadata"]["name"], "controller")
+                else:
+                    cluster.delete("Pod", SYSTEM, pod["metadata"]["name"], grace=0)
+
+    def settled() -> dict[str, list[str]]:
+        """Kind -> models of which it is missing, or whose status is old."""
+        models = {model["metadata"]["name"]: model for model in cluster.list("Model", namespace)}
+        uids = {
+            kind: {child["metadata"]["name"]: owners(child) for child in cluster.list(kind, namespace)}
+            for kind in KINDS
+        }
+        missing = {
+            kind: [name for name in names if uids[kind].get(name) != [("Model", models[name]["metadata"]["uid"], True)]]
+            for kind in KINDS
+        }
+        return missing | {"status": [name for name in names if not observed(models[name])]}
+
+    wait("every model has its children and a status", 60, settled, lambda seen: not any(seen.values()))
+    assert len(cluster.list("Deployment", namespace)) == len(names)
+    assert len(cluster.list("Service", namespace)) == len(names)
+
+
+def test_a_model_that_is_deleted_while_no_controller_lives_is_gone(cluster: Cluster, namespace: str) -> None:
+    name = unique("orphan")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    for pod in running(cluster, CONTROLLER):
+        cluster.kill(SYSTEM, pod["metadata"]["name"], "controller")
+    cluster.delete("Model", namespace, name)
+    wait("the children are gone", 60, lambda: cluster.children(namespace, name), lambda children: not children)
+
+
+def test_a_gateway_pod_that_is_killed_costs_no_client_its_answer(
+    cluster: Cluster, namespace: str, gateway_url: str
+) -> None:
+    """With the retries that OpenAI's client makes by itself."""
+    name = unique("gateway")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    client = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="none", max_retries=5)
+
+    def ask() -> bool:
+        chat = [{"role": "user", "content": "hello"}]
+        return bool(client.chat.completions.create(model=name, messages=chat, max_tokens=1).choices)
+
+    wait("it answers", 30, ask)
+    cluster.delete("Pod", SYSTEM, running(cluster, GATEWAY)[0]["metadata"]["name"], grace=0)
+    assert all(ask() for _ in range(30))
+    wait("two gateway pods again", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    cluster.kill(SYSTEM, running(cluster, GATEWAY)[0]["metadata"]["name"], "haproxy")
+    assert all(ask() for _ in range(30))
+    wait("two gateway pods again", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+
+
+def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
+    name = unique("control")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    with Load(gateway_url, name) as load:
+        for pod in running(cluster, GATEWAY):
+            cluster.kill(SYSTEM, pod["metadata"]["name"], "control")
+        load.more(60)
+        wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    assert load.failures == []
+
+
+def test_keys_are_turned_on_and_off_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
+    name = unique("keys")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    chat = [{"role": "user", "content": "hello"}]
+    with Load(gateway_url, name, headers={"Authorization": "Bearer key-of-the-tests"}) as load:
+        try:
+            site("--tags", "gateway", "-e", '{"gateway_api_keys": {"tests": "key-of-the-tests"}}')
+            load.more(10)
+            stranger = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="wrong", max_retries=0)
+            with pytest.raises(openai.AuthenticationError):
+                stranger.chat.completions.create(model=name, messages=chat)
+            with pytest.raises(openai.AuthenticationError):
+                stranger.models.list()
+            site("--tags", "gateway", "-e", '{"gateway_api_keys": {"tests": "key-of-the-tests", "two": "wrong"}}')
+            wait("the second key is known, without a restart", 120, lambda: works(stranger, name))
+        finally:
+            site("--tags", "gateway")
+        load.more(10)
+    assert load.failures == []
+
+
+def works(client: openai.OpenAI, model: str) -> bool:
+    try:
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "hello"}], max_tokens=1)
+    except openai.AuthenticationError:
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""What goes wrong is said, with a reason and what to do, and a model recovers by itself once it is mended."""
+
+from __future__ import annotations
+
+from .cluster import Cluster, condition, container, holds, unique, wait
+
+
+def test_an_image_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> None:
+    name = unique("image")
+    cluster.make_model(namespace, name, image="registry.invalid/no/such:image")
+    message = cluster.wait_failed(namespace, name, "ImagePullBackOff")
+    assert "registry.invalid/no/such:image" in message
+    assert cluster.model(namespace, name)["status"]["phase"] == "Failed"
+    cluster.change_model(namespace, name, image="")
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_file_that_the_repository_lacks(cluster: Cluster, namespace: str) -> None:
+    name = unique("file")
+    cluster.make_model(namespace, name, source={"huggingface": "acme/tiny", "file": "no-such.gguf"})
+    message = cluster.wait_failed(namespace, name, "DownloadFailed")
+    assert "Last log lines:" in message
+    assert "tiny.gguf" in message, "the files that there are help to mend it"
+    cluster.change_model(namespace, name, source={"huggingface": "acme/tiny", "file": "tiny.gguf"})
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_repository_that_does_not_exist(cluster: Cluster, namespace: str) -> None:
+    name = unique("repository")
+    cluster.make_model(namespace, name, source={"huggingface": "acme/no-such", "file": "tiny.gguf"})
+    assert "repository" in cluster.wait_failed(namespace, name, "DownloadFailed")
+
+
+def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, namespace: str) -> None:
+    name = unique("crash")
+    cluster.make_model(namespace, name, args=["--lora", "/no/such/adapter.gguf"])
+    message = cluster.wait_failed(namespace, name, "CrashLoopBackOff")
+    assert "/no/such/adapter.gguf" in message
+
+    def restarts() -> int:
+        statuses = [pod["status"].get("containerStatuses", []) for pod in cluster.pods(namespace, name)]
+        return max((status["restartCount"] for found in statuses for status in found), default=0)
+
+    wait("it was started again", 60, restarts, lambda count: count >= 2)
+    assert cluster.model(namespace, name)["status"]["phase"] == "Failed", "a new attempt is no recovery"
+    wait("the failure is an Event", 10, lambda: failures(cluster, namespace, name))
+    assert len(failures(cluster, namespace, name)) == 1
+    cluster.change_model(namespace, name, args=None)
+    cluster.wait_ready(namespace, name)
+
+
+def failures(cluster: Cluster, namespace: str, name: str) -> list[str]:
+    return [event["message"] for event in cluster.events(namespace, name) if event["reason"] == "CrashLoopBackOff"]
+
+
+def test_an_argument_that_the_engine_does_not_know(cluster: Cluster, namespace: str) -> None:
+    name = unique("argument")
+    cluster.make_model(namespace, name, args=["--no-such-flag"])
+    assert "--no-such-flag" in cluster.wait_failed(namespace, name, "InvalidArgument")
+
+
+def test_a_pod_that_no_node_can_take(cluster: Cluster, namespace: str) -> None:
+    name = unique("unschedulable")
+    cluster.make_model(namespace, name, resources={"requests": {"cpu": "900"}})
+    assert "Insufficient cpu" in cluster.wait_failed(namespace, name, "Unschedulable")
+    cluster.change_model(namespace, name, resources=None)
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_start_that_takes_longer_than_its_timeout(cluster: Cluster, namespace: str) -> None:
+    name = unique("startup")
+    # The engine runs, but its health lies elsewhere: it never answers where it is asked.
+    cluster.make_model(namespace, name, startupTimeout="5s", args=["--api-prefix", "/elsewhere"])
+    assert "5 s" in cluster.wait_failed(namespace, name, "StartupTimeout")
+    cluster.change_model(namespace, name, args=None)
+    cluster.wait_ready(namespace, name)
+
+
+def test_more_memory_than_the_limit(cluster: Cluster, namespace: str) -> None:
+    name = unique("memory")
+    cluster.make_model(namespace, name, resources={"limits": {"memory": "12Mi"}})
+    assert "limits.memory" in cluster.wait_failed(namespace, name, "OOMKilled")
+    cluster.change_model(namespace, name, resources=None)
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_secret_that_is_not_there_yet(cluster: Cluster, namespace: str) -> None:
+    name = unique("secret")
+    cluster.make_model(namespace, name, envFrom=[{"secretRef": {"name": "comes-later"}}])
+    assert "comes-later" in cluster.wait_failed(namespace, name, "CreateContainerConfigError")
+    cluster.create({"kind": "Secret", "metadata": {"name": "comes-later", "namespace": namespace}})
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_quota_that_leaves_no_room(cluster: Cluster, namespace: str) -> None:
+    name = unique("quota")
+    quota = {"kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}}
+    cluster.create(quota | {"spec": {"hard": {"pods": "0"}}})
+    wait(
+        "the quota counts",
+        10,
+        lambda: cluster.get("ResourceQuota", namespace, "none"),
+        lambda found: bool((found or {}).get("status")),
+    )
+    cluster.make_model(namespace, name)
+    assert "quota" in cluster.wait_failed(namespace, name, "PodsRejected")
+    cluster.delete("ResourceQuota", namespace, "none")
+    cluster.wait_ready(namespace, name)
+
+
+def test_an_argument_that_is_not_the_users_to_set(cluster: Cluster, namespace: str) -> None:
+    name = unique("owned")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    before = container(cluster.children(namespace, name)["Deployment"])["args"]
+
+    def serves() -> bool:
+        args = container(cluster.children(namespace, name)["Deployment"])["args"]
+        return args == before and condition(cluster.model(namespace, name), "Available").get("status") == "True"
+
+    for arguments, flag in ((["--host=127.0.0.1"], "--host"), (["--alias", "x"], "--alias"), (["-hf", "a/b"], "-hf")):
+        cluster.change_model(namespace, name, args=arguments)
+        found = cluster.wait_condition(namespace, name, "Accepted", "False", "InvalidSpec")
+        assert flag in found["message"]
+        holds("the last good children stay and answer", 1, serves)
+    cluster.change_model(namespace, name, args=None)
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_second_spec_that_fails_leaves_the_first_one_serving(cluster: Cluster, namespace: str) -> None:
+    name = unique("second")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    cluster.change_model(namespace, name, args=["--no-such-flag"])
+    cluster.wait_failed(namespace, name, "InvalidArgument")
+    model = cluster.model(namespace, name)
+    assert model["status"]["phase"] == "Ready"
+    assert condition(model, "Available")["status"] == "True"
+    cluster.change_model(namespace, name, args=None)
+    cluster.wait_ready(namespace, name)

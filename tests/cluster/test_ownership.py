@@ -1,0 +1,167 @@
+"""What is ours and what is not: names that others have, fields that others edit, models of one name."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+
+from .cluster import Cluster, Object, condition, container, holds, owners, unique, wait
+
+FOREIGN: dict[str, Object] = {
+    "Deployment": {
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "foreign"}},
+            "template": {
+                "metadata": {"labels": {"app": "foreign"}},
+                "spec": {"containers": [{"name": "main", "image": "foreign"}]},
+            },
+        }
+    },
+    "Service": {"spec": {"ports": [{"port": 1234}]}},
+    "ServiceAccount": {},
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_an_object_of_another_owner_is_never_adopted(cluster: Cluster, namespace: str, kind: str) -> None:
+    name = unique("taken")
+    foreign = cluster.create({"kind": kind, "metadata": {"name": name, "namespace": namespace}, **FOREIGN[kind]})
+    cluster.make_model(namespace, name)
+    found = cluster.wait_condition(namespace, name, "Accepted", "False", "NameTaken")
+    assert kind in found["message"]
+
+    def untouched(seen: Object | None) -> bool:
+        return seen is not None and not owners(seen) and told(seen) == told(foreign)
+
+    holds("it stays as it was", 2, lambda: cluster.get(kind, namespace, name), untouched)
+    cluster.delete(kind, namespace, name)
+    cluster.wait_ready(namespace, name)
+
+
+def told(child: Object) -> tuple[str, Object, Object]:
+    """What its owner wrote, and which object it is."""
+    return child["metadata"]["uid"], child["metadata"].get("labels", {}), child.get("spec", {})
+
+
+def test_an_edit_of_our_fields_is_put_back_once(cluster: Cluster, namespace: str) -> None:
+    name = unique("edited")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    before = cluster.children(namespace, name)["Deployment"]
+    labels = {"metadata": {"labels": {"team": "blue"}, "annotations": {"note": "by hand"}}}
+    cluster.patch("Deployment", namespace, name, labels | {"spec": {"replicas": 3}})
+
+    def deployment() -> Object:
+        return cluster.children(namespace, name)["Deployment"]
+
+    restored = wait("the replicas are put back", 30, deployment, lambda seen: seen["spec"]["replicas"] == 1)
+    assert restored["metadata"]["labels"]["team"] == "blue"
+    assert restored["metadata"]["annotations"]["note"] == "by hand"
+    # One generation for the edit, one for the repair, and none after it.
+    wanted = before["metadata"]["generation"] + 2
+    holds("nobody writes again", 4, deployment, lambda seen: seen["metadata"]["generation"] == wanted)
+
+
+def test_a_child_that_is_deleted_by_hand_comes_back(cluster: Cluster, namespace: str) -> None:
+    name = unique("removed")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    for kind, child in cluster.children(namespace, name).items():
+        uid = child["metadata"]["uid"]
+        cluster.delete(kind, namespace, name)
+        wait(
+            f"a new {kind}",
+            30,
+            lambda kind=kind: cluster.get(kind, namespace, name),
+            lambda seen, uid=uid: bool(seen) and seen["metadata"]["uid"] != uid,
+        )
+    cluster.wait_ready(namespace, name)
+
+
+def test_a_controller_without_changes_writes_nothing(cluster: Cluster, namespace: str) -> None:
+    name = unique("quiet")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+
+    def versions() -> dict[str, str]:
+        objects: dict[str, Any] = {"Model": cluster.model(namespace, name), **cluster.children(namespace, name)}
+        return {kind: found["metadata"]["resourceVersion"] for kind, found in objects.items()}
+
+    wait(
+        "the status is settled",
+        10,
+        lambda: cluster.model(namespace, name),
+        lambda found: found["status"]["phase"] == "Ready",
+    )
+    settled = versions()
+    holds("no resource version moves", 5, versions, lambda seen: seen == settled)
+
+
+def test_the_older_of_two_models_has_their_name(
+    cluster: Cluster, new_namespace: Callable[[], str], gateway_url: str
+) -> None:
+    name, older, younger = unique("rival"), new_namespace(), new_namespace()
+    cluster.make_model(older, name)
+    cluster.wait_ready(older, name)
+    # A key tells the two engines apart: the older one asks for none.
+    cluster.make_model(younger, name, args=["--api-key", "of-the-younger"])
+    conflict = cluster.wait_condition(younger, name, "Routed", "False", "NameConflict")
+    assert f"{older}/{name}" in conflict["message"]
+    cluster.wait_ready(younger, name)
+    assert condition(cluster.model(older, name), "Routed")["status"] == "True"
+    wait(
+        "an Event",
+        10,
+        lambda: [event["reason"] for event in cluster.events(younger, name)],
+        lambda seen: "NameConflict" in seen,
+    )
+
+    assert answers(gateway_url, name, key="any")
+    assert answers(gateway_url, f"{older}/{name}", key="any")
+    assert not answers(gateway_url, f"{younger}/{name}", key="any")
+    assert answers(gateway_url, f"{younger}/{name}", key="of-the-younger")
+
+    cluster.delete("Model", older, name)
+    cluster.wait_condition(younger, name, "Routed", "True", "Routed")
+    wait(
+        "the younger one has the name",
+        30,
+        lambda: answers(gateway_url, name, key="of-the-younger") and not answers(gateway_url, name, key="any"),
+    )
+
+
+def answers(url: str, model: str, key: str) -> bool:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key=key)
+    try:
+        client.chat.completions.create(model=model, messages=[{"role": "user", "content": "hi"}], max_tokens=1)
+    except (openai.AuthenticationError, openai.NotFoundError):
+        return False
+    return True
+
+
+def test_a_service_made_by_hand_is_routed_too(cluster: Cluster, namespace: str, gateway_url: str) -> None:
+    name = unique("byhand")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    other = f"{name}-too"
+    cluster.create(
+        {
+            "kind": "Service",
+            "metadata": {"name": other, "namespace": namespace, "labels": {"slipway.inference/route": "true"}},
+            "spec": {"selector": {"krypton.ai/model": name}, "ports": [{"port": 80, "targetPort": 8080}]},
+        }
+    )
+    wait("the gateway knows it", 30, lambda: other in listed(gateway_url), bool)
+    wait("it answers", 30, lambda: answers(gateway_url, other, key="any"))
+    assert container(cluster.children(namespace, name)["Deployment"])["name"] == "llama-server"
+
+
+def listed(url: str) -> list[str]:
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=10) as answer:
+        return [card["id"] for card in json.load(answer)["data"]]
