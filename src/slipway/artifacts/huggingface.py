@@ -76,6 +76,11 @@ REFUSALS = (
 """HTTP status -> what a person can do about it."""
 
 
+def passes(status: int) -> bool:
+    """Whether the hub may well answer otherwise in a moment."""
+    return status == 429 or status >= 500
+
+
 def explain_status(status: int) -> str:
     if status >= 500:
         return "the hub is not well; the pod tries again by itself"

@@ -52,15 +52,19 @@ class LlamaCpp:
         for pattern, reason, meaning in SAYINGS:
             found = pattern.search(text)
             if found:
+                shown = text[text.rfind("\n", 0, found.start()) + 1 :]
                 status = found.groupdict().get("status")
-                advice = f": {huggingface.explain_status(int(status))}" if status else ""
-                return Failure(reason, meaning + advice, text[text.rfind("\n", 0, found.start()) + 1 :])
+                if status is None:
+                    return Failure(reason, meaning, shown, passing=meaning == UNREACHABLE)
+                advice = huggingface.explain_status(int(status))
+                return Failure(reason, f"{meaning}: {advice}", shown, passing=huggingface.passes(int(status)))
         return None
 
 
 STAMP = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} ", re.MULTILINE)
 """Time since the start, before each line: it would make each start's message another one."""
 DOWNLOAD = "DownloadFailed"
+UNREACHABLE = "The hub cannot be reached from the pod"
 SAYINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), reason, text)
     for pattern, reason, text in (
@@ -68,7 +72,7 @@ SAYINGS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"failed with status code: (?P<status>\d{3})", DOWNLOAD, "The model file cannot be downloaded"),
         (r"status: (?P<status>[45]\d\d)\b", DOWNLOAD, "The model file cannot be downloaded"),
         (r"Available GGUF files", DOWNLOAD, "The repository has no file of that name; the log lists those that it has"),
-        (r"HTTPLIB failed|failed to download model", DOWNLOAD, "The hub cannot be reached from the pod"),
+        (r"HTTPLIB failed|failed to download model", DOWNLOAD, UNREACHABLE),
         (r"exactly one out metadata, path_model", DOWNLOAD, "The hub gave no model file"),
         (r"No space left on device", DOWNLOAD, "The model is larger than the pod's place for weights"),
         (r"invalid argument", "InvalidArgument", "llama-server does not take an argument of spec.args"),

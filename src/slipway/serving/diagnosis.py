@@ -22,6 +22,8 @@ PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+PATIENCE_RESTARTS = 3
+"""Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
 STOPPED = frozenset({0, 137, 143})
 """Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
 STOP_SECONDS = 90
@@ -36,6 +38,8 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
     log: str = ""
     """The part of the engine's log that shows it, when the engine knows."""
+    passing: bool = False
+    """Likely to pass by itself, such as a hub that is overloaded: a failure only once it has come again and again."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -144,6 +148,8 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Fa
     if code == 0 and "running" in status.get("state", {}):
         return None
     known = explain(log)
+    if known and known.passing and status["restartCount"] < PATIENCE_RESTARTS:
+        return None
     if known:
         return Failure(known.reason, f"{known.message} ({times}).{_shown(_lines(known.log)[:LOG_LINES])}")
     text = f"The engine ended with exit code {code} ({times})"

@@ -78,11 +78,20 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
     ],
 )
 def test_a_failed_download_says_what_to_do_and_shows_the_log(line: str, advice: str) -> None:
-    failure = diagnosed(pod(containerStatuses=container(**CRASHED, lastState=ended(1, 1, line)))).failure
+    failure = diagnosed(pod(containerStatuses=container(restarts=3, **CRASHED, lastState=ended(1, 1, line)))).failure
     assert failure is not None
     assert failure.reason == "DownloadFailed"
     assert advice in failure.message
     assert line.splitlines()[-1] in failure.message
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "failed"), [(503, 2, False), (503, 3, True), (429, 1, False), (404, 0, True)]
+)
+def test_trouble_of_the_hub_that_passes_is_given_some_restarts(status: int, restarts: int, failed: bool) -> None:
+    log = f"error: GET failed ({status}):"
+    found = diagnosed(pod(containerStatuses=container(restarts=restarts, **CRASHED, lastState=ended(1, 1, log))))
+    assert (found.failure is not None) == failed
 
 
 def test_a_pod_without_a_node_is_given_time_before_it_is_a_failure() -> None:
