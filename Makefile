@@ -56,7 +56,7 @@ lint: setup ## Check style, types, imports and the collection's rules
 	ruff check .
 	ruff format --check .
 	mypy
-	lint-imports --no-cache
+	PYTHONPATH=src lint-imports --no-cache
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci/run)
 	ansible-lint --offline --profile production
