@@ -1,0 +1,33 @@
+"""The CustomResourceDefinitions that the collection ships are those of the types, and agree with the originals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "roles" / "crds" / "files"
+SHARED = ROOT.parent / "shared"
+COMPARE = SHARED / "conformance" / "crd_diff.py"
+
+
+def test_the_shipped_definitions_are_those_of_the_types(tmp_path: Path) -> None:
+    """Where they are not: ``make crds`` writes them."""
+    command = [sys.executable, "-m", "slipway", "crds", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=60, env={"PYTHONPATH": str(ROOT / "src")})
+    written = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert written == {file.name: file.read_text() for file in FILES.iterdir()}
+
+
+@pytest.mark.skipif(not COMPARE.exists(), reason="the originals' definitions do not lie beside this checkout")
+@pytest.mark.parametrize("names", ["krypton"])
+def test_the_definitions_agree_with_the_originals(names: str) -> None:
+    allowed = Path(__file__).parent / "allowed.txt"
+    command = [sys.executable, str(COMPARE), str(FILES), str(SHARED / "reference" / "crds")]
+    done = subprocess.run(
+        [*command, "--names", names, "--allow", str(allowed)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
