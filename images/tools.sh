@@ -4,31 +4,32 @@
 #   tools.sh kind          compiled from its Go module; in a container where Go is missing and images can be pulled
 #   tools.sh kubectl NODE_IMAGE    the one inside the node image, so that it always fits the cluster
 set -euo pipefail
+# shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/closed-network/lib.sh"
 
 kind_in_container() { # prints the path
-  local module=$closed_dir/go/kind golang=golang:1.25-bookworm dir
-  dir=$cache/bin/kind-$(key_of "$module" "$golang")
+  local module=$CLOSED_DIR/go/kind golang=golang:1.25-bookworm dir
+  dir=$CACHE/bin/kind-$(key_of "$module" "$golang")
   if [[ ! -x $dir/kind ]]; then
-    mkdir -p "$cache/tmp/kind"
-    step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$cache/tmp/kind:/out" \
+    mkdir -p "$CACHE/tmp/kind"
+    step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$CACHE/tmp/kind:/out" \
       --workdir /module --env CGO_ENABLED=0 "$golang" go build -mod=readonly -trimpath -buildvcs=false \
       -ldflags '-s -w' -o /out/kind sigs.k8s.io/kind >&2
-    mv "$cache/tmp/kind" "$dir"
+    mv "$CACHE/tmp/kind" "$dir"
   fi
   say "$dir/kind"
 }
 
 kubectl_of() { # NODE_IMAGE; prints the path
   local dir container
-  dir=$cache/bin/kubectl-$(key_of "$(docker image inspect --format '{{.Id}}' "$1")")
+  dir=$CACHE/bin/kubectl-$(key_of "$(docker image inspect --format '{{.Id}}' "$1")")
   if [[ ! -x $dir/kubectl ]]; then
     container=$(docker create "$1")
-    mkdir -p "$cache/tmp/kubectl"
-    docker cp --quiet "$container:/usr/bin/kubectl" "$cache/tmp/kubectl/kubectl"
+    mkdir -p "$CACHE/tmp/kubectl"
+    docker cp --quiet "$container:/usr/bin/kubectl" "$CACHE/tmp/kubectl/kubectl"
     docker rm "$container" > /dev/null
     rm -rf "$dir"
-    mv "$cache/tmp/kubectl" "$dir"
+    mv "$CACHE/tmp/kubectl" "$dir"
   fi
   say "$dir/kubectl"
 }
@@ -46,5 +47,5 @@ case $tool in
   kubectl) path=$(kubectl_of "${2:?usage: tools.sh kubectl NODE_IMAGE}") ;;
   *) die "no such tool: $tool" ;;
 esac
-ln -sfn "$path" "$cache/bin/$tool"
+ln -sfn "$path" "$CACHE/bin/$tool"
 say "$path"

@@ -5,6 +5,7 @@ set -euo pipefail
 
 docker info > /dev/null 2>&1 && exit 0
 
+# shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/lib.sh"
 
 oldest=23 # older ones cannot start privileged containers where the host lacks CAP_SYS_RESOURCE
@@ -59,7 +60,7 @@ if [[ $(id -u) != 0 ]]; then
   die "Docker $oldest or newer must be installed and running, and this user may use it (group docker)." \
     "Run scripts/docker.sh as root to install and start it."
 fi
-mkdir -p "$cache/tmp"
+mkdir -p "$CACHE/tmp"
 if ! command -v dockerd > /dev/null; then
   command -v apt-get > /dev/null || die "install Docker $oldest or newer and start it; there is no apt here to do it with"
   step "install Docker" install_docker

@@ -7,25 +7,30 @@
 #
 # Needs Docker, root, debootstrap (installed when apt is there) and, for the node image, Go.
 set -euo pipefail
+# shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 recipe_of() { # IMAGE; prints the file
   local recipe
-  for recipe in "$closed_dir"/recipes/*.sh; do
+  for recipe in "$CLOSED_DIR"/recipes/*.sh; do
     grep -qxF "image=$1" "$recipe" && { say "$recipe"; return; }
   done
   die "no recipe makes $1; there are: $(list | paste -sd ' ')"
 }
 
-list() { sed -n 's/^image=//p' "$closed_dir"/recipes/*.sh; }
+list() { sed -n 's/^image=//p' "$CLOSED_DIR"/recipes/*.sh; }
+
+# A recipe says which image it makes and what goes into it beside itself, and makes it.
+inputs() { :; }
 
 make_image() { # IMAGE
-  local recipe key archive started=$SECONDS dir have
-  recipe=$(recipe_of "$1")
+  local image=$1 recipe key archive started=$SECONDS dir have files old
+  recipe=$(recipe_of "$image")
   # shellcheck source=/dev/null
   source "$recipe"
-  key=$(key_of "$closed_dir/lib.sh" "$recipe" "${inputs[@]}")
-  archive=$cache/images/$(basename "$recipe" .sh)/$key.tar
+  mapfile -t files < <(inputs)
+  key=$(key_of "$CLOSED_DIR/lib.sh" "$recipe" "${files[@]}")
+  archive=$CACHE/images/$(basename "$recipe" .sh)/$key.tar
   have=$(image_inputs "$image")
   if [[ $have == "$key" ]]; then
     say "$image: present"
@@ -36,8 +41,10 @@ make_image() { # IMAGE
     say "$image: loaded from the cache in $((SECONDS - started)) s"
   else
     say "$image: building"
-    dir=$(mktemp -d "$cache/tmp/image.XXXXXX")
+    dir=$(mktemp -d "$CACHE/tmp/image.XXXXXX")
+    old=$(image_id "$image")
     build "$dir" "$key"
+    drop_image "$old"
     save_image "$image" "$archive"
     rm -rf --one-file-system "$dir"
     say "$image: built in $((SECONDS - started)) s"

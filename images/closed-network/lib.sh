@@ -3,9 +3,9 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-closed_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-key_label=slipway.inference/inputs
+CLOSED_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+CACHE=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
+KEY_LABEL=slipway.inference/inputs
 
 say() { printf '%s\n' "$*"; }
 
@@ -19,7 +19,7 @@ step() { # DESCRIPTION COMMAND...
   local description=$1 started=$SECONDS log
   shift
   say "  $description ..."
-  log=$(mktemp "$cache/tmp/log.XXXXXX")
+  log=$(mktemp "$CACHE/tmp/log.XXXXXX")
   if ! "$@" > "$log" 2>&1 < /dev/null; then
     tail -n 40 "$log" >&2
     die "$description failed after $((SECONDS - started)) s"
@@ -30,10 +30,10 @@ step() { # DESCRIPTION COMMAND...
 
 # One builder at a time; what a killed one left behind goes away with the next.
 open_cache() {
-  mkdir -p "$cache"/{tmp,bin,roots,images}
-  exec 9> "$cache/lock"
-  flock --nonblock 9 || { say "waiting for another build that uses $cache"; flock 9; }
-  rm -rf --one-file-system "${cache:?}"/tmp/*
+  mkdir -p "$CACHE"/{tmp,bin,roots,images}
+  exec 9> "$CACHE/lock"
+  flock --nonblock 9 || { say "waiting for another build that uses $CACHE"; flock 9; }
+  rm -rf --one-file-system "${CACHE:?}"/tmp/*
 }
 
 # A short hash of files, folders and words: equal inputs give equal keys.
@@ -85,17 +85,18 @@ in_root() { # DIR COMMAND...
       DEBIAN_FRONTEND=noninteractive "$@"' sh "$@"
 }
 
-# The smallest root of a suite, kept as a tar archive: other roots start from it.
+# The smallest root of a suite, kept as a tar archive: other roots start from it. What debootstrap mounts, it mounts for
+# itself, so that nothing stays mounted when it is killed.
 debian_base() { # SUITE; prints the archive
   local suite=$1 archive dir
-  archive=$cache/roots/$suite-$(key_of "$closed_dir/lib.sh").tar
+  archive=$CACHE/roots/$suite-$(key_of "$CLOSED_DIR/lib.sh").tar
   if [[ ! -e $archive ]]; then
     need_debootstrap >&2
-    dir=$cache/tmp/base-$suite
+    dir=$CACHE/tmp/base-$suite
     step "bootstrap Debian $suite" \
-      debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$(debian_mirror)" >&2
+      unshare --mount debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$(debian_mirror)" >&2
     tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --exclude './var/cache/apt/archives/*.deb' -c . > "$dir.tar"
-    rm -rf "$dir" "$cache/roots/$suite"-*.tar
+    rm -rf "$dir" "$CACHE/roots/$suite"-*.tar
     mv "$dir.tar" "$archive"
   fi
   say "$archive"
@@ -127,15 +128,15 @@ debian_root() { # DIR SUITE PACKAGE...
 
 # Compiles a static binary from a module locked in go/MODULE, unless the cache has it.
 go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
-  local name=$1 module=$closed_dir/go/$2 package=$3 flags="-s -w ${4:-}" dir
+  local name=$1 module=$CLOSED_DIR/go/$2 package=$3 flags="-s -w ${4:-}" dir
   command -v go > /dev/null || die "compiling $name needs Go 1.25 or newer on PATH"
-  dir=$cache/bin/$name-$(key_of "$module" "$package" "$flags" "$(go env GOOS GOARCH GOVERSION)")
+  dir=$CACHE/bin/$name-$(key_of "$module" "$package" "$flags" "$(go env GOOS GOARCH GOVERSION)")
   if [[ ! -x $dir/$name ]]; then
-    mkdir -p "$cache/tmp/$name"
+    mkdir -p "$CACHE/tmp/$name"
     step "compile $name" env CGO_ENABLED=0 go build -C "$module" -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" \
-      -o "$cache/tmp/$name/$name" "$package" >&2
-    rm -rf "$cache/bin/$name"-*
-    mv "$cache/tmp/$name" "$dir"
+      -o "$CACHE/tmp/$name/$name" "$package" >&2
+    rm -rf "$CACHE/bin/$name"-*
+    mv "$CACHE/tmp/$name" "$dir"
   fi
   say "$dir/$name"
 }
@@ -144,7 +145,7 @@ go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
 
 # Makes an image of a root file system. Every CHANGE is an instruction of a Dockerfile.
 import_root() { # DIR IMAGE KEY CHANGE...
-  local dir=$1 image=$2 changes=(--change "LABEL $key_label=$3") change
+  local dir=$1 image=$2 changes=(--change "LABEL $KEY_LABEL=$3") change
   shift 3
   for change in "$@"; do changes+=(--change "$change"); done
   tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --numeric-owner -c . \
@@ -153,13 +154,20 @@ import_root() { # DIR IMAGE KEY CHANGE...
 
 image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for an image of other origin, else nothing
   local key
-  key=$(docker image inspect --format "{{with .Config.Labels}}{{index . \"$key_label\"}}{{end}}" "$1" 2> /dev/null) || return 0
+  key=$(docker image inspect --format "{{with .Config.Labels}}{{index . \"$KEY_LABEL\"}}{{end}}" "$1" 2> /dev/null) || return 0
   say "${key:-foreign}"
+}
+
+image_id() { docker image inspect --format '{{.Id}}' "$1" 2> /dev/null || true; } # IMAGE
+
+# An image that lost its name to a newer one only takes room; one that a container still uses stays.
+drop_image() { # ID
+  [[ -z $1 ]] || docker image rm "$1" > /dev/null 2>&1 || true
 }
 
 save_image() { # IMAGE ARCHIVE
   mkdir -p "$(dirname "$2")"
-  docker save --output "$cache/tmp/save.tar" "$1"
+  docker save --output "$CACHE/tmp/save.tar" "$1"
   rm -f "$(dirname "$2")"/*
-  mv "$cache/tmp/save.tar" "$2"
+  mv "$CACHE/tmp/save.tar" "$2"
 }

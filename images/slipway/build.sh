@@ -3,13 +3,14 @@
 # built. The wheels are fetched on this host by pip, so the build itself needs no network.
 # Usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]
 set -euo pipefail
+# shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../closed-network/lib.sh"
 
 image=${1:?usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]}
 base=${2:?usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]}
 arch=${3:-$(docker version --format '{{.Server.Arch}}')}
 python=${4:-python3}
-root=$(cd "$closed_dir/../.." && pwd)
+root=$(cd "$CLOSED_DIR/../.." && pwd)
 started=$SECONDS
 
 case $arch in
@@ -21,22 +22,22 @@ esac
 # The wheels of the pinned requirements; a folder for every set of pins.
 requirement_wheels() { # prints the folder
   local dir tag tags=()
-  dir=$cache/wheels/$arch-$(key_of "$root/requirements/runtime.txt")
+  dir=$CACHE/wheels/$arch-$(key_of "$root/requirements/runtime.txt")
   for tag in manylinux2014 manylinux_2_17 manylinux_2_28 manylinux_2_34; do tags+=(--platform "${tag}_$machine"); done
   if [[ ! -d $dir ]]; then
-    mkdir -p "$cache/wheels"
+    mkdir -p "$CACHE/wheels"
     step "download the wheels of requirements/runtime.txt" "$python" -m pip download --quiet --no-deps --only-binary=:all: \
-      --implementation cp --python-version 3.11 "${tags[@]}" --dest "$cache/tmp/wheels" \
+      --implementation cp --python-version 3.11 "${tags[@]}" --dest "$CACHE/tmp/wheels" \
       --requirement "$root/requirements/runtime.txt" >&2
-    rm -rf "$cache/wheels/$arch"-*
-    mv "$cache/tmp/wheels" "$dir"
+    rm -rf "$CACHE/wheels/$arch"-*
+    mv "$CACHE/tmp/wheels" "$dir"
   fi
   say "$dir"
 }
 
 # A copy of the sources is built: setuptools writes beside what it builds.
 own_wheel() { # DEST
-  local source=$cache/tmp/source
+  local source=$CACHE/tmp/source
   mkdir -p "$source"
   cp -R "$root/src" "$root/pyproject.toml" "$source/"
   step "build the wheel of slipway" "$python" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$source"
@@ -47,7 +48,7 @@ sources_key() {
     | xargs -0 sha256sum) | sha256sum
 }
 
-key=$(key_of "$closed_dir/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$(sources_key)" "$arch" \
+key=$(key_of "$CLOSED_DIR/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$(sources_key)" "$arch" \
   "$(docker image inspect --format '{{.Id}}' "$base")")
 if [[ $(image_inputs "$image") == "$key" ]]; then
   say "$image: present"
@@ -55,11 +56,13 @@ if [[ $(image_inputs "$image") == "$key" ]]; then
 fi
 say "$image: building"
 open_cache
-context=$cache/tmp/context
+old=$(image_id "$image")
+context=$CACHE/tmp/context
 mkdir -p "$context/wheels"
 cp "$(requirement_wheels)"/*.whl "$context/wheels/"
 own_wheel "$context/wheels"
-cp "$closed_dir/../slipway/Dockerfile" "$context/"
+cp "$CLOSED_DIR/../slipway/Dockerfile" "$context/"
 step "install the wheels into the image" docker build --network none --platform "linux/$arch" --build-arg "BASE=$base" \
-  --label "$key_label=$key" --tag "$image" "$context"
+  --label "$KEY_LABEL=$key" --tag "$image" "$context"
+drop_image "$old"
 say "$image: built in $((SECONDS - started)) s"

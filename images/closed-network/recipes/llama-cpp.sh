@@ -2,7 +2,6 @@
 # listens on port 8080 of all addresses unless told otherwise (Debian's build has another default port).
 # shellcheck shell=bash
 image=ghcr.io/ggml-org/llama.cpp:server
-inputs=()
 
 build() { # DIR KEY
   local root=$1/root

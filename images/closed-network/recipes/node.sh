@@ -3,7 +3,7 @@
 # with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
 # shellcheck shell=bash
 image=kindest/node:v1.34.4
-inputs=("$closed_dir/node" "$closed_dir/go")
+inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR/go"; }
 
 version=${image#*:}
 minor=${version#v1.}
@@ -56,7 +56,7 @@ control_plane_images() { # DIR; leaves DIR/images.tar
 node_root() { # DIR BINARIES
   local root=$1 files
   debian_root "$root" bookworm "${node_packages[@]}"
-  files=$(go -C "$closed_dir/go/kind" list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
+  files=$(go -C "$CLOSED_DIR/go/kind" list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
   [[ -d $files ]] || die "kind's Go module holds no files of its node image"
   mkdir -p "$root"/{kind/bin,etc/containerd,opt/cni/bin,etc/kubernetes/manifests,etc/systemd/system/kubelet.service.d}
   install -m755 "$files"/usr/local/bin/* "$root/usr/local/bin/"
@@ -74,10 +74,10 @@ node_root() { # DIR BINARIES
   ln -sf /usr/bin/containerd /usr/bin/ctr "$root/usr/local/bin/"
   cp "$root"/usr/lib/cni/{host-local,ptp,portmap,loopback} "$root/opt/cni/bin/"
   install -m755 "$2"/{kubelet,kubeadm,kubectl} "$root/usr/bin/"
-  install -m755 "$closed_dir"/node/{static-cni,crictl} "$root/usr/local/bin/"
-  install -m644 "$closed_dir/node/static-cni.service" "$root/etc/systemd/system/"
+  install -m755 "$CLOSED_DIR"/node/{static-cni,crictl} "$root/usr/local/bin/"
+  install -m644 "$CLOSED_DIR/node/static-cni.service" "$root/etc/systemd/system/"
   printf %s "$version" > "$root/kind/version"
-  in_root "$root" sh -c "$(cat "$closed_dir/node/setup")"
+  in_root "$root" sh -c "$(cat "$CLOSED_DIR/node/setup")"
 }
 
 sandbox_tag() { # BINARIES; prints pause:<tag>
