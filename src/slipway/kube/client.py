@@ -60,9 +60,9 @@ class _Request(NamedTuple):
     method: str
     path: str
     parameters: Mapping[str, str]
+    limit: aiohttp.ClientTimeout
     data: bytes | None = None
     content_type: str = _JSON
-    limit: aiohttp.ClientTimeout = _REQUEST_LIMIT
 
 
 class Client:
@@ -175,7 +175,7 @@ class Client:
             "labelSelector": labels,
             "timeoutSeconds": str(seconds),
         }
-        response = await self._send(_Request("GET", kind.path(namespace), parameters, limit=_WATCH_LIMIT))
+        response = await self._send(_Request("GET", kind.path(namespace), parameters, _WATCH_LIMIT))
         rest = b""
         try:
             async for chunk in response.content.iter_any():
@@ -203,7 +203,7 @@ class Client:
             raise NotLeader(f"{method} {path} not sent: this process does not lead")
         data = msgspec.json.encode(body) if body is not None else None
         try:
-            response = await self._send(_Request(method, path, parameters or {}, data, content_type))
+            response = await self._send(_Request(method, path, parameters or {}, _REQUEST_LIMIT, data, content_type))
             async with response:
                 answer = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

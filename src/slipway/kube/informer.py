@@ -60,7 +60,7 @@ class Informer:
         self._labels = labels
         self._trim = trim
         self._handlers: list[Handler] = []
-        self._backoff = Backoff(0.2, 4.0)
+        self._backoff = Backoff(0.4, 4.0)
         self._stale = 0
         self._complaint = ""
 

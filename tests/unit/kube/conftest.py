@@ -1,0 +1,357 @@
+"""A small API server that does what a script says: lists, watches and writes as the runtime needs them, and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from aiohttp import web
+
+from slipway.kube.client import Client
+from slipway.kube.metrics import Metrics
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Logged(NamedTuple):
+    method: str
+    path: str
+    query: dict[str, str]
+    at: float
+
+
+class Fault:
+    """Answers the next ``times`` requests of a method whose path and query contain a text."""
+
+    def __init__(self, method: str, text: str, answer: Answer, times: int) -> None:
+        self.method, self.text, self.answer, self.times = method, text, answer, times
+
+    def takes(self, request: web.Request) -> bool:
+        return self.times > 0 and request.method == self.method and self.text in request.path_qs
+
+
+def status(code: int, reason: str = "", message: str = "", **details: Any) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message or reason,
+        "details": details,
+    }
+
+
+def refuse(
+    code: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None, **details: Any
+) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response(status(code, reason, message, **details), status=code, headers=headers)
+
+    return answer
+
+
+def stream(*lines: bytes, hold: float = 0.0) -> Answer:
+    """A watch that sends these bytes, stays silent for ``hold`` seconds and ends without an end when that is over."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line)
+        await asyncio.sleep(hold)
+        return response
+
+    return answer
+
+
+async def hang_up(request: web.Request) -> web.StreamResponse:
+    """Closes the connection without an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    raise asyncio.CancelledError
+
+
+def event(kind: str, obj: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+class ApiServer:
+    """Objects by path. Versions count up over all kinds; a watch tells what came after its version."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, str, str, dict[str, Any]]] = []
+        self.version = 100
+        self.oldest = 0
+        """Watches from before this version get 410."""
+        self.log: list[Logged] = []
+        self.faults: list[Fault] = []
+        self.page = 500
+        self.changed = asyncio.Condition()
+        self.url = ""
+        self.deliver = asyncio.Event()
+        """Watches hold back their events while it is not set."""
+        self.deliver.set()
+        self.following: set[asyncio.Transport] = set()
+
+    # What tests do to it
+
+    def fault(self, method: str, text: str, answer: Answer, times: int = 1) -> Fault:
+        self.faults.append(Fault(method, text, answer, times))
+        return self.faults[-1]
+
+    async def put(self, path: str, **fields: Any) -> dict[str, Any]:
+        """Creates or replaces an object behind everybody's back."""
+        collection, _, name = path.rpartition("/")
+        namespace = collection.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in collection else ""
+        metadata = {"name": name, "namespace": namespace, **fields.pop("metadata", {})}
+        return await self.store(path, {"metadata": metadata, **fields})
+
+    async def store(self, path: str, obj: dict[str, Any]) -> dict[str, Any]:
+        old = self.objects.get(path)
+        obj = copy.deepcopy(obj)
+        self.version += 1
+        metadata = obj["metadata"]
+        metadata["uid"] = old["metadata"]["uid"] if old else metadata.get("uid") or str(uuid.uuid4())
+        metadata["resourceVersion"] = str(self.version)
+        metadata["generation"] = old["metadata"]["generation"] + (old.get("spec") != obj.get("spec")) if old else 1
+        metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+        self.objects[path] = obj
+        await self.tell("MODIFIED" if old else "ADDED", path, obj)
+        return obj
+
+    async def remove(self, path: str, *, silently: bool = False) -> None:
+        obj = self.objects.pop(path)
+        self.version += 1
+        gone = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+        if not silently:
+            await self.tell("DELETED", path, gone)
+
+    def cut(self) -> None:
+        """Breaks the watches that run."""
+        for transport in self.following:
+            transport.abort()
+
+    async def tell(self, kind: str, path: str, obj: dict[str, Any]) -> None:
+        async with self.changed:
+            self.history.append((self.version, kind, path, copy.deepcopy(obj)))
+            self.changed.notify_all()
+
+    def requests(self, method: str, text: str = "") -> list[Logged]:
+        return [one for one in self.log if one.method == method and text in one.path]
+
+    @property
+    def writes(self) -> list[Logged]:
+        return [one for one in self.log if one.method != "GET"]
+
+    @property
+    def lists(self) -> list[Logged]:
+        return [one for one in self.log if one.method == "GET" and "limit" in one.query]
+
+    @property
+    def watches(self) -> list[Logged]:
+        return [one for one in self.log if "watch" in one.query]
+
+    # What it does
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.log.append(Logged(request.method, request.path, dict(request.query), time.monotonic()))
+        for fault in self.faults:
+            if fault.takes(request):
+                fault.times -= 1
+                return await fault.answer(request)
+        if request.method == "GET" and "watch" in request.query:
+            return await self.watch(request)
+        if request.method == "GET" and "limit" in request.query:
+            return self.list(request)
+        body = json.loads(await request.read() or b"null")
+        answers = {"GET": self.get, "POST": self.post, "PUT": self.replace, "PATCH": self.patch, "DELETE": self.delete}
+        return await answers[request.method](request, body)
+
+    def matches(self, path: str, obj: dict[str, Any], request: web.Request) -> bool:
+        prefix, _, plural = request.path.rpartition("/")
+        inside = path.startswith(f"{prefix}/") and path.rpartition("/")[0].endswith(f"/{plural}")
+        wanted = [term.split("=") for term in request.query.get("labelSelector", "").split(",") if term]
+        labels = obj["metadata"].get("labels") or {}
+        return inside and all(labels.get(name) == value for name, value in wanted)
+
+    def list(self, request: web.Request) -> web.Response:
+        items = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
+        start = int(request.query.get("continue", 0))
+        metadata = {"resourceVersion": str(self.version)}
+        if start + self.page < len(items):
+            metadata["continue"] = str(start + self.page)
+        return web.json_response({"metadata": metadata, "items": items[start : start + self.page]})
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        since = int(request.query["resourceVersion"])
+        if since < self.oldest:
+            await response.write(event("ERROR", status(410, "Expired", "too old resource version")))
+            return response
+        transport = request.transport
+        assert transport is not None
+        self.following.add(transport)
+        try:
+            await self.follow(request, response, sum(version <= since for version, *_ in self.history))
+        finally:
+            self.following.discard(transport)
+        return response
+
+    async def follow(self, request: web.Request, response: web.StreamResponse, told: int) -> None:
+        while True:
+            async with self.changed:
+                while len(self.history) == told:
+                    await self.changed.wait()
+            await self.deliver.wait()
+            news, told = self.history[told:], len(self.history)
+            for _, kind, path, obj in news:
+                if self.matches(path, obj, request) and request.transport is not None:
+                    await response.write(event(kind, obj))
+
+    async def get(self, request: web.Request, _: Any) -> web.Response:
+        if request.path not in self.objects:
+            return web.json_response(status(404, "NotFound"), status=404)
+        return web.json_response(self.objects[request.path])
+
+    async def post(self, request: web.Request, body: Any) -> web.Response:
+        path = f"{request.path}/{body['metadata']['name']}"
+        if path in self.objects:
+            return web.json_response(status(409, "AlreadyExists"), status=409)
+        return web.json_response(await self.store(path, body), status=201)
+
+    async def replace(self, request: web.Request, body: Any) -> web.Response:
+        current = self.objects.get(request.path)
+        if current is None:
+            return web.json_response(status(404, "NotFound"), status=404)
+        if body["metadata"].get("resourceVersion") not in (None, current["metadata"]["resourceVersion"]):
+            return web.json_response(status(409, "Conflict"), status=409)
+        return web.json_response(await self.store(request.path, body))
+
+    async def patch(self, request: web.Request, body: Any) -> web.Response:
+        path = request.path.removesuffix("/status")
+        current = copy.deepcopy(self.objects.get(path))
+        applying = "apply" in request.headers["Content-Type"]
+        if current is None and not applying:
+            return web.json_response(status(404, "NotFound"), status=404)
+        if isinstance(body, list):
+            version = next(step["value"] for step in body if step["path"] == "/metadata/resourceVersion")
+            if version != current["metadata"]["resourceVersion"]:
+                return web.json_response(status(409, "Conflict"), status=409)
+            current["status"] = body[-1]["value"]
+            return web.json_response(await self.store(path, current))
+        merged = _merge(current or {}, body)
+        if merged == current:
+            return web.json_response(current)
+        return web.json_response(await self.store(path, merged))
+
+    async def delete(self, request: web.Request, body: Any) -> web.Response:
+        current = self.objects.get(request.path)
+        if current is None:
+            return web.json_response(status(404, "NotFound"), status=404)
+        wanted = (body or {}).get("preconditions") or {}
+        if any(current["metadata"][field] != value for field, value in wanted.items()):
+            return web.json_response(status(409, "Conflict"), status=409)
+        await self.remove(request.path)
+        return web.json_response({"kind": "Status", "status": "Success"})
+
+
+def _merge(old: Any, new: Any) -> Any:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **{name: _merge(old.get(name), value) for name, value in new.items()}}
+    return copy.deepcopy(new)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    api = ApiServer()
+    application = web.Application(client_max_size=2**24)
+
+    application.router.add_route("*", "/{path:.*}", api.handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    api.url = f"http://{host}:{port}"
+    yield api
+    await runner.cleanup()
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Any) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": server.url}}],
+        "users": [{"name": "test", "user": {"tokenFile": str(tmp_path / "token")}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    }
+    (tmp_path / "token").write_text("first")
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    return str(tmp_path / "config")
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def client(kubeconfig: str, metrics: Metrics) -> AsyncIterator[Client]:
+    connected = await Client.connect(kubeconfig, metrics=metrics)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Callable[[Awaitable[Any]], asyncio.Task[Any]]]:
+    """Runs coroutines in the background until the test ends. One that failed fails the test."""
+    tasks: list[asyncio.Task[Any]] = []
+
+    def run(work: Any) -> asyncio.Task[Any]:
+        tasks.append(asyncio.ensure_future(work))
+        return tasks[-1]
+
+    yield run
+    for task in tasks:
+        task.cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert not [one for one in outcomes if isinstance(one, Exception)]
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Awaitable[None]]:
+    """Waits until a test holds, at most ``seconds``."""
+
+    async def wait(test: Callable[[], Any], seconds: float = 5.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not test():
+            assert time.monotonic() < deadline, "did not happen in time"
+            await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def script() -> Any:
+    """The words in which tests tell the server what to do."""
+
+    class Script:
+        refuse = staticmethod(refuse)
+        stream = staticmethod(stream)
+        hang_up = staticmethod(hang_up)
+        event = staticmethod(event)
+        status = staticmethod(status)
+
+    return Script

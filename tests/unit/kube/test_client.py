@@ -1,0 +1,155 @@
+"""The client's requests: what goes out, what comes back, and which error it is."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from slipway.kube import client as client_module
+from slipway.kube.errors import (
+    Conflict,
+    ConnectionFailed,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    NotLeader,
+    RequestTimeout,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from slipway.kube.objects import DEPLOYMENT, NAMESPACE, POD, Key
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def test_paths_follow_the_kind():
+    assert POD.path("a", "b", "status") == "/api/v1/namespaces/a/pods/b/status"
+    assert DEPLOYMENT.path() == "/apis/apps/v1/deployments"
+    assert NAMESPACE.path("ignored", "a") == "/api/v1/namespaces/a"
+
+
+async def test_reads_writes_and_deletes_an_object(server, client):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "a"}, "spec": {"x": 1}}
+    created = await client.create(POD, pod)
+    assert (await client.get(POD, Key("default", "a")))["metadata"]["uid"] == created["metadata"]["uid"]
+    applied = await client.apply(POD, {**pod, "spec": {"x": 2}}, field_manager="m")
+    assert applied["spec"] == {"x": 2}
+    assert server.log[-1].query == {"fieldManager": "m", "force": "true"}
+    with pytest.raises(Conflict):
+        await client.delete(POD, Key("default", "a"), resource_version="1")
+    await client.delete(POD, Key("default", "a"), uid=created["metadata"]["uid"])
+    with pytest.raises(NotFound):
+        await client.get(POD, Key("default", "a"))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        (400, "BadRequest", Invalid),
+        (403, "Forbidden", Forbidden),
+        (409, "Conflict", Conflict),
+        (410, "Gone", Gone),
+        (422, "Invalid", Invalid),
+        (429, "TooManyRequests", TooManyRequests),
+        (500, "InternalError", ServerError),
+        (503, "ServiceUnavailable", ServerError),
+    ],
+)
+async def test_an_http_status_is_a_typed_error(server, client, script, code, reason, error):
+    causes = [{"field": "spec.x", "message": "bad"}]
+    server.fault("GET", PODS, script.refuse(code, reason, "the message", {"Retry-After": "7"}, causes=causes))
+    with pytest.raises(error) as caught:
+        await client.get(POD, Key("default", "a"))
+    said = caught.value
+    assert (said.status, said.reason, said.message, said.retry_after) == (code, reason, "the message", 7.0)
+    assert said.causes == (("spec.x", "bad"),)
+
+
+async def test_a_page_of_a_proxy_is_quoted(server, client):
+    async def page(_):
+        return web.Response(status=502, text="<html>bad gateway</html>")
+
+    server.fault("GET", PODS, page)
+    with pytest.raises(ServerError, match="HTTP 502: <html>bad gateway"):
+        await client.get(POD, Key("default", "a"))
+
+
+async def test_a_broken_connection_and_a_silent_server_are_told_apart(server, client, script, monkeypatch):
+    server.fault("PATCH", PODS, script.hang_up)
+    with pytest.raises(ConnectionFailed):
+        await client.merge_patch(POD, Key("default", "a"), {})
+    monkeypatch.setattr(client_module, "_REQUEST_LIMIT", aiohttp.ClientTimeout(total=0.2))
+    server.fault("PATCH", PODS, script.stream(hold=5))
+    with pytest.raises(RequestTimeout):
+        await client.merge_patch(POD, Key("default", "a"), {})
+
+
+async def test_a_rotated_token_is_read_again_after_401(server, client, script, tmp_path: pathlib.Path, monkeypatch):
+    await server.put(f"{PODS}/a")
+    seen = []
+
+    async def check(request):
+        seen.append(request.headers["Authorization"])
+        if seen[-1] != "Bearer second":
+            return await script.refuse(401, "Unauthorized")(request)
+        server.faults.clear()
+        return await server.handle(request)
+
+    client._credentials._read -= 2
+    (tmp_path / "token").write_text("second")
+    server.fault("GET", PODS, check, times=9)
+    assert (await client.get(POD, Key("default", "a")))["metadata"]["name"] == "a"
+    assert seen == ["Bearer first", "Bearer second"]
+
+
+async def test_credentials_that_stay_bad_are_unauthorized(server, client, script):
+    server.fault("GET", PODS, script.refuse(401, "Unauthorized"), times=9)
+    with pytest.raises(Unauthorized):
+        await client.get(POD, Key("default", "a"))
+    assert len(server.log) == 2
+
+
+async def test_a_fenced_client_reads_but_does_not_write(server, client):
+    await server.put(f"{PODS}/a")
+    fenced = client.fenced(lambda: False)
+    await fenced.get(POD, Key("default", "a"))
+    with pytest.raises(NotLeader):
+        await fenced.delete(POD, Key("default", "a"))
+    assert not server.writes
+
+
+async def test_lists_come_in_pages_that_say_what_their_items_are(server, client):
+    server.page = 2
+    for number in range(5):
+        await server.put(f"{PODS}/{number}")
+    pages = [page async for page in client.pages(POD)]
+    assert [len(page.items) for page in pages] == [2, 2, 1]
+    assert {(item["apiVersion"], item["kind"]) for page in pages for item in page.items} == {("v1", "Pod")}
+
+
+async def test_requests_are_counted_by_code_and_method(server, client, metrics):
+    with pytest.raises(NotFound):
+        await client.get(POD, Key("default", "a"))
+    assert b'rest_client_requests_total{code="404",method="GET"} 1.0' in metrics.text()
+
+
+async def test_a_large_object_arrives_whole_in_a_watch(server, client, script):
+    large = {"metadata": {"name": "a", "resourceVersion": "5"}, "data": "x" * 3_000_000}
+    server.fault("GET", "watch", script.stream(script.event("ADDED", large)))
+    events = [event async for event in client.watch(POD, since="1")]
+    assert [(event.type, len(event.object["data"])) for event in events] == [("ADDED", 3_000_000)]
+
+
+async def test_closing_a_watch_early_frees_its_connection(server, client):
+    await server.put(f"{PODS}/a")
+    stream = client.watch(POD, since="1")
+    assert (await anext(stream)).type == "ADDED"
+    await stream.aclose()
+    await asyncio.sleep(0)
+    assert not client._session.connector._acquired

@@ -1,0 +1,110 @@
+"""The store: it holds the newest of what it was told, tells differences, and its indexes agree with its objects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from slipway.kube.objects import Key
+from slipway.kube.store import Store
+
+
+def obj(name, version, uid="u1", **labels):
+    metadata = {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata}
+
+
+def by_color(stored):
+    color = stored["metadata"]["labels"].get("color")
+    return (color,) if color else ()
+
+
+A = Key("ns", "a")
+
+
+def test_a_new_a_changed_and_a_repeated_object():
+    store = Store()
+    assert [change.type for change in store.put(obj("a", 5))] == ["ADDED"]
+    assert [change.type for change in store.put(obj("a", 6))] == ["MODIFIED"]
+    assert store.put(obj("a", 6)) == []
+
+
+def test_an_older_copy_never_replaces_a_newer_one():
+    store = Store()
+    store.put(obj("a", 9))
+    assert store.put(obj("a", 8)) == []
+    assert store.put(obj("a", 7, uid="older")) == []
+    assert store.get(A)["metadata"]["resourceVersion"] == "9"
+
+
+def test_a_name_that_was_made_again_is_a_deletion_and_an_addition():
+    store = Store()
+    store.put(obj("a", 5, uid="first"))
+    changes = store.put(obj("a", 9, uid="second"))
+    assert [(change.type, (change.new or change.old)["metadata"]["uid"]) for change in changes] == [
+        ("DELETED", "first"),
+        ("ADDED", "second"),
+    ]
+
+
+def test_late_news_of_a_deletion_leaves_the_successor_alone():
+    store = Store()
+    store.put(obj("a", 9, uid="second"))
+    assert store.drop(A, "first", "7") == []
+    assert store.get(A)["metadata"]["uid"] == "second"
+
+
+def test_a_list_tells_what_vanished():
+    store = Store()
+    store.put(obj("a", 5))
+    store.put(obj("b", 6))
+    changes = store.replace([obj("b", 6), obj("c", 7)], "8")
+    assert sorted((change.type, change.key.name) for change in changes) == [("ADDED", "c"), ("DELETED", "a")]
+    assert store.revision == 8
+
+
+def test_a_list_does_not_take_away_what_was_read_after_it():
+    store = Store()
+    store.put(obj("a", 12))
+    assert store.replace([], "10") == []
+    assert store.get(A) is not None
+
+
+def test_an_index_follows_every_change():
+    store = Store({"color": by_color})
+    store.put(obj("a", 1, color="red"))
+    store.put(obj("b", 2, color="red"))
+    store.put(obj("a", 3, color="blue"))
+    assert [stored["metadata"]["name"] for stored in store.by_index("color", "red")] == ["b"]
+    store.drop(Key("ns", "b"))
+    assert store.by_index("color", "red") == []
+    assert store.by_index("color", "never seen") == []
+
+
+def test_random_histories_in_any_order_end_in_the_newest_state():
+    """Whatever order and repetition events come in, the store ends with the newest copy, and indexes that agree."""
+    for seed in range(200):
+        dice = random.Random(seed)
+        versions = [obj(dice.choice("abc"), n, color=dice.choice(["red", "blue", ""])) for n in range(1, 20)]
+        newest = {one["metadata"]["name"]: one for one in versions}
+        told = versions + dice.choices(versions, k=10)
+        dice.shuffle(told)
+        store = Store({"color": by_color})
+        for one in told:
+            store.put(one)
+        assert {stored["metadata"]["name"]: stored for stored in store.all()} == newest
+        for color in ("red", "blue"):
+            expected = sorted(name for name, one in newest.items() if one["metadata"]["labels"]["color"] == color)
+            assert [stored["metadata"]["name"] for stored in store.by_index("color", color)] == expected
+
+
+async def test_waiting_ends_with_the_news_or_with_the_time():
+    store = Store()
+    waiting = asyncio.create_task(store.until(lambda: store.revision >= 7, 5))
+    await asyncio.sleep(0)
+    store.advance("6")
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    store.advance("7")
+    assert await waiting is True
+    assert await store.until(lambda: store.revision >= 8, 0.01) is False

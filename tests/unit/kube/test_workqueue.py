@@ -1,0 +1,125 @@
+"""The work queue: no key is lost, none is processed twice at a time, none starves another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from slipway.kube.objects import Key
+from slipway.kube.workqueue import CAP_SECONDS, WorkQueue
+
+A, B = Key("ns", "a"), Key("ns", "b")
+
+
+@pytest.fixture
+def queue(metrics):
+    return WorkQueue("test", metrics)
+
+
+async def test_a_waiting_key_is_not_added_twice(queue, metrics):
+    for _ in range(5):
+        queue.add(A)
+    assert len(queue) == 1
+    assert b'workqueue_depth{name="test"} 1.0' in metrics.text()
+    assert await queue.get() == A
+
+
+async def test_a_key_added_while_it_is_processed_waits_for_the_end_of_its_turn(queue):
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    queue.add(A)
+    assert len(queue) == 0
+    queue.done(A)
+    assert len(queue) == 1
+
+
+async def test_failures_wait_twice_as_long_each_time_until_forgotten(queue):
+    delays = [queue.add_rate_limited(A) for _ in range(30)]
+    assert delays[:4] == [0.005, 0.01, 0.02, 0.04]
+    assert max(delays) == CAP_SECONDS
+    queue.forget(A)
+    assert queue.add_rate_limited(A) == 0.005
+
+
+async def test_of_several_times_the_first_counts_and_a_turn_covers_them_all(queue):
+    queue.add_after(A, 60)
+    queue.add_after(A, 0.01)
+    queue.add_after(A, 30)
+    assert await asyncio.wait_for(queue.get(), 1) == A
+    queue.done(A)
+    queue.add_after(A, 0.05)
+    queue.add(A)
+    await queue.get()
+    queue.done(A)
+    await asyncio.sleep(0.1)
+    assert len(queue) == 0
+
+
+async def test_row_20_a_held_key_waits_whatever_is_added(queue):
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    queue.hold(A, 0.2)
+    began = time.monotonic()
+    queue.done(A)
+    queue.add(A)
+    queue.add(B)
+    assert await queue.get() == B
+    assert await asyncio.wait_for(queue.get(), 2) == A
+    assert time.monotonic() - began >= 0.19
+
+
+async def test_row_17_a_key_that_never_stops_changing_starves_nobody(queue):
+    turns = {A: 0, B: 0}
+    queue.add(A)
+    for _ in range(100):
+        key = await queue.get()
+        turns[key] += 1
+        queue.add(A)
+        queue.add(A)
+        if key == A and turns[A] == 50:
+            queue.add(B)
+        queue.done(key)
+    assert turns[B] == 1
+    assert turns[A] == 99
+
+
+async def test_random_work_is_never_lost_and_never_doubled(queue):
+    """Many producers and workers: after a key's last addition there is a turn that began later, one at a time."""
+    dice = random.Random(7)
+    keys = [Key("ns", str(number)) for number in range(10)]
+    added: dict[Key, float] = {}
+    began: dict[Key, float] = {}
+    busy: set[Key] = set()
+
+    async def work():
+        while True:
+            key = await queue.get()
+            assert key not in busy
+            busy.add(key)
+            began[key] = time.monotonic()
+            await asyncio.sleep(dice.random() / 500)
+            busy.discard(key)
+            if dice.random() < 0.3:
+                queue.add_rate_limited(key)
+            else:
+                queue.forget(key)
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(4)]
+    for _ in range(1000):
+        key = dice.choice(keys)
+        added[key] = time.monotonic()
+        dice.choice([queue.add, lambda key: queue.add_after(key, dice.random() / 100)])(key)
+        if dice.random() < 0.2:
+            await asyncio.sleep(dice.random() / 500)
+    await asyncio.sleep(0.5)
+    for worker in workers:
+        assert not worker.done()
+        worker.cancel()
+    assert not busy
+    assert all(began[key] >= added[key] for key in keys)
