@@ -1,0 +1,351 @@
+"""The applier: children become what the plan says, nothing else is touched, nothing is written twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from slipway.kube import expectations as expectations_module
+from slipway.kube.applier import OWNER, Applied, Applier, by_owner
+from slipway.kube.errors import NotLeader, ServerError, TooManyRequests
+from slipway.kube.expectations import Expectations
+from slipway.kube.informer import Informer
+from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, Kind, uid
+
+MODEL = Kind("krypton.ai", "v1alpha1", "Model", "models")
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+SERVICES = "/api/v1/namespaces/default/services"
+LABELS = {MANAGED_BY: "slipway"}
+
+
+def owner(name="m", identity="owner-uid", **metadata):
+    return {"metadata": {"namespace": "default", "name": name, "uid": identity, **metadata}}
+
+
+def deployment(name="m", **spec):
+    metadata = {"namespace": "default", "name": name}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 1, **spec}}
+
+
+def service(name="m"):
+    metadata = {"namespace": "default", "name": name}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+
+
+def reference(identity, name="m", kind="Model"):
+    return {"apiVersion": "krypton.ai/v1alpha1", "kind": kind, "name": name, "uid": identity, "controller": True}
+
+
+class Bench:
+    def __init__(self, client):
+        self.client = client
+        self.expectations = Expectations()
+        self.informers = {
+            kind: Informer(client, kind, labels=f"{MANAGED_BY}=slipway", indexes={OWNER: by_owner})
+            for kind in (DEPLOYMENT, SERVICE)
+        }
+        self.applier = self.new(client)
+
+    def new(self, client):
+        return Applier(
+            client,
+            MODEL,
+            self.informers,
+            self.expectations,
+            field_manager="test",
+            manager="slipway",
+            replaceable=frozenset({DEPLOYMENT}),
+        )
+
+    async def sync(self, resource, children):
+        await self.expectations.met(uid(resource))
+        return await self.applier.sync(resource, children)
+
+
+@pytest.fixture
+async def bench(client, start):
+    made = Bench(client)
+    for informer in made.informers.values():
+        start(informer.run())
+        await informer.synced.wait()
+    return made
+
+
+async def test_children_are_made_with_owner_and_label(server, bench):
+    applied = await bench.sync(owner(), [deployment(), service()])
+    assert applied == Applied()
+    metadata = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]
+    assert metadata["labels"] == LABELS
+    assert metadata["ownerReferences"] == [
+        {
+            "apiVersion": "krypton.ai/v1alpha1",
+            "kind": "Model",
+            "name": "m",
+            "uid": "owner-uid",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+    assert f"{SERVICES}/m" in server.objects
+
+
+async def test_nothing_is_written_when_nothing_changed(server, bench):
+    for _ in range(4):
+        await bench.sync(owner(), [deployment(), service()])
+    assert len(server.writes) == 2
+    assert set(bench.applier.children(owner())) == {("Deployment", "m"), ("Service", "m")}
+
+
+async def test_only_the_child_that_changed_is_written(server, bench):
+    await bench.sync(owner(), [deployment(), service()])
+    await bench.sync(owner(), [deployment(replicas=2), service()])
+    assert [one.path for one in server.writes[2:]] == [f"{DEPLOYMENTS}/m"]
+
+
+async def test_a_change_of_status_writes_nothing(server, bench, eventually):
+    await bench.sync(owner(), [deployment()])
+    current = server.objects[f"{DEPLOYMENTS}/m"]
+    await server.store(f"{DEPLOYMENTS}/m", {**current, "status": {"readyReplicas": 1}})
+    await eventually(lambda: "status" in bench.informers[DEPLOYMENT].store.all()[0])
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == 1
+
+
+async def test_row_27_an_owned_field_is_restored_once_and_foreign_ones_are_left_alone(server, bench, eventually):
+    store = bench.informers[DEPLOYMENT].store
+    await bench.sync(owner(), [deployment()])
+    current = server.objects[f"{DEPLOYMENTS}/m"]
+    metadata = {**current["metadata"], "annotations": {"theirs": "yes"}}
+    await server.store(f"{DEPLOYMENTS}/m", {**current, "metadata": metadata, "spec": {"replicas": 7, "paused": True}})
+    await eventually(lambda: store.all()[0]["spec"]["replicas"] == 7)
+    for _ in range(3):
+        await bench.sync(owner(), [deployment()])
+    assert server.objects[f"{DEPLOYMENTS}/m"]["spec"] == {"replicas": 1, "paused": True}
+    assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["annotations"] == {"theirs": "yes"}
+    assert len(server.writes) == 2
+
+
+async def test_row_27_an_owned_label_is_restored(server, bench, eventually):
+    labelled = service()
+    labelled["metadata"]["labels"] = {"route": "true"}
+    await bench.sync(owner(), [labelled])
+    current = server.objects[f"{SERVICES}/m"]
+    await server.store(f"{SERVICES}/m", {**current, "metadata": {**current["metadata"], "labels": LABELS}})
+    store = bench.informers[SERVICE].store
+    await eventually(lambda: "route" not in store.all()[0]["metadata"]["labels"])
+    await bench.sync(owner(), [labelled])
+    assert server.objects[f"{SERVICES}/m"]["metadata"]["labels"] == {**LABELS, "route": "true"}
+
+
+async def test_row_29_defaults_and_conversions_of_the_server_write_nothing_again(server, bench, script):
+    async def default(request):
+        body = await request.json()
+        body["spec"] |= {"replicas": "1", "strategy": "RollingUpdate"}
+        return web.json_response(await server.store(request.path, body))
+
+    server.fault("PATCH", DEPLOYMENTS, default)
+    for _ in range(3):
+        await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == 1
+
+
+async def test_a_child_that_is_no_longer_wanted_is_deleted_with_preconditions(server, bench, eventually):
+    await bench.sync(owner(), [deployment(), service()])
+    await bench.sync(owner(), [deployment()])
+    assert [one.path for one in server.requests("DELETE")] == [f"{SERVICES}/m"]
+    assert f"{SERVICES}/m" not in server.objects
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == 3
+
+
+async def test_pruning_a_child_that_changed_meanwhile_is_refused_and_tried_again(server, bench):
+    await bench.sync(owner(), [service()])
+    await bench.expectations.met("owner-uid")
+    server.deliver.clear()
+    current = server.objects[f"{SERVICES}/m"]
+    await server.store(f"{SERVICES}/m", {**current, "spec": {"changed": True}})
+    applied = await bench.applier.sync(owner(), [])
+    assert [type(error).__name__ for error in applied.errors] == ["Conflict"]
+    assert f"{SERVICES}/m" in server.objects
+
+
+async def test_nothing_is_pruned_before_every_store_is_filled(server, bench):
+    await bench.sync(owner(), [service()])
+    await bench.expectations.met("owner-uid")
+    bench.informers[DEPLOYMENT].synced.clear()
+    await bench.sync(owner(), [])
+    assert f"{SERVICES}/m" in server.objects
+
+
+@pytest.mark.parametrize(
+    ("metadata", "holder"),
+    [
+        ({}, "was made by someone else"),
+        ({"ownerReferences": [reference("x", "other")]}, "belongs to Model other"),
+        ({"labels": LABELS, "ownerReferences": [reference("x", "rs", "ReplicaSet")]}, "belongs to ReplicaSet rs"),
+    ],
+    ids=["no owner", "another model", "another controller, our label"],
+)
+async def test_row_30_a_name_that_is_taken_is_left_alone_and_told(server, bench, eventually, metadata, holder):
+    before = await server.put(f"{DEPLOYMENTS}/m", metadata=metadata, spec={"theirs": True})
+    if "labels" in metadata:
+        await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 1)
+    applied = await bench.sync(owner(), [deployment(), service()])
+    (failure,) = applied.failures
+    assert (failure.kind, failure.name, failure.reason) == ("Deployment", "m", "NameTaken")
+    assert holder in failure.message
+    assert applied.retry_after == 30
+    assert server.objects[f"{DEPLOYMENTS}/m"] == before
+    assert f"{SERVICES}/m" in server.objects
+    await bench.sync(owner(), [])
+    assert server.objects[f"{DEPLOYMENTS}/m"] == before
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"ownerReferences": [reference("owner-uid")]}, {"labels": LABELS}],
+    ids=["made by the original system", "orphaned by a deletion"],
+)
+async def test_a_child_of_ours_is_taken_up(server, bench, metadata):
+    await server.put(f"{DEPLOYMENTS}/m", metadata=metadata)
+    applied = await bench.sync(owner(), [deployment()])
+    assert not applied.failures
+    assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["labels"] == LABELS
+
+
+async def test_row_13_what_an_owner_of_the_same_name_left_behind_is_waited_for(server, bench, eventually):
+    left = {"labels": LABELS, "ownerReferences": [reference("former-uid")]}
+    await server.put(f"{DEPLOYMENTS}/m", metadata=left)
+    await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 1)
+    applied = await bench.sync(owner(), [deployment()])
+    assert applied.waiting == ("Deployment m",)
+    assert not server.writes
+    await server.remove(f"{DEPLOYMENTS}/m")
+    await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 0)
+    await bench.sync(owner(), [deployment()])
+    assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
+
+
+async def test_row_31_a_deleted_child_is_made_again_once_it_is_really_gone(server, bench, eventually):
+    store = bench.informers[DEPLOYMENT].store
+    await bench.sync(owner(), [deployment()])
+    current = server.objects[f"{DEPLOYMENTS}/m"]
+    metadata = {**current["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    await server.store(f"{DEPLOYMENTS}/m", {**current, "metadata": metadata})
+    await eventually(lambda: "deletionTimestamp" in store.all()[0]["metadata"])
+    assert (await bench.sync(owner(), [deployment()])).waiting == ("Deployment m",)
+    assert len(server.writes) == 1
+    await server.remove(f"{DEPLOYMENTS}/m")
+    await eventually(lambda: len(store) == 0)
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == 2
+    assert f"{DEPLOYMENTS}/m" in server.objects
+
+
+async def test_row_32_nothing_is_made_for_an_owner_that_is_being_deleted(server, bench):
+    await bench.sync(owner(deletionTimestamp="2026-01-01T00:00:00Z"), [deployment()])
+    assert not server.writes
+
+
+@pytest.mark.parametrize(("code", "reason"), [(422, "Invalid"), (403, "Forbidden"), (404, "NotFound")])
+async def test_row_24_a_refused_child_is_told_and_the_others_are_made(server, bench, script, code, reason):
+    server.fault("PATCH", DEPLOYMENTS, script.refuse(code, reason, "exceeded quota"))
+    applied = await bench.sync(owner(), [deployment(), service()])
+    (failure,) = applied.failures
+    assert (failure.kind, failure.reason, failure.message) == ("Deployment", reason, "exceeded quota")
+    assert applied.retry_after == 60
+    applied.raise_passing()
+    assert f"{SERVICES}/m" in server.objects
+
+
+async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(server, bench, script, eventually):
+    store = bench.informers[DEPLOYMENT].store
+    await bench.sync(owner(), [deployment()])
+    first = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["uid"]
+    await bench.expectations.met("owner-uid")
+    causes = [{"field": "spec.selector", "message": "field is immutable"}]
+    server.fault("PATCH", DEPLOYMENTS, script.refuse(422, "Invalid", "no", causes=causes))
+    applied = await bench.applier.sync(owner(), [deployment(selector="new")])
+    assert applied.waiting == ("Deployment m",)
+    assert not applied.failures
+    await eventually(lambda: len(store) == 0)
+    await bench.sync(owner(), [deployment(selector="new")])
+    assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["uid"] != first
+
+
+async def test_an_immutable_field_of_another_kind_is_told(server, bench, script):
+    await bench.sync(owner(), [service()])
+    await bench.expectations.met("owner-uid")
+    server.fault("PATCH", SERVICES, script.refuse(422, "Invalid", "spec.clusterIP: field is immutable"))
+    changed = service()
+    changed["spec"]["clusterIP"] = "10.0.0.1"
+    (failure,) = (await bench.applier.sync(owner(), [changed])).failures
+    assert failure.reason == "Invalid"
+    assert not server.requests("DELETE")
+
+
+async def test_row_20_21_passing_trouble_is_raised_after_the_others_are_made(server, bench, script):
+    server.fault("PATCH", DEPLOYMENTS, script.refuse(500, "InternalError"))
+    applied = await bench.sync(owner(), [deployment(), service()])
+    assert f"{SERVICES}/m" in server.objects
+    with pytest.raises(ServerError):
+        applied.raise_passing()
+    server.fault("PATCH", DEPLOYMENTS, script.refuse(429, "TooManyRequests", headers={"Retry-After": "9"}))
+    with pytest.raises(TooManyRequests) as caught:
+        (await bench.sync(owner(), [deployment(), service()])).raise_passing()
+    assert caught.value.retry_after == 9
+
+
+async def test_row_22_a_write_whose_answer_was_lost_is_not_made_twice(server, bench, script, eventually):
+    async def lose(request):
+        await server.patch(request, await request.json())
+        return await script.hang_up(request)
+
+    server.fault("PATCH", DEPLOYMENTS, lose)
+    assert (await bench.sync(owner(), [deployment()])).errors
+    first = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]
+    assert not (await bench.sync(owner(), [deployment()])).errors
+    assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"] == first
+
+
+async def test_row_14_a_reconciliation_sees_what_the_last_one_wrote(server, bench, monkeypatch):
+    monkeypatch.setattr(expectations_module, "WAIT_SECONDS", 0.1)
+    server.deliver.clear()
+    await bench.sync(owner(), [deployment()])
+    store = bench.informers[DEPLOYMENT].store
+    assert len(store) == 0
+    await bench.expectations.met("owner-uid")
+    assert store.all()[0]["spec"] == {"replicas": 1}
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == 1
+
+
+async def test_row_14_a_reconciliation_sees_what_the_last_one_deleted(server, bench, monkeypatch):
+    monkeypatch.setattr(expectations_module, "WAIT_SECONDS", 0.1)
+    await bench.sync(owner(), [deployment()])
+    await bench.expectations.met("owner-uid")
+    server.deliver.clear()
+    await bench.sync(owner(), [])
+    await bench.expectations.met("owner-uid")
+    assert len(bench.informers[DEPLOYMENT].store) == 0
+
+
+async def test_waiting_for_a_write_ends_as_soon_as_the_watch_tells_it(server, bench):
+    server.deliver.clear()
+    await bench.sync(owner(), [deployment()])
+    waiting = asyncio.create_task(bench.expectations.met("owner-uid"))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    server.deliver.set()
+    await asyncio.wait_for(waiting, 2)
+    assert not server.requests("GET", "deployments/m")[1:]
+
+
+async def test_row_38_who_does_not_lead_writes_nothing(server, bench):
+    bench.applier = bench.new(bench.client.fenced(lambda: False))
+    applied = await bench.sync(owner(), [deployment()])
+    with pytest.raises(NotLeader):
+        applied.raise_passing()
+    assert not server.writes

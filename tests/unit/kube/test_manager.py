@@ -1,0 +1,122 @@
+"""The manager: what starts when, what health says, and how the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+
+import aiohttp
+import pytest
+
+from slipway.kube import health as health_module
+from slipway.kube.controller import Controller, Result
+from slipway.kube.informer import Informer
+from slipway.kube.lease import LeaderElector
+from slipway.kube.manager import Manager
+from slipway.kube.objects import POD, Key
+
+PODS = "/api/v1/namespaces/default/pods"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/boss"
+
+
+@pytest.fixture
+def listen():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Process:
+    """A controller's process in small."""
+
+    def __init__(self, client, metrics, listen, identity="one", reconcile=None):
+        self.seen = []
+        self.informer = Informer(client, POD)
+        self.elector = LeaderElector(
+            client,
+            "system",
+            "boss",
+            metrics=metrics,
+            identity=identity,
+            lease_seconds=1.0,
+            renew_seconds=0.5,
+            retry_seconds=0.1,
+        )
+        controller = Controller("pods", reconcile or self.reconcile, metrics=metrics)
+        controller.watch(self.informer)
+        self.manager = Manager(
+            informers=[self.informer], controllers=[controller], elector=self.elector, metrics=metrics, listen=listen
+        )
+
+    async def reconcile(self, key):
+        self.seen.append(key)
+        return Result()
+
+
+async def ask(listen, path):
+    async with aiohttp.ClientSession() as session, session.get(f"http://{listen}{path}") as response:
+        return response.status, await response.text()
+
+
+async def test_a_process_works_and_ends_in_order(server, client, metrics, listen, eventually):
+    await server.put(f"{PODS}/a")
+    process = Process(client, metrics, listen)
+    running = asyncio.create_task(process.manager.run())
+    await eventually(lambda: process.seen == [Key("default", "a")])
+    assert (await ask(listen, "/healthz"))[0] == 200
+    assert await ask(listen, "/readyz") == (200, "ready\n")
+    assert "reconcile_total" in (await ask(listen, "/metrics"))[1]
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(running, 3) == 0
+    assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
+
+
+async def test_it_is_not_ready_and_does_not_compete_before_its_stores_are_filled(
+    server, client, metrics, listen, start, eventually, script
+):
+    server.fault("GET", "limit", script.refuse(503), times=10**6)
+    process = Process(client, metrics, listen)
+    start(process.manager.run())
+    await eventually(lambda: len(server.lists) >= 2)
+    assert (await ask(listen, "/readyz"))[0] == 503
+    assert LEASE not in server.objects
+
+
+async def test_a_follower_keeps_full_stores_and_reconciles_nothing(server, client, metrics, listen, start, eventually):
+    await server.put(LEASE, spec={"holderIdentity": "other", "leaseDurationSeconds": 60})
+    await server.put(f"{PODS}/a")
+    process = Process(client, metrics, listen)
+    start(process.manager.run())
+    await eventually(lambda: len(process.informer.store) == 1)
+    await asyncio.sleep(0.2)
+    assert (await ask(listen, "/readyz"))[0] == 200
+    assert process.seen == []
+
+
+async def test_row_38_a_process_that_lost_leadership_ends(server, client, metrics, listen, eventually, script):
+    process = Process(client, metrics, listen)
+    running = asyncio.create_task(process.manager.run())
+    await eventually(process.elector.leading)
+    server.fault("PUT", "leases", script.hang_up, times=10**6)
+    assert await asyncio.wait_for(running, 5) == 1
+
+
+async def test_a_bug_outside_of_reconciliation_ends_the_process(server, client, metrics, listen):
+    def broken(_):
+        raise ValueError("bug")
+
+    process = Process(client, metrics, listen)
+    process.informer.add_handler(broken)
+    await server.put(f"{PODS}/a")
+    with pytest.raises(ExceptionGroup):
+        await asyncio.wait_for(process.manager.run(), 5)
+
+
+async def test_row_43_a_blocked_event_loop_is_unhealthy(metrics, listen, monkeypatch):
+    monkeypatch.setattr(health_module, "LAG_SECONDS", -1.0)
+    async with health_module.serve(listen, ready=lambda: True, metrics=metrics):
+        status, text = await ask(listen, "/healthz")
+    assert status == 503
+    assert "late" in text
