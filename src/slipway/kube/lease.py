@@ -48,10 +48,14 @@ class LeaderElector:
         renew_seconds: float = RENEW_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        """``identity`` names this process; by default the host's name (a pod's) and something random."""
+        """``identity`` names this process; by default ``$POD_NAME``, else the host and something random.
+
+        A container that was restarted in its pod takes its own lease up at once: its predecessor is dead for certain,
+        and nobody else has the pod's name.
+        """
         self._client = client
         self._name = Key(namespace, name)
-        self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+        self.identity = identity or os.environ.get("POD_NAME") or f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
         self._lease_seconds = lease_seconds
         self._renew_seconds = renew_seconds
         self._retry_seconds = retry_seconds

@@ -148,3 +148,11 @@ async def test_of_many_candidates_one_leads_at_any_time(server, elect, kubeconfi
         one.cancel()
     for one in clients:
         await one.close()
+
+
+async def test_a_container_that_was_restarted_in_its_pod_leads_at_once(server, client, metrics, monkeypatch):
+    monkeypatch.setenv("POD_NAME", "controller-abc")
+    for _ in range(2):
+        elector = LeaderElector(client, "system", "boss", metrics=metrics)
+        await asyncio.wait_for(elector.acquire(), 1)
+    assert spec(server)["holderIdentity"] == "controller-abc"
