@@ -13,6 +13,8 @@ import pytest
 
 from .cluster import Cluster, unique, wait
 
+pytestmark = pytest.mark.xdist_group("openai")  # one model for all of them
+
 CHAT = [{"role": "user", "content": "Say something."}]
 
 

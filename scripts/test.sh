@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# Runs all tests: those that need no cluster, then those on a kind cluster that is made for them and removed afterwards.
+# One part that fails fails the whole, but the others still run.
+#
+# usage: scripts/test.sh [--keep] [PATH...]
+#   --keep    leaves the cluster for the next call, which then takes seconds to start
+#   PATH      runs only these tests (files, folders or pytest's node ids)
+#
+# `make test` calls it with the virtual environment on PATH. The gateway gets a free port of 127.0.0.1; SLIPWAY_TEST_GATEWAY_PORT names one.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+
+name=slipway-test
+output=$PWD/tests/output
+cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
+needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults)
+
+keep=false
+paths=()
+for argument in "$@"; do
+  case $argument in
+    --keep) keep=true ;;
+    -*) sed -n 's/^# \{0,1\}//; 5,7p' "$0" >&2; exit 2 ;;
+    *) paths+=("$argument") ;;
+  esac
+done
+
+# ---- steps: each says what it is, how long it took and how it ended ---------------------------------------------------
+
+failed=()
+step() { # DESCRIPTION COMMAND...; the status of the command
+  local description=$1 started=$SECONDS status=0
+  shift
+  printf '\n=== %s\n' "$description"
+  "$@" || status=$?
+  if ((status == 0)); then
+    printf '=== %s: passed, %d s\n' "$description" $((SECONDS - started))
+  else
+    printf '=== %s: FAILED (exit status %d), %d s\n' "$description" "$status" $((SECONDS - started))
+    failed+=("$description")
+  fi
+  return "$status"
+}
+
+in_folders() { # FOLDER...; those that exist
+  local folder
+  for folder in "$@"; do
+    if [[ -e $folder ]]; then echo "$folder"; fi
+  done
+}
+
+# ---- the cluster ------------------------------------------------------------------------------------------------------
+
+kind_variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$output/kubeconfig")
+
+gateway_port() { # prints the port of a cluster that was kept, else a free one
+  local kept
+  kept=$(docker port $name-control-plane 30080/tcp 2> /dev/null) && echo "${kept##*:}" && return
+  python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'
+}
+
+remove_cluster() {
+  ansible-playbook playbooks/local.yml "${kind_variables[@]}" -e local_cluster_state=absent
+}
+
+make_cluster() {
+  python scripts/tiny_gguf.py "$output/tiny.gguf" &&
+    K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook tests/cluster/up.yml -e @tests/cluster/site.yml \
+      "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
+    find_kubectl
+}
+
+find_kubectl() {
+  command -v kubectl > /dev/null && return
+  images/tools.sh kubectl "$(docker inspect --format '{{.Config.Image}}' $name-control-plane)" > /dev/null
+}
+
+# What a person would look at first.
+diagnose() {
+  command -v kubectl > /dev/null && [[ -e $output/kubeconfig ]] || return 0
+  local kubectl=(timeout 20 kubectl --kubeconfig "$output/kubeconfig") part
+  printf '\n=== Diagnosis: pods that are not running, the last warnings, the last words of our pods\n'
+  "${kubectl[@]}" get pods --all-namespaces --field-selector 'status.phase!=Running,status.phase!=Succeeded'
+  "${kubectl[@]}" get pods --namespace slipway-system
+  "${kubectl[@]}" get events --all-namespaces --field-selector type=Warning --sort-by .lastTimestamp | tail -n 15
+  for part in controller gateway; do
+    printf -- '--- %s\n' "$part"
+    "${kubectl[@]}" logs --namespace slipway-system --selector "app.kubernetes.io/component=$part" \
+      --all-containers --prefix --tail 15 --max-log-requests 10
+  done
+}
+
+cluster_made=false
+clean_up() {
+  trap - EXIT INT TERM
+  if $cluster_made && ! $keep; then
+    step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
+  fi
+}
+trap clean_up EXIT
+trap 'echo "interrupted: the test cluster is removed"; clean_up; exit 130' INT TERM
+
+# ---- the tests --------------------------------------------------------------------------------------------------------
+
+without_cluster() {
+  local folders
+  mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
+    | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
+  step "Unit tests" pytest --quiet "${folders[@]}"
+  step "Unit tests of the modules, as Ansible runs them" scripts/ansible-test.sh units
+}
+
+on_cluster() {
+  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
+  local scenario others
+  # Most of these tests wait for pods; four at a time keep two cores busy.
+  step "Cluster tests" pytest --quiet --durations 8 -n 4 --dist loadgroup -m 'not disruptive' tests/cluster tests/conformance
+  step "Cluster tests that kill our pods" pytest --quiet --durations 5 -m disruptive tests/cluster
+  for others in $(in_folders tests/faults tests/docs); do
+    step "Tests in $others" pytest --quiet --durations 5 "$others"
+  done
+  for scenario in molecule/*/molecule.yml; do
+    [[ -e $scenario ]] || continue
+    scenario=$(basename "$(dirname "$scenario")")
+    step "Molecule scenario $scenario" molecule test --scenario-name "$scenario"
+  done
+}
+
+given() { # runs the tests that were named
+  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
+  step "Tests in ${paths[*]}" pytest "${paths[@]}"
+}
+
+wants_cluster() { # whether one of the named tests needs the cluster
+  local path folder
+  ((${#paths[@]} == 0)) && return 0
+  for path in "${paths[@]}"; do
+    for folder in "${needs_cluster[@]}"; do
+      [[ $folder == "$path"* || $path == "$folder"* || ./$folder == "$path"* || $path == "./$folder"* ]] && return 0
+    done
+  done
+  return 1
+}
+
+export SLIPWAY_TEST_GATEWAY_PORT=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
+export PATH=$PATH:$cache/bin
+mkdir -p "$output"
+
+((${#paths[@]})) || without_cluster
+if ! wants_cluster; then
+  unset SLIPWAY_TEST_KUBECONFIG
+  step "Tests in ${paths[*]}" pytest "${paths[@]}"
+else
+  if ! $keep && [[ -n $(docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$name") ]]; then
+    step "Remove the test cluster of an earlier run" remove_cluster
+  fi
+  cluster_made=true
+  if step "Make a test cluster and roll out" make_cluster; then
+    if ((${#paths[@]})); then given; else on_cluster; fi
+  else
+    echo "The tests on the cluster did not run."
+  fi
+  ((${#failed[@]} == 0)) || diagnose
+fi
+clean_up
+
+if ((${#failed[@]})); then
+  printf '\nFAILED after %d min %d s:\n' $((SECONDS / 60)) $((SECONDS % 60))
+  printf '  - %s\n' "${failed[@]}"
+  exit 1
+fi
+printf '\nAll tests passed in %d min %d s.\n' $((SECONDS / 60)) $((SECONDS % 60))
+if $keep && wants_cluster; then echo "The cluster stays: export KUBECONFIG=$output/kubeconfig"; fi
