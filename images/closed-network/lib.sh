@@ -118,7 +118,7 @@ debian_root() { # DIR SUITE PACKAGE...
     say "deb $mirror $extra main" > "$dir/etc/apt/sources.list.d/$extra.list"
   done
   step "fetch the package lists of $suite" in_root "$dir" apt-get -q -o Acquire::Check-Valid-Until=false update
-  step "install $*" in_root "$dir" apt-get -q -y --no-install-recommends install "$@"
+  step "install $1${2:+ and $(($# - 1)) more}" in_root "$dir" apt-get -q -y --no-install-recommends install "$@"
   rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/* "$dir"/var/log/{apt,dpkg.log,bootstrap.log} \
     "$dir"/usr/share/{doc,man,locale,info} "$dir/usr/sbin/policy-rc.d" "$dir/etc/apt/apt.conf.d/90host-proxy" \
     "$dir/etc/resolv.conf"
@@ -160,9 +160,10 @@ image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for a
 
 image_id() { docker image inspect --format '{{.Id}}' "$1" 2> /dev/null || true; } # IMAGE
 
-# An image that lost its name to a newer one only takes room; one that a container still uses stays.
+# An image that lost its name to a newer one only takes room; one that has another name or a container stays.
 drop_image() { # ID
-  [[ -z $1 ]] || docker image rm "$1" > /dev/null 2>&1 || true
+  [[ $(docker image inspect --format '{{len .RepoTags}}' "$1" 2> /dev/null) == 0 ]] || return 0
+  docker image rm "$1" > /dev/null 2>&1 || true
 }
 
 save_image() { # IMAGE ARCHIVE
