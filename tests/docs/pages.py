@@ -1,0 +1,92 @@
+"""The pages as the tests see them: fenced blocks, their marks, links and headings.
+
+A block may have marks, comments in the lines right above its fence, which no reader sees:
+
+- ``file: NAME``: readers save it under this name; later commands of the page find it there.
+- ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one; PATH is what runs it.
+- ``example: NAME ...``: the command has these variables, which the test sets to a model that it made.
+- ``settings: PROGRAM``: the settings file of a program.
+- ``variables: ROLE ...``: variables of roles, or ``shared`` ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CODE_OF_CONDUCT.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
+MARK = re.compile(r"^ *<!-- (?P<name>[a-z]+): (?P<value>.+) -->$")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#+ (?P<text>.+)$")
+
+
+class Block(NamedTuple):
+    """A fenced block. ``line``: where its text begins, from 1."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    marks: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Every fenced block of the page, in order. Raises ValueError where a fence does not end."""
+    found: list[Block] = []
+    lines = iter(enumerate(page.read_text().splitlines(), 1))
+    marks: dict[str, str] = {}
+    for number, line in lines:
+        mark, fence = MARK.match(line), FENCE.match(line)
+        if mark:
+            marks[mark["name"]] = mark["value"]
+        elif fence:
+            text = _until_fence(lines, fence["indent"], f"{page}:{number}")
+            found.append(Block(page, number + 1, fence["language"], text, marks))
+        if not mark:
+            marks = {}
+    return found
+
+
+def _until_fence(lines: Iterator[tuple[int, str]], indent: str, where: str) -> str:
+    taken: list[str] = []
+    for _, line in lines:
+        if line == f"{indent}```":
+            return "\n".join(taken) + "\n"
+        taken.append(line.removeprefix(indent))
+    raise ValueError(f"{where}: the block does not end")
+
+
+def prose(page: Path) -> list[str]:
+    """The lines outside of fenced blocks."""
+    kept, inside = [], False
+    for line in page.read_text().splitlines():
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif not inside:
+            kept.append(line)
+    return kept
+
+
+def links(page: Path) -> list[str]:
+    """Targets of the links in the page's prose."""
+    return [found["target"] for line in prose(page) for found in LINK.finditer(line)]
+
+
+def anchors(page: Path) -> set[str]:
+    """Fragments by which the page's headings can be linked, as GitHub makes them."""
+    headings = (HEADING.match(line) for line in prose(page))
+    texts = (re.sub(r"[^\w\- ]", "", found["text"].lower()) for found in headings if found)
+    return {text.replace(" ", "-") for text in texts}

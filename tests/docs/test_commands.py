@@ -1,0 +1,173 @@
+"""Every command and every manifest of the pages, in their order, on the test cluster.
+
+A page becomes one script. Files that readers save are written where they stand; manifests and playbooks that no command
+of the page uses are tried out by the API server or in check mode.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from .pages import PAGES, ROOT, Block, blocks
+
+SECONDS = 900
+"""For one page. The site playbook takes most of it."""
+
+
+class Place(NamedTuple):
+    """Where a page is tried: a namespace and a model of its own, and a free port of this machine."""
+
+    namespace: str
+    port: int
+
+    def stand_ins(self) -> dict[str, str]:
+        """What the pages say -> what this cluster has."""
+        return {
+            "Qwen/Qwen2.5-0.5B-Instruct-GGUF": "acme/tiny",
+            "qwen2.5-0.5b-instruct-q4_k_m.gguf": "tiny.gguf",
+            "registry.example.com/ai/slipway/slipway:0.1.0": "slipway/slipway:0.1.0",
+            "qwen2-": f"{self.namespace}-",
+            "docs-engine": f"{self.namespace}-engine",
+            "my-model": f"{self.namespace}-my-model",
+            "my-alias": f"{self.namespace}-my-alias",
+            "namespace models": f"namespace {self.namespace}",
+            "namespace: models": f"namespace: {self.namespace}",
+            "/v1/models/models/": f"/v1/models/{self.namespace}/",
+            "8080:80": f"{self.port}:80",
+            "127.0.0.1:8080": f"127.0.0.1:{self.port}",
+        }
+
+
+def runs(page: Path) -> bool:
+    return any(block.language in ("bash", "yaml") and "elsewhere" not in block.marks for block in blocks(page))
+
+
+@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
+def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
+    text = script(blocks(page))
+    for said, meant in place.stand_ins().items():
+        text = text.replace(said, meant)
+    inventory = tmp_path / "inventory"
+    write_inventory(inventory, place)
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "KUBECONFIG": kubeconfig,
+        "K8S_AUTH_KUBECONFIG": kubeconfig,
+        "ANSIBLE_INVENTORY": str(inventory),
+        "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(ROOT / ".venv/collections")),
+        "ANSIBLE_NOCOLOR": "1",
+        "HF_TOKEN": "hf_example",
+        "NAMESPACE": place.namespace,
+        "NAME": place.namespace,
+    }
+    status, output = run(text, tmp_path, environment)
+    assert status == 0, output[-6000:]
+
+
+def script(page: list[Block]) -> str:
+    """The page as a shell script. ``+`` lines of its output show how far it came."""
+    commands = [block.text for block in page if block.language == "bash" and "elsewhere" not in block.marks]
+    lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"]
+    for block in page:
+        lines.append(f"echo {shlex.quote(f'+ {block.name}')}")
+        if block.language == "bash" and "elsewhere" not in block.marks:
+            lines.append(block.text)
+        elif "file" in block.marks:
+            lines.append(_saved(block.marks["file"], block.text))
+        if block.language == "yaml" and not {"settings", "variables"} & set(block.marks):
+            lines.append(_tried(block, commands))
+    return "\n".join(lines)
+
+
+def _saved(name: str, text: str) -> str:
+    return f"cat > {shlex.quote(name)} << 'END OF FILE'\n{text}END OF FILE"
+
+
+def _tried(block: Block, commands: list[str]) -> str:
+    name = block.marks.get("file", "block.yml")
+    if any(name in command for command in commands):
+        return ""
+    playbook = isinstance(yaml.safe_load(block.text.split("\n---\n")[0]), list)
+    attempt = f"ansible-playbook --check {name}" if playbook else f"kubectl apply --dry-run=server -f {name}"
+    return f"{_saved(name, block.text)}\n{attempt}"
+
+
+def run(text: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Runs the script in a process group of its own, which goes with it. Returns exit status and output."""
+    log = folder / "output"
+    with log.open("w") as output:
+        started = subprocess.Popen(
+            ["bash", "-c", text], cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            status = started.wait(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGTERM)
+            status = started.wait(timeout=30)
+    return status, log.read_text()
+
+
+def write_inventory(folder: Path, place: Place) -> None:
+    """What a reader has in an inventory: here the test cluster's variables, so that an installation changes nothing."""
+    variables = yaml.safe_load((ROOT / "tests/cluster/site.yml").read_text()) | {"models_namespace": place.namespace}
+    folder.mkdir()
+    (folder / "hosts.yml").write_text(
+        yaml.safe_dump({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}})
+    )
+    (folder / "group_vars").mkdir()
+    (folder / "group_vars/all.yml").write_text(yaml.safe_dump(variables))
+
+
+@pytest.fixture
+def place(kubeconfig: str) -> Iterator[Place]:
+    """A place with a model that answers, for the pages that look at one. It goes afterwards."""
+    made = Place(f"docs-{uuid.uuid4().hex[:6]}", free_port())
+    manifests = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}},
+        {
+            "apiVersion": "krypton.ai/v1alpha1",
+            "kind": "Model",
+            "metadata": {"name": made.namespace, "namespace": made.namespace},
+            "spec": {"source": {"huggingface": "acme/tiny", "file": "tiny.gguf"}},
+        },
+    ]
+    kubectl(kubeconfig, "apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+    try:
+        kubectl(
+            kubeconfig,
+            "wait",
+            "-n",
+            made.namespace,
+            f"mdl/{made.namespace}",
+            "--for=condition=Available",
+            "--timeout=90s",
+        )
+        yield made
+    finally:
+        kubectl(kubeconfig, "delete", "namespace", made.namespace, "--wait=false")
+
+
+def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:
+    command = ["kubectl", "--kubeconfig", kubeconfig, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{arguments}: {done.stderr}"
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
+        return port

@@ -1,0 +1,116 @@
+"""Every block of the pages is what it claims to be, as far as that can be said without a cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from slipway.controller.settings import ControllerSettings
+from slipway.gateway.settings import Settings as GatewaySettings
+
+from ...docs.pages import PAGES, ROOT, Block, blocks
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+LANGUAGES = {"bash", "yaml", "json", "python", "text"}
+MARKS = {"file", "elsewhere", "example", "settings", "variables"}
+SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
+
+
+def of(language: str, mark: str = "") -> Any:
+    chosen = [block for block in BLOCKS if block.language == language and (not mark or mark in block.marks)]
+    return pytest.mark.parametrize("block", chosen, ids=lambda block: block.name)
+
+
+def documents(block: Block) -> list[Any]:
+    return list(yaml.safe_load_all(block.text))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_a_block_names_its_language_and_known_marks(block: Block) -> None:
+    assert block.language in LANGUAGES
+    assert set(block.marks) <= MARKS
+
+
+@of("bash")
+def test_bash_parses(block: Block) -> None:
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=10)
+
+
+@of("bash", "elsewhere")
+def test_a_command_that_is_run_elsewhere_names_where(block: Block) -> None:
+    assert (ROOT / block.marks["elsewhere"]).is_file()
+
+
+@of("json")
+def test_json_parses(block: Block) -> None:
+    json.loads(block.text)
+
+
+@of("python")
+def test_python_compiles(block: Block) -> None:
+    compile(block.text, block.name, "exec")
+
+
+@of("yaml")
+def test_models_follow_the_definition(block: Block) -> None:
+    definition = yaml.safe_load((ROOT / "roles/crds/files/krypton.ai_models.yaml").read_text())
+    schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    models = [found for found in documents(block) if isinstance(found, dict) and found.get("kind") == "Model"]
+    for model in models:
+        jsonschema.validate(model, schema)
+
+
+@of("yaml", "settings")
+def test_settings_are_taken_by_their_program_and_complete(block: Block) -> None:
+    program = SETTINGS[block.marks["settings"]]
+    (shown,) = documents(block)
+    msgspec.convert(shown, program)
+    assert set(shown) == {field.encode_name for field in msgspec.structs.fields(program)}
+
+
+@of("yaml", "settings")
+def test_settings_are_shown_with_their_defaults(block: Block) -> None:
+    program = SETTINGS[block.marks["settings"]]
+    (shown,) = documents(block)
+    given = shown | {"images": {}} if "images" in shown else shown
+    assert msgspec.convert(given, program) == program()
+
+
+@of("yaml", "variables")
+def test_variables_are_those_of_the_roles(block: Block) -> None:
+    known: set[str] = set()
+    for name in block.marks["variables"].split():
+        known |= _shared() if name == "shared" else set(_defaults(name))
+    (shown,) = documents(block)
+    assert set(shown) <= known
+
+
+def _defaults(role: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "roles" / role / "defaults/main.yml").read_text())
+    return found
+
+
+def _shared() -> set[str]:
+    """Variables that several roles and playbooks read."""
+    files = [*ROOT.glob("roles/*/defaults/main.yml"), *ROOT.glob("playbooks/*.yml")]
+    return {name for file in files for name in re.findall(r"\bslipway_[a-z_]+", file.read_text())}
+
+
+def _closed(schema: Any) -> Any:
+    """The schema with unknown fields refused, as ``kubectl apply`` does it; the root's metadata stays open."""
+    if not isinstance(schema, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items() if key not in ("properties", "items")}
+    if "properties" in schema:
+        closed["properties"] = {name: _closed(value) for name, value in schema["properties"].items()}
+        closed["additionalProperties"] = False
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"])
+    return closed

@@ -1,0 +1,161 @@
+"""The pages tell everything that the code shows to a user."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Container, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from slipway.apis.krypton.types import ModelSpec, ModelStatus
+from slipway.controller.settings import ControllerSettings
+from slipway.engines.llamacpp import SAYINGS
+from slipway.gateway import errors
+from slipway.gateway.haproxy import JSON_PATHS
+from slipway.gateway.settings import Settings as GatewaySettings
+from slipway.serving.route import Route
+
+from ...docs.pages import ROOT, anchors
+
+DOCS = ROOT / "docs"
+SOURCES = sorted((ROOT / "src/slipway").rglob("*.py"))
+REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Condition": (2,)}
+"""Call -> positions that the reason may have among its arguments."""
+METRIC_CALLS = {
+    "Counter": "_total", "CounterMetricFamily": "_total",
+    "Gauge": "", "GaugeMetricFamily": "", "Histogram": "", "Summary": "", "SummaryMetricFamily": "",
+}  # fmt: skip
+"""Call -> what the text format adds to the name."""
+REASON = re.compile(r"[A-Z][A-Za-z]+")
+
+
+def calls(names: Container[str]) -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
+    """Calls of these names in the sources, with the string constants of their module."""
+    for source in SOURCES:
+        tree = ast.parse(source.read_text())
+        constants = {
+            node.targets[0].id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        }
+        for node in ast.walk(tree):
+            name = getattr(getattr(node, "func", None), "id", "")
+            if isinstance(node, ast.Call) and name in names:
+                yield node, name, constants
+
+
+def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
+    """The strings that an expression may stand for, as far as it says so."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value]
+    if isinstance(node, ast.Name):
+        return [constants[node.id]] if node.id in constants else []
+    inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return (
+        [text for child in inner for text in texts(child, constants)]
+        if isinstance(node, ast.IfExp | ast.BoolOp)
+        else []
+    )
+
+
+def reasons() -> set[str]:
+    found = {reason for _, reason, _ in SAYINGS}
+    for call, name, constants in calls(REASON_CALLS):
+        for position in REASON_CALLS[name]:
+            found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))
+    return {reason for reason in found if REASON.fullmatch(reason)}
+
+
+def metrics() -> set[str]:
+    found = set()
+    for call, name, constants in calls(METRIC_CALLS):
+        for metric in texts(call.args[0], constants) if call.args else []:
+            found.add(metric.removesuffix("_total") + METRIC_CALLS[name])
+    return found
+
+
+def words(page: str) -> set[str]:
+    """What the page shows as code."""
+    return set(re.findall(r"`([^`\n]+)`", (DOCS / page).read_text()))
+
+
+def test_every_reason_is_found_in_the_source() -> None:
+    known = {
+        "ImagePullBackOff", "CrashLoopBackOff", "DownloadFailed", "Unschedulable", "StartupTimeout", "OOMKilled",
+        "CreateContainerConfigError", "PodsRejected", "InvalidSpec", "NameTaken", "NameConflict", "WaitingForPods",
+        "RollingOut", "Complete", "Ready", "Valid", "Routed",
+    }  # fmt: skip
+    assert known <= reasons()
+
+
+def test_every_reason_has_a_heading_in_troubleshooting() -> None:
+    headings = {word for anchor in anchors(DOCS / "troubleshooting.md") for word in anchor.split("-")}
+    assert {reason for reason in reasons() if reason.lower() not in headings} == set()
+
+
+def test_every_metric_is_told() -> None:
+    shown = words("operating.md") | words("gateway.md")
+    assert metrics()
+    assert metrics() - shown == set()
+
+
+@pytest.mark.parametrize(
+    ("page", "settings"),
+    [("operating.md", ControllerSettings), ("gateway.md", GatewaySettings)],
+    ids=["controller", "gateway"],
+)
+def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> None:
+    assert {field.encode_name for field in msgspec.structs.fields(settings)} - words(page) == set()
+
+
+@pytest.mark.parametrize(
+    ("page", "struct"),
+    [("models.md", ModelSpec), ("models.md", ModelStatus), ("gateway.md", Route)],
+    ids=["spec", "status", "route"],
+)
+def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
+    shown = {word.split(".")[0] for word in words(page)}
+    assert {field.encode_name for field in msgspec.structs.fields(struct)} - shown == set()
+
+
+def test_every_error_of_the_gateway_is_told() -> None:
+    failures = [failure for failure in vars(errors).values() if isinstance(failure, errors.Failure)]
+    codes = {failure.code for failure in (*failures, *errors.BY_STATUS) if failure.code}
+    assert codes - words("gateway.md") == set()
+
+
+def test_every_path_of_the_gateway_is_told() -> None:
+    assert {f"/v1/{path}" for path in JSON_PATHS} - words("gateway.md") == set()
+
+
+@pytest.mark.parametrize("kind", ["roles", "playbooks", "plugins/modules"])
+def test_the_readme_names_all_and_nothing_else(kind: str) -> None:
+    readme = (ROOT / "README.md").read_text()
+    section = readme.split(f"### {Path(kind).name.capitalize()}\n")[1].split("\n#")[0]
+    shown = set(re.findall(r"^\| (?:\[|`slipway\.inference\.)(\w+)", section, re.MULTILINE))
+    assert shown == {path.stem for path in (ROOT / kind).iterdir() if _is_content(path)}
+
+
+def test_the_quick_start_takes_ten_lines() -> None:
+    playbook = (ROOT / "README.md").read_text().split("<!-- file: serve.yml -->\n```yaml\n")[1].split("```")[0]
+    assert len(playbook.splitlines()) <= 10
+
+
+def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
+    readme = (ROOT / "README.md").read_text()
+    runtime = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())
+    core = runtime["requires_ansible"].removeprefix(">=").rpartition(".")[0]
+    preflight = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text())
+    assert f"| ansible-core | {core} and newer |" in readme
+    assert f"| Kubernetes | {preflight['preflight_minimum_kubernetes']} and newer |" in readme
+
+
+def _is_content(path: Path) -> bool:
+    return not path.name.startswith(("_", ".")) and (path.is_dir() or path.suffix in (".yml", ".py"))
