@@ -28,6 +28,8 @@ from slipway.serving.settings import Settings
 from slipway.serving.workload import MANAGER
 
 FIELD_MANAGER = "slipway-controller"
+QUIET_REASONS = frozenset({"WaitingForPods", "RollingOut"})
+"""Reasons that every model goes through."""
 
 
 class Reconciler:
@@ -122,16 +124,16 @@ class Reconciler:
             self._tell(resource, before, after)
 
     def _tell(self, resource: Object, before: list[Object], after: list[Condition]) -> None:
-        """An Event for each condition whose reason changed; what was never wrong is not told at the start."""
-        reasons = {condition["type"]: condition.get("reason") for condition in before}
+        """One Event for each reason that is new; what was never wrong is not told at the start."""
+        known = {condition["type"]: condition.get("reason") for condition in before}
+        told: set[str] = set()
         for condition in after:
             good = condition.status == "True" or condition.reason == "Complete"
-            known = reasons.get(condition.type)
-            waiting = condition.reason == "WaitingForPods"
-            if condition.reason != known and not waiting and not (good and known is None):
-                self._recorder.record(
-                    self._kind, resource, "Normal" if good else "Warning", condition.reason, condition.message
-                )
+            quiet = condition.reason in told | QUIET_REASONS or (good and condition.type not in known)
+            if condition.reason != known.get(condition.type) and not quiet:
+                told.add(condition.reason)
+                kind = "Normal" if good else "Warning"
+                self._recorder.record(self._kind, resource, kind, condition.reason, condition.message)
 
     async def _release(self, resource: Object) -> None:
         """Takes the original system's finalizers off, so that what it made can go. Children go by their owner."""

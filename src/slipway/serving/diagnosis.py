@@ -22,6 +22,8 @@ PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+REJECTED_GRACE_SECONDS = 5
+"""The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
 PATIENCE_RESTARTS = 3
 """Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
 STOPPED = frozenset({0, 137, 143})
@@ -73,7 +75,10 @@ def diagnose(
             return found
         if found.recheck_seconds is not None:
             recheck.append(found.recheck_seconds)
-    return Diagnosis(_rejected(deployment), min(recheck, default=None))
+    rejected = _rejected(deployment, now)
+    if rejected.recheck_seconds is not None:
+        recheck.append(rejected.recheck_seconds)
+    return Diagnosis(rejected.failure, min(recheck, default=None))
 
 
 def is_ready(pod: Object) -> bool:
@@ -85,12 +90,15 @@ def _condition(item: Object, kind: str) -> Object:
     return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
-def _rejected(deployment: Object | None) -> Failure | None:
+def _rejected(deployment: Object | None, now: float) -> Diagnosis:
     """Pods that the API server refuses: a quota, a limit range, the namespace's pod security level."""
     condition = _condition(deployment or {}, "ReplicaFailure")
     if condition.get("status") != "True":
-        return None
-    return Failure("PodsRejected", f"The cluster refuses the model's pods: {condition.get('message', '')}")
+        return Diagnosis()
+    left = unix_time(condition["lastTransitionTime"]) + REJECTED_GRACE_SECONDS - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    return Diagnosis(Failure("PodsRejected", f"The cluster refuses the model's pods: {condition.get('message', '')}"))
 
 
 def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:

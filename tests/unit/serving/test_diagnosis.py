@@ -117,9 +117,14 @@ def test_ready_pods_and_pods_on_their_way_out_say_nothing() -> None:
     assert reason_of(leaving, pod(containerStatuses=crashed, conditions=[{"type": "Ready", "status": "True"}])) is None
 
 
-def test_pods_that_the_cluster_refuses_are_told_by_the_deployment() -> None:
+def test_pods_that_the_cluster_refuses_are_told_by_the_deployment_after_a_moment() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute"}
-    assert reason_of(deployment={"status": {"conditions": [refused]}}) == "PodsRejected"
+    old, new = (
+        {"status": {"conditions": [refused | {"lastTransitionTime": f"2026-11-21T09:09:{second}Z"}]}}
+        for second in (50, 58)
+    )
+    assert reason_of(deployment=old) == "PodsRejected"
+    assert diagnosed(deployment=new) == Diagnosis(recheck_seconds=3)
 
 
 def test_a_long_log_is_cut_to_its_last_lines() -> None:
