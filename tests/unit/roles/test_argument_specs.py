@@ -36,14 +36,19 @@ def resolved(value: Any) -> Any:
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_defaults_are_those_of_the_argument_specs(role: Path) -> None:
-    defaults = {name: resolved(value) for name, value in load(role / "defaults/main.yml").items()}
+    written = load(role / "defaults/main.yml")
+    defaults = {name: resolved(value) for name, value in written.items()}
     options = specified(role)
 
     assert set(defaults) == set(options)
     documented = {name: option["default"] for name, option in options.items() if "default" in option}
     assert {name: defaults[name] for name in documented} == documented
     for name in set(options) - set(documented):
-        assert options[name].get("required") or defaults[name] in ("", [], {}), name
+        if options[name].get("required"):
+            assert defaults[name] in ("", [], {}), name
+        else:  # it follows from other variables: words say how
+            assert "{{" in written[name], name
+            assert "By default" in str(options[name]["description"]), name
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
