@@ -1,4 +1,4 @@
-"""Entry point of the one image: ``slipway controller|gateway|hub|crds``, each a process (or a build step) of its own."""
+"""Entry point of the one image: ``slipway controller|gateway|hub|crds``, each a process of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COMMANDS = {
     "hub": ("slipway.hub.main", "serves model files by the Hugging Face protocol, for closed networks"),
     "crds": ("slipway.apis.main", "writes the CustomResourceDefinitions into a folder"),
 }
-"""Command -> (module that has ``main(argv) -> exit status``, what it does). Imported late: each process loads only its own."""
+"""Command -> (module with ``main(argv) -> exit status``, what it does). Each process imports only its own."""
 
 
 def usage() -> str:
