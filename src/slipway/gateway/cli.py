@@ -1,0 +1,82 @@
+"""The command line of HAProxy over its Unix socket: one command at a time, answers told apart by prompts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+_PROMPT = b"\n> "
+_SECONDS = 10.0
+_RELOAD_SECONDS = 60.0
+_LIMIT = 1 << 26
+"""Largest answer in bytes; statistics of ten thousand backends stay below it."""
+
+
+class CommandFailed(RuntimeError):
+    """HAProxy could not be reached, or did not do what it was told."""
+
+
+class CommandLine:
+    """An open session on the socket of HAProxy's working process."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, command: str) -> str:
+        """Sends one command (one line) and returns its answer without the blank lines around it."""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                self._writer.write(command.encode() + b"\n")
+                await self._writer.drain()
+                answer = await self._reader.readuntil(_PROMPT)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+            raise CommandFailed(f"{_verb(command)}: {error or type(error).__name__}") from error
+        return answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n")
+
+    async def tell(self, command: str, *answers: str) -> None:
+        """Sends a command whose success is one of `answers` (default: silence). Raises CommandFailed."""
+        answer = (await self.ask(command)).strip()
+        if answer not in (answers or ("",)):
+            raise CommandFailed(f"{_verb(command)}: {answer}")
+
+
+def _verb(command: str) -> str:
+    """The command without its values, for messages: they may be hashes of keys."""
+    return " ".join(command.split()[:2])
+
+
+@asynccontextmanager
+async def session(socket: Path) -> AsyncIterator[CommandLine]:
+    """Opens a session for as long as the context lasts. Raises CommandFailed."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(socket, limit=_LIMIT)
+    except OSError as error:
+        raise CommandFailed(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
+    try:
+        line = CommandLine(reader, writer)
+        await line.ask("prompt")
+        yield line
+    finally:
+        writer.close()
+
+
+async def reload(master: Path) -> None:
+    """Makes the master start a new process from the files. Raises CommandFailed.
+
+    The old process ends with its last stream.
+    """
+    try:
+        async with asyncio.timeout(_RELOAD_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(master)
+            writer.write(b"reload\n")
+            # The verdict comes first, when the new process runs or has failed to; its log follows.
+            verdict = await reader.readline()
+            log = b"" if verdict == b"Success=1\n" else await reader.readuntil(b"\n\n")
+            writer.close()
+    except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+        raise CommandFailed(f"reload: {error or type(error).__name__}") from error
+    if log:
+        raise CommandFailed(f"reload: {log.decode(errors='replace').strip()}")

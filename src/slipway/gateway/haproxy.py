@@ -1,0 +1,283 @@
+"""The text of haproxy.cfg: settings and table in, configuration out. Pure.
+
+What changes with the cluster stands in three maps and in the backends at the end; all of it can also be changed at run
+time, so that this text is read again only when HAProxy starts. Backends made at run time inherit the section ``model``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from slipway.gateway import errors
+from slipway.gateway.settings import Settings, address
+from slipway.gateway.table import Backend, RoutingTable
+
+MODEL_DEFAULTS = "model"
+"""Name of the ``defaults`` section of every model's backend."""
+TTFB_TABLE = "time_to_first_byte"
+"""Stick table: milliseconds and number of first bytes, by backend."""
+VERSION_VARIABLE = "proc.slipway_version"
+"""Process variable that tells which static part is running."""
+
+JSON_PATHS = (
+    "chat/completions",
+    "completions",
+    "embeddings",
+    "responses",
+    "moderations",
+    "rerank",
+    "score",
+    "audio/speech",
+    "images/generations",
+)
+"""Paths below /v1/ that take a JSON body with a model. A list, not a prefix: engines have administrative paths too."""
+
+SMALL_BODY = 8192
+"""Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
+
+# One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
+# beside it. Everything is possessive or decided by its first character, so a failed match costs no backtracking.
+_SPACE = r"(?<w>[ \t\r\n]*+)"
+_STRING = r'(?<s>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")'
+_NUMBER = r"(?<n>-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+)"
+_PAIR = r"(?&s)(?&w):(?&w)(?&v)(?&w)"
+_VALUE = (
+    rf"(?<v>(?&s)|\{{(?&w)(?:{_PAIR}(?:,(?&w){_PAIR})*+)?+\}}"
+    r"|\[(?&w)(?:(?&v)(?&w)(?:,(?&w)(?&v)(?&w))*+)?+\]|true|false|null|(?&n))"
+)
+_OTHER = r'(?<o>(?!"model")"[^"\\\x00-\x1f]*+"(?&w):(?&w)(?&v)(?&w))'
+_NAME = r'"model"(?&w):(?&w)"[^"\\\x00-\x1f]++"(?&w)'
+PLAIN_BODY = (
+    rf"^(?(DEFINE){_STRING}{_NUMBER}{_SPACE}{_VALUE}{_OTHER})"
+    rf"(?&w)\{{(?&w)(?:(?&o),(?&w))*+{_NAME}(?:,(?&w)(?&o))*+\}}(?&w)\z"
+)
+
+LOG_FORMAT = (
+    "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
+    " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"
+    " %(bytes_out:sint)B %(duration_ms:sint)Ta %(first_byte_ms:sint)Tr %(backend)b %(server)s %(retries:sint)rc"
+    ' %(hold)[var(txn.hold)] %(end)ts"'
+)
+
+
+def configuration(settings: Settings, table: RoutingTable) -> str:
+    """The whole file. Equal input gives equal text."""
+    static = _static(settings)
+    return "\n".join([static, *(backend_section(backend) for backend in table.backends.values()), ""])
+
+
+def version(settings: Settings) -> str:
+    """Changes when the static part changes; HAProxy carries it in a variable."""
+    return hashlib.sha256(_sections(settings).encode()).hexdigest()[:16]
+
+
+def server_name(endpoint: str) -> str:
+    """Name of an endpoint's server: the address without the brackets, which names cannot hold."""
+    return endpoint.replace("[", "").replace("]", "")
+
+
+def backend_section(backend: Backend) -> str:
+    """Section of one model's backend."""
+    servers = [f"    server {server_name(endpoint)} {endpoint}" for endpoint in backend.endpoints]
+    return "\n".join([f"backend {backend.name} from {MODEL_DEFAULTS}", *servers, ""])
+
+
+def _static(settings: Settings) -> str:
+    return _sections(settings).replace("@VERSION@", version(settings))
+
+
+def _sections(settings: Settings) -> str:
+    sections = (_global(settings), _defaults(settings), _frontend(settings), _internal(settings))
+    return "\n\n".join(sections) + "\n"
+
+
+def _public(settings: Settings) -> tuple[str, int]:
+    """Where this process, or the one that replaces it, can be reached from within the pod."""
+    host, port = address(settings.listen)
+    return ("127.0.0.1" if host in ("0.0.0.0", "::") else host), port  # noqa: S104
+
+
+def _global(settings: Settings) -> str:
+    run = settings.run_directory
+    host, port = _public(settings)
+    return f"""\
+# Written by the gateway's control process; changes are lost.
+global
+    log stdout len 4096 format raw daemon
+    # Lets HAProxy take fewer connections where the system allows fewer files.
+    fd-hard-limit {2 * settings.max_connections + 100}
+    nbthread {settings.threads}
+    hard-stop-after {settings.drain_seconds}s
+    stats socket {run}/haproxy.sock mode 600 level admin
+    stats timeout 60s
+    set-var {VERSION_VARIABLE} str(@VERSION@)
+    tune.bufsize 16384
+    # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
+    tune.bufsize.large {settings.max_body_bytes + 131072}
+    tune.lua.bool-sample-conversion normal
+    tune.lua.log.stderr auto
+    lua-load-per-thread {run}/lua/guard.lua
+    lua-load-per-thread {run}/lua/surface.lua
+    lua-load {run}/lua/hold.lua {settings.hold_seconds} {settings.hold_requests} {host} {port}"""
+
+
+def _defaults(settings: Settings) -> str:
+    run = settings.run_directory
+    files = "\n".join(
+        f"    errorfile {failure.status} {run}/errors/{failure.status}.http" for failure in errors.BY_STATUS
+    )
+    return f"""\
+http-errors openai
+{files}
+
+defaults base
+    mode http
+    log global
+    option abortonclose
+    option idle-close-on-response
+    option http-no-delay
+    timeout connect {settings.connect_seconds}s
+    timeout client {settings.stream_idle_seconds}s
+    timeout server {settings.stream_idle_seconds}s
+    timeout queue {settings.stream_idle_seconds}s
+    timeout http-request 60s
+    timeout http-keep-alive 75s
+    # A connection that was refused or closed before any answer is tried again, on another server where there is one.
+    # An answer is never asked for twice: generating it has cost an engine's time.
+    retries 3
+    retry-on conn-failure empty-response
+    option redispatch 1
+
+defaults {MODEL_DEFAULTS} from base
+    balance leastconn
+    http-reuse always
+    http-response sc-add-gpc(0,0) res.timer.hdr
+    http-response sc-inc-gpc(1,0)"""
+
+
+def _frontend(settings: Settings) -> str:
+    host, port = address(settings.listen)
+    parts = (
+        f"frontend public from base\n    bind {host}:{port}\n    option dontlognull\n    log-format {LOG_FORMAT}",
+        _health(settings),
+        _request_id(),
+        _keys(settings),
+        _paths(settings),
+        _body(settings),
+        _route(settings),
+    )
+    return "\n\n".join(parts)
+
+
+def _health(settings: Settings) -> str:
+    return f"""\
+    http-request set-log-level silent if {{ path /healthz /readyz }}
+    http-request return status 200 content-type text/plain string ok if {{ path /healthz }}
+    acl ready str(ready),map_str({settings.run_directory}/state.map) -m found
+    http-request return status 200 content-type text/plain string ok if {{ path /readyz }} ready
+    http-request return status 503 content-type text/plain string "not ready" if {{ path /readyz }}"""
+
+
+def _request_id() -> str:
+    return """\
+    acl proper_id req.fhdr(x-request-id) -m reg '^[A-Za-z0-9._:=+/-]{1,128}\\z'
+    http-request set-var(txn.id) req.fhdr(x-request-id) if proper_id
+    http-request set-var(txn.id) uuid() unless { var(txn.id) -m found }
+    http-request set-header x-request-id %[var(txn.id)]
+    http-after-response set-header x-request-id %[var(txn.id)] if { var(txn.id) -m found }"""
+
+
+def _keys(settings: Settings) -> str:
+    if not settings.api_keys_secret:
+        return "    # No API keys are asked for."
+    return f"""\
+    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,map_str({settings.run_directory}/keys.map)
+    http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
+
+
+def _paths(settings: Settings) -> str:
+    paths = f"{settings.run_directory}/paths.map"
+    return f"""\
+    http-request set-path %[path,regsub(^/openai/,/)] if {{ path_beg /openai/v1/ }}
+    acl models path /v1/models
+    acl models path_beg /v1/models/
+    http-request {errors.return_rule(errors.WRONG_METHOD)} if models !{{ method GET HEAD }}
+    http-request del-header authorization if models
+    http-request allow if models
+    http-request set-var(txn.kind) path,map_str({paths})
+    http-request {errors.return_rule(errors.UNKNOWN_PATH)} unless {{ var(txn.kind) -m found }}
+    http-request {errors.return_rule(errors.WRONG_METHOD)} unless {{ method POST }}"""
+
+
+def _body(settings: Settings) -> str:
+    limit = settings.max_body_bytes
+    too_large = errors.return_rule(errors.TOO_LARGE)
+    refusals = {
+        "broken": errors.BROKEN, "duplicate": errors.DUPLICATE, "missing": errors.MISSING, "type": errors.NOT_TEXT,
+    }  # fmt: skip
+    refused = "\n".join(
+        f"    http-request {errors.return_rule(failure)} if {{ var(txn.refused) -m str {reason} }}"
+        for reason, failure in refusals.items()
+    )
+    return f"""\
+    # By the announced size first, then by what came.
+    http-request {too_large} if {{ req.body_size gt {limit} }}
+    http-request wait-for-body time 60s use-large-buffer
+    http-request {too_large} if {{ req.body_len gt {limit} }}
+    acl small req.body_len le {SMALL_BODY}
+    acl plain req.body -m reg '{PLAIN_BODY}'
+    http-request set-var(txn.model) req.body,json_query('$.model') if small plain
+    http-request lua.read_model unless {{ var(txn.model) -m found }}
+{refused}"""
+
+
+def _route(settings: Settings) -> str:
+    run = settings.run_directory
+    return f"""\
+    http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
+    http-request set-var(txn.shown) var(txn.model),bytes(0,128)
+    http-request lua.unknown_model unless {{ var(txn.be) -m found }}
+    http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
+    http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
+    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
+    http-request track-sc0 var(txn.be) table {TTFB_TABLE}
+    http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
+    use_backend control if models
+    use_backend successor if {{ var(txn.hold) -m str moved }}
+    use_backend %[var(txn.be)]"""
+
+
+def _internal(settings: Settings) -> str:
+    host, port = _public(settings)
+    return f"""\
+# The model list, by the control process.
+backend control from base
+    server control unix@{settings.run_directory}/control.sock
+
+# Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
+backend successor from base
+    server successor {host}:{port}
+
+backend {TTFB_TABLE} from base
+    stick-table type string len 128 size 20k store gpc(2)
+"""
+
+
+def paths_map() -> str:
+    """Map of the paths that take a model in a JSON body."""
+    return _lines(f"/v1/{path} json" for path in JSON_PATHS)
+
+
+def models_map(table: RoutingTable) -> dict[str, str]:
+    """Backend by model id."""
+    return dict(table.models)
+
+
+def map_text(entries: dict[str, str]) -> str:
+    """A map file: one ``key value`` a line, sorted."""
+    return _lines(f"{key} {value}" for key, value in sorted(entries.items()))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,225 @@
+-- Decides which model a JSON body asks for, so that gateway and engine cannot read two different ones from it.
+--
+-- Engines in Python take the last of two equal keys and decode escapes in keys; a gateway that reads the first plain
+-- "model" could be led around. So the name is trusted only where the body can be read in one way:
+--
+--   quick    the text "model" stands exactly once, no \u006 exists (every escaped spelling of the key needs it, as the
+--            codes of m, o, d, e and l all begin so), its value is a plain string, and the shorter side of the body
+--            proves that the key belongs to the outermost object
+--   strict   otherwise the whole body is read by the rules of RFC 8259; a second "model" is refused
+--
+-- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type.
+-- Loaded once in each thread; keeps no state.
+
+local byte, find, match, sub = string.byte, string.find, string.match, string.sub
+local concat, tonumber = table.concat, tonumber
+
+local SPACE = "^[ \t\r\n]*"
+local MAX_DEPTH = 512
+local PLAIN_ESCAPE = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
+local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
+local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
+
+local function skip(text, at)
+    local _, last = find(text, SPACE, at)
+    return last + 1
+end
+
+-- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
+local function string_end(text, at)
+    local from, escaped = at + 1, false
+    while true do
+        local stop = find(text, '[%z\1-\31"\\]', from)
+        if not stop then return nil end
+        local code = byte(text, stop)
+        if code == QUOTE then return stop + 1, escaped end
+        if code ~= BACKSLASH then return nil end
+        escaped = true
+        local kind = sub(text, stop + 1, stop + 1)
+        if PLAIN_ESCAPE[kind] then
+            from = stop + 2
+        elseif kind == "u" and match(text, "^%x%x%x%x", stop + 2) then
+            from = stop + 6
+        else
+            return nil
+        end
+    end
+end
+
+local function scalar_end(text, at)
+    local code = byte(text, at)
+    if code == QUOTE then return (string_end(text, at)) end
+    local _, last = find(text, "^-?%d+", at)
+    if last then
+        if find(text, "^-?0%d", at) then return nil end
+        local _, fraction = find(text, "^%.%d+", last + 1)
+        last = fraction or last
+        local _, exponent = find(text, "^[eE][+-]?%d+", last + 1)
+        return (exponent or last) + 1
+    end
+    local word = match(text, "^%l+", at)
+    if word == "true" or word == "false" or word == "null" then return at + #word end
+    return nil
+end
+
+-- The index of the value behind the key that opens at `at`; nil where key or colon is broken. Then the key's bounds.
+local function value_of_key(text, at)
+    if byte(text, at) ~= QUOTE then return nil end
+    local after, escaped = string_end(text, at)
+    if not after then return nil end
+    local colon = skip(text, after)
+    if byte(text, colon) ~= COLON then return nil end
+    return skip(text, colon + 1), after, escaped
+end
+
+-- The index behind the value that begins at `at`; nil where it is broken. Nesting is kept in a list, not on the stack.
+local function value_end(text, at)
+    local closers, depth = {}, 0
+    while true do
+        local code = byte(text, at)
+        local opened = false
+        if code == OPEN or code == OPEN_LIST then
+            depth = depth + 1
+            if depth > MAX_DEPTH then return nil end
+            closers[depth] = code + 2
+            at = skip(text, at + 1)
+            opened = byte(text, at) ~= closers[depth]
+        else
+            at = scalar_end(text, at)
+            if not at then return nil end
+        end
+        while not opened do
+            if depth == 0 then return at end
+            at = skip(text, at)
+            code = byte(text, at)
+            if code == closers[depth] then
+                depth = depth - 1
+                at = at + 1
+            elseif code == COMMA then
+                at = skip(text, at + 1)
+                opened = true
+            else
+                return nil
+            end
+        end
+        if closers[depth] == CLOSE then
+            at = value_of_key(text, at)
+            if not at then return nil end
+        end
+    end
+end
+
+-- Decodes the escapes of a string without its quotes. Lone surrogates become U+FFFD.
+local function unescape(text)
+    local parts, from = {}, 1
+    while true do
+        local stop = find(text, "\\", from, true)
+        parts[#parts + 1] = sub(text, from, stop and stop - 1)
+        if not stop then return concat(parts) end
+        local kind = sub(text, stop + 1, stop + 1)
+        if kind ~= "u" then
+            parts[#parts + 1] = PLAIN_ESCAPE[kind]
+            from = stop + 2
+        else
+            local code = tonumber(sub(text, stop + 2, stop + 5), 16)
+            from = stop + 6
+            local low = code >= 0xD800 and code < 0xDC00 and match(text, "^\\u([dD][c-fC-F]%x%x)", from)
+            if low then
+                code = 0x10000 + (code - 0xD800) * 0x400 + (tonumber(low, 16) - 0xDC00)
+                from = from + 6
+            elseif code >= 0xD800 and code < 0xE000 then
+                code = 0xFFFD
+            end
+            parts[#parts + 1] = utf8.char(code)
+        end
+    end
+end
+
+-- Reads "model" of a whole document: its name, or nil and why it is refused.
+local function strict(text)
+    local at = skip(text, 1)
+    if byte(text, at) ~= OPEN then return nil, "broken" end
+    at = skip(text, at + 1)
+    local seen, model, wrong = false, nil, nil
+    local more = byte(text, at) ~= CLOSE
+    while more do
+        local value, key_end, key_escaped = value_of_key(text, at)
+        if not value then return nil, "broken" end
+        local key = sub(text, at + 1, key_end - 2)
+        if key_escaped then key = unescape(key) end
+        local after = value_end(text, value)
+        if not after then return nil, "broken" end
+        if key == "model" then
+            if seen then wrong = "duplicate" end
+            seen = true
+            if byte(text, value) == QUOTE then
+                model = unescape(sub(text, value + 1, after - 2))
+            else
+                wrong = wrong or "type"
+            end
+        end
+        at = skip(text, after)
+        more = byte(text, at) == COMMA
+        if more then at = skip(text, at + 1) end
+    end
+    if byte(text, at) ~= CLOSE or skip(text, at + 1) <= #text then return nil, "broken" end
+    if wrong then return nil, wrong end
+    if not seen or model == "" then return nil, "missing" end
+    return model
+end
+
+-- Whether what stands before `stop` is the begin of an object and whole members of it.
+local function opens_object(text, stop)
+    local at = skip(text, 1)
+    if byte(text, at) ~= OPEN then return false end
+    at = skip(text, at + 1)
+    while at < stop do
+        at = value_of_key(text, at)
+        at = at and value_end(text, at)
+        if not at then return false end
+        at = skip(text, at)
+        if byte(text, at) ~= COMMA then return false end
+        at = skip(text, at + 1)
+    end
+    return at == stop and find(text, "}[ \t\r\n]*$", -16) ~= nil
+end
+
+-- Whether what stands from `at` on is whole members, the end of an object and nothing more.
+local function closes_object(text, at)
+    at = skip(text, at)
+    while byte(text, at) == COMMA do
+        at = value_of_key(text, skip(text, at + 1))
+        at = at and value_end(text, at)
+        if not at then return false end
+        at = skip(text, at)
+    end
+    return byte(text, at) == CLOSE and skip(text, at + 1) > #text
+end
+
+-- The name where the body is beyond doubt at a glance; nil where `strict` must decide.
+local function quick(text)
+    local first, last = find(text, '"model"', 1, true)
+    if not first or find(text, '"model"', last + 1, true) or find(text, "\\u006", 1, true) then return nil end
+    if byte(text, first - 1) == BACKSLASH then return nil end
+    local name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*"([^%z\1-\31"\\]+)"()', last + 1)
+    if not name then return nil end
+    if #text - after < first then
+        if closes_object(text, after) then return name end
+    elseif opens_object(text, first) then
+        return name
+    end
+    return nil
+end
+
+local function read_model(txn)
+    local text = txn.f:req_body()
+    local model, refused = quick(text), nil
+    if not model then model, refused = strict(text) end
+    if model then
+        txn:set_var("txn.model", model)
+    else
+        txn:set_var("txn.refused", refused)
+    end
+end
+
+core.register_action("read_model", {"http-req"}, read_model)

@@ -1,0 +1,129 @@
+-- Keeps requests for a model without a ready server until one appears, bounded in number and time.
+--
+-- Sets txn.hold to: released, full, timeout, or moved (a reload replaced this process: its successor takes the request).
+-- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait, places for each model,
+-- host and port on which a successor would listen.
+
+local hold_seconds, places_per_model, public_host, public_port = ...
+hold_seconds, places_per_model = tonumber(hold_seconds), tonumber(places_per_model)
+
+local POLL = 20               -- milliseconds between two looks at the model's servers
+local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
+local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
+
+local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passed}
+local totals = {}             -- backend -> {full, timeout}: how many were turned away
+local last_ticket = 0
+
+local function clock()
+    local now = core.now()
+    return now.sec + now.usec / 1000000
+end
+
+-- Frees the places of requests that are gone.
+local function sweep(room, now)
+    for ticket, seen in pairs(room.places) do
+        if now - seen > LEASE then
+            room.places[ticket] = nil
+            room.count = room.count - 1
+        end
+    end
+end
+
+local function take_place(backend, now)
+    local room = waiting[backend]
+    if not room then
+        room = {count = 0, places = {}, gate = 0, passed = 0}
+        waiting[backend] = room
+    end
+    if room.count >= places_per_model then sweep(room, now) end
+    if room.count >= places_per_model then return nil end
+    last_ticket = last_ticket + 1
+    room.places[last_ticket] = now
+    room.count = room.count + 1
+    return room, last_ticket
+end
+
+local function leave(backend, room, ticket)
+    if room.places[ticket] then
+        room.places[ticket] = nil
+        room.count = room.count - 1
+    end
+    if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
+end
+
+local function may_pass(room, servers, now)
+    if now - room.gate >= POLL / 1000 then
+        room.gate, room.passed = now, 0
+    end
+    room.passed = room.passed + 1
+    return room.passed <= RELEASED_AT_ONCE * servers
+end
+
+local function refuse(txn, backend, why)
+    local total = totals[backend] or {full = 0, timeout = 0}
+    totals[backend] = total
+    total[why] = total[why] + 1
+    txn:set_var("txn.hold", why)
+end
+
+-- The end of the wait, or nil: still waiting.
+local function outcome(txn, backend, room, now, deadline)
+    local servers = txn.c:nbsrv(backend)
+    if servers > 0 and may_pass(room, servers, now) then return "released" end
+    if now >= deadline then return "timeout" end
+    return nil
+end
+
+-- What a process that was told to stop does with those who wait: it hears of no server any more. After a reload another
+-- process listens in its place and takes them; one that only ends sends them away, to be tried elsewhere.
+local function end_of_process()
+    if tonumber(core.get_info().Stopping) == 0 then return nil end
+    local probe = core.tcp()
+    probe:settimeout(1)
+    local listens = probe:connect(public_host, tonumber(public_port))
+    probe:close()
+    return listens and "moved" or "timeout"
+end
+
+local function hold(txn)
+    local backend = txn:get_var("txn.be")
+    local now = clock()
+    local deadline = now + hold_seconds
+    local room, ticket = take_place(backend, now)
+    if not room then return refuse(txn, backend, "full") end
+    local ended, look_again = nil, now
+    repeat
+        room.places[ticket] = now
+        if now >= look_again then
+            look_again = now + 0.25
+            ended = end_of_process()
+        end
+        ended = ended or outcome(txn, backend, room, now, deadline)
+        if not ended then
+            core.msleep(POLL)
+            now = clock()
+        end
+    until ended
+    leave(backend, room, ticket)
+    if ended == "timeout" then return refuse(txn, backend, ended) end
+    txn:set_var("txn.hold", ended)
+end
+
+-- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout".
+local function show(applet)
+    local now = clock()
+    local names = {}
+    for backend, room in pairs(waiting) do
+        sweep(room, now)
+        names[backend] = true
+    end
+    for backend in pairs(totals) do names[backend] = true end
+    for backend in pairs(names) do
+        local room, total = waiting[backend], totals[backend]
+        applet:send(("%s %d %d %d\n"):format(backend, room and room.count or 0, total and total.full or 0, total and total.timeout or 0))
+    end
+end
+
+core.register_action("hold", {"http-req"}, hold)
+core.register_cli({"show", "slipway", "hold"}, "show slipway hold : requests that wait for a model", show)

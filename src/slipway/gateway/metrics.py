@@ -1,0 +1,125 @@
+"""HAProxy's counters as Prometheus metrics, made anew at each scrape. Pure: raw answers in, metrics out.
+
+Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are.
+Counters begin at zero when HAProxy starts or is loaded anew, as Prometheus expects of a restarted process.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+LABELS = ("namespace", "model")
+_CODES = ("1xx", "2xx", "3xx", "4xx", "5xx", "other")
+_FIRST_BYTE = re.compile(r"key=(\S+) .*gpc0=(\d+) gpc1=(\d+)")
+
+
+class Answers(NamedTuple):
+    """Raw answers: statistics of frontends, backends and servers, the first-byte table, the waiting requests."""
+
+    statistics: str
+    first_bytes: str
+    hold: str
+
+
+class HaproxyCollector(Collector):
+    """Shows the answers that it was given last."""
+
+    def __init__(self) -> None:
+        self.answers: Answers | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry."""
+        up = GaugeMetricFamily("slipway_gateway_haproxy_up", "1 while HAProxy answers the control process.")
+        up.add_metric((), 1 if self.answers else 0)
+        yield up
+        if self.answers:
+            rows = list(csv.DictReader(io.StringIO(self.answers.statistics.removeprefix("# "))))
+            yield from _traffic(rows)
+            yield from _frontend(rows)
+            yield _first_bytes(self.answers.first_bytes)
+            yield from _hold(self.answers.hold)
+
+
+def _model(backend: str) -> tuple[str, str]:
+    namespace, _, service = backend.partition(":")
+    return namespace, service
+
+
+def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
+    requests = CounterMetricFamily(
+        "slipway_gateway_requests", "Requests answered for a model, by class of the status.", labels=(*LABELS, "code")
+    )
+    active = GaugeMetricFamily("slipway_gateway_requests_in_flight", "Requests that a server works on.", labels=LABELS)
+    servers = GaugeMetricFamily("slipway_gateway_ready_servers", "Servers that take new requests.", labels=LABELS)
+    counters = {
+        "bin": CounterMetricFamily("slipway_gateway_received_bytes", "Bytes of requests.", labels=LABELS),
+        "bout": CounterMetricFamily("slipway_gateway_sent_bytes", "Bytes of answers.", labels=LABELS),
+        "wretr": CounterMetricFamily(
+            "slipway_gateway_retries", "Connections tried again on the same server.", labels=LABELS
+        ),
+        "wredis": CounterMetricFamily(
+            "slipway_gateway_redispatches", "Requests moved to another server.", labels=LABELS
+        ),
+        "cli_abrt": CounterMetricFamily(
+            "slipway_gateway_client_aborts", "Answers that the client left.", labels=LABELS
+        ),
+    }
+    for row in rows:
+        if row["svname"] != "BACKEND" or ":" not in row["pxname"]:
+            continue
+        model = _model(row["pxname"])
+        for code in _CODES:
+            requests.add_metric((*model, code), int(row[f"hrsp_{code}"] or 0))
+        active.add_metric(model, int(row["scur"] or 0))
+        servers.add_metric(model, int(row["act"] or 0))
+        for column, family in counters.items():
+            family.add_metric(model, int(row[column] or 0))
+    yield from (requests, active, servers, *counters.values())
+
+
+def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
+    responses = CounterMetricFamily(
+        "slipway_gateway_responses", "All answers on the public port, the gateway's own errors too.", labels=("code",)
+    )
+    connections = GaugeMetricFamily("slipway_gateway_connections", "Clients connected to the public port.")
+    for row in rows:
+        if row["svname"] == "FRONTEND" and row["pxname"] == "public":
+            for code in _CODES:
+                responses.add_metric((code,), int(row[f"hrsp_{code}"] or 0))
+            connections.add_metric((), int(row["scur"] or 0))
+    yield from (responses, connections)
+
+
+def _first_bytes(text: str) -> Metric:
+    family = SummaryMetricFamily(
+        "slipway_gateway_time_to_first_byte_seconds",
+        "From the request's arrival at a server to its answer's begin.",
+        labels=LABELS,
+    )
+    for backend, milliseconds, count in _FIRST_BYTE.findall(text):
+        family.add_metric(_model(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
+    return family
+
+
+def _hold(text: str) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily(
+        "slipway_gateway_requests_waiting", "Requests that wait for a ready server.", labels=LABELS
+    )
+    refused = CounterMetricFamily(
+        "slipway_gateway_requests_refused",
+        "Requests that no server got: the places were taken (full, 429) or the time ran out (timeout, 503).",
+        labels=(*LABELS, "reason"),
+    )
+    for line in text.splitlines():
+        backend, now, full, timeout = line.split()
+        waiting.add_metric(_model(backend), int(now))
+        refused.add_metric((*_model(backend), "full"), int(full))
+        refused.add_metric((*_model(backend), "timeout"), int(timeout))
+    yield from (waiting, refused)

@@ -1,0 +1,68 @@
+"""Whether a new endpoint listens. Ready in Kubernetes is not always listening: without a probe a pod is ready at once.
+
+An endpoint is given to HAProxy once its port took a connection; until then requests wait instead of being refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from slipway.gateway.table import Backend, RoutingTable
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_CONNECT_SECONDS = 2.0
+
+
+class Prober:
+    """Remembers which endpoints listened once, and tries the new ones until they do."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when an endpoint has begun to listen."""
+        self._changed = changed
+        self._listening: set[str] = set()
+        self._tries: dict[str, asyncio.Task[None]] = {}
+
+    def filter(self, table: RoutingTable) -> RoutingTable:
+        """The table with the endpoints that listen. Begins to try new ones and forgets those that are gone."""
+        wanted = {endpoint for backend in table.backends.values() for endpoint in backend.endpoints}
+        self._listening &= wanted
+        for endpoint in self._tries.keys() - wanted:
+            self._tries.pop(endpoint).cancel()
+        for endpoint in wanted - self._listening - self._tries.keys():
+            self._tries[endpoint] = asyncio.create_task(self._try(endpoint))
+        return table._replace(backends={name: self._part(backend) for name, backend in table.backends.items()})
+
+    def trust(self, endpoints: Iterable[str]) -> None:
+        """Takes these as listening: they are in use already."""
+        self._listening.update(endpoints)
+
+    async def close(self) -> None:
+        """Ends all tries."""
+        tries = list(self._tries.values())
+        for task in tries:
+            task.cancel()
+        await asyncio.gather(*tries, return_exceptions=True)
+
+    def _part(self, backend: Backend) -> Backend:
+        return backend._replace(endpoints=tuple(filter(self._listening.__contains__, backend.endpoints)))
+
+    async def _try(self, endpoint: str) -> None:
+        host, _, port = endpoint.rpartition(":")
+        pause = _FIRST_PAUSE
+        while not await _listens(host.strip("[]"), int(port)):
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        self._listening.add(endpoint)
+        del self._tries[endpoint]
+        self._changed()
+
+
+async def _listens(host: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,41 @@
+"""Every file that HAProxy reads, made of settings, table and keys. Pure but for reading our own Lua files."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import NamedTuple
+
+from slipway.gateway import errors, haproxy
+from slipway.gateway.settings import Settings
+from slipway.gateway.table import EMPTY, RoutingTable
+
+LUA_FILES = ("guard.lua", "hold.lua", "surface.lua")
+
+
+class State(NamedTuple):
+    """All that HAProxy must know and that changes while it runs."""
+
+    table: RoutingTable = EMPTY
+    keys: tuple[tuple[str, str], ...] = ()
+    """Upper-case SHA-256 of each API key, and the key's name."""
+    ready: bool = False
+    """Whether /readyz says so."""
+
+    def maps(self) -> dict[str, dict[str, str]]:
+        """Entries of every map, by its file name."""
+        return {
+            "models.map": haproxy.models_map(self.table),
+            "keys.map": dict(self.keys),
+            "state.map": {"ready": "1"} if self.ready else {},
+        }
+
+
+def files(settings: Settings, state: State) -> dict[str, str]:
+    """Text of each file by its path below the shared directory."""
+    lua = resources.files(__package__) / "lua"
+    return (
+        {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
+        | {f"errors/{failure.status}.http": errors.error_file(failure) for failure in errors.BY_STATUS}
+        | {name: haproxy.map_text(entries) for name, entries in state.maps().items()}
+        | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
+    )

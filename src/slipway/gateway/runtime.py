@@ -1,0 +1,139 @@
+"""What to tell a running HAProxy so that it does what the files say. Pure: two states in, commands out.
+
+The running state is always read from HAProxy, never remembered: a restart of either process needs no special case.
+Order makes changes loseless: what is new exists before a map leads to it, what is old is left before it goes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from slipway.gateway.haproxy import MODEL_DEFAULTS, server_name
+from slipway.gateway.table import RoutingTable
+
+SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
+
+
+class Command(NamedTuple):
+    """One line for the command socket, and the answer that means success."""
+
+    text: str
+    answer: str = ""
+
+
+class RunningBackend(NamedTuple):
+    """A model's backend as HAProxy has it."""
+
+    published: bool
+    servers: Mapping[str, bool]
+    """Whether each server takes new requests, by its name."""
+
+
+class Running(NamedTuple):
+    """What HAProxy knows now."""
+
+    version: str
+    """Of the static part of the configuration (see haproxy.version)."""
+    backends: Mapping[str, RunningBackend]
+    """Models' backends only."""
+    maps: Mapping[str, Mapping[str, str]]
+    """Entries of each map, by file name."""
+
+
+def parse_backends(statistics: str) -> dict[str, RunningBackend]:
+    """Reads the answer to SHOW_BACKENDS_AND_SERVERS."""
+    published: dict[str, bool] = {}
+    servers: dict[str, dict[str, bool]] = {}
+    for row in csv.DictReader(io.StringIO(statistics.removeprefix("# "))):
+        backend = row["pxname"]
+        if ":" not in backend:
+            continue  # one of our own
+        if row["svname"] == "BACKEND":
+            published[backend] = "UNPUB" not in row["status"]
+        else:
+            servers.setdefault(backend, {})[row["svname"]] = not row["status"].startswith("MAINT")
+    return {backend: RunningBackend(on, servers.get(backend, {})) for backend, on in published.items()}
+
+
+def parse_map(text: str) -> dict[str, str]:
+    """Reads the answer to ``show map``: reference, key, value on each line. Of equal keys the first one counts."""
+    entries: dict[str, str] = {}
+    for line in text.splitlines():
+        _, key, value = line.split(" ", 2)
+        entries.setdefault(key, value)
+    return entries
+
+
+def changes(
+    directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
+) -> list[Command]:
+    """Commands that lead from what runs to what is wanted, without a moment in which a request would be lost."""
+    return [
+        *_additions(running, table),
+        *(
+            command
+            for name, wanted in maps.items()
+            for command in _map(directory, name, running.maps.get(name, {}), wanted)
+        ),
+        *_withdrawals(running, table),
+    ]
+
+
+def removals(running: Running, table: RoutingTable) -> list[Command]:
+    """Commands that delete what is no longer used. HAProxy refuses them while a stream goes on: try again later."""
+    commands = []
+    for name, backend in running.backends.items():
+        wanted = _wanted_servers(table, name)
+        commands += [
+            Command(f"del server {name}/{server}", "Server deleted.")
+            for server, active in backend.servers.items()
+            if server not in wanted and not active
+        ]
+        if name not in table.backends and not backend.published:
+            commands.append(Command(f"del backend {name}", "Backend deleted."))
+    return commands
+
+
+def _wanted_servers(table: RoutingTable, name: str) -> dict[str, str]:
+    backend = table.backends.get(name)
+    return {server_name(endpoint): endpoint for endpoint in backend.endpoints} if backend else {}
+
+
+def _additions(running: Running, table: RoutingTable) -> Iterator[Command]:
+    for name in table.backends:
+        found = running.backends.get(name)
+        if found is None:
+            yield Command(f"add backend {name} from {MODEL_DEFAULTS}", "New backend registered.")
+        servers = found.servers if found else {}
+        for server, endpoint in _wanted_servers(table, name).items():
+            if server not in servers:
+                yield Command(f"add server {name}/{server} {endpoint}", "New server registered.")
+            if not servers.get(server):
+                yield Command(f"set server {name}/{server} state ready")
+        if found is None or not found.published:
+            yield Command(f"publish backend {name}", "Backend published.")
+
+
+def _map(directory: str, name: str, running: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Command]:
+    path = f"{directory}/{name}"
+    for key, value in wanted.items():
+        if key not in running:
+            yield Command(f"add map {path} {key} {value}")
+        elif running[key] != value:
+            yield Command(f"set map {path} {key} {value}")
+    for key in running:
+        if key not in wanted:
+            yield Command(f"del map {path} {key}")
+
+
+def _withdrawals(running: Running, table: RoutingTable) -> Iterator[Command]:
+    for name, backend in running.backends.items():
+        wanted = _wanted_servers(table, name)
+        for server, active in backend.servers.items():
+            if active and server not in wanted:
+                yield Command(f"set server {name}/{server} state maint")
+        if name not in table.backends and backend.published:
+            yield Command(f"unpublish backend {name}", "Backend unpublished.")

@@ -1,0 +1,64 @@
+"""The gateway's settings: one YAML file, read once at start. A changed file means a new pod."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import yaml
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a user may choose. Times are whole seconds, sizes bytes."""
+
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=268435456)] = 16777216
+    """Largest request body; above it the answer is 413. Images come as base64, hence the generous default."""
+    hold_seconds: Natural = 30
+    """How long a request waits for a model without a ready endpoint before it gets a 503."""
+    hold_requests: Natural = 100
+    """How many requests may wait for one model; the next one gets a 429."""
+    api_keys_secret: str = ""
+    """Name of a Secret in the gateway's namespace: each value one key. Empty: nobody is asked for a key."""
+    connect_seconds: Positive = 2
+    """How long a connection to an engine may take."""
+    stream_idle_seconds: Positive = 1800
+    """How long an engine may be silent, before its answer begins or within it."""
+    drain_seconds: Positive = 600
+    """How long running requests may go on after the pod was told to stop, or a reload replaced the process."""
+    threads: Positive = 2
+    """HAProxy's threads."""
+    max_connections: Positive = 10000
+    """Clients connected at once; an open file is needed on either side of each."""
+    run_directory: str = "/run/gateway"
+    """Directory that both containers share: configuration, maps, sockets."""
+    listen: str = ":8080"
+    """Public address of HAProxy, ``[host]:port``."""
+    control_listen: str = ":8081"
+    """Address of the control process: metrics and health."""
+
+    @property
+    def directory(self) -> Path:
+        """The shared directory as a path."""
+        return Path(self.run_directory)
+
+
+class InvalidSettings(ValueError):
+    """The settings file cannot be used; the message names the field."""
+
+
+def load(path: Path) -> Settings:
+    """Reads the settings file. Raises InvalidSettings."""
+    try:
+        return msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise InvalidSettings(f"{path}: {error}") from error
+
+
+def address(listen: str) -> tuple[str, int]:
+    """Host and port of ``[host]:port``; without a host all interfaces are meant."""
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
