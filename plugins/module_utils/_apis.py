@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""The serving APIs as data: where each kind lives, when it is ready, when it has failed for good. Nothing here acts.
+
+A new API is a new entry. The modules, the wait engine and the messages read everything from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansible_collections.slipway.inference.plugins.module_utils._rules import AllOf, AnyOf, Condition, Field, Rule
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of resource. ``order``: kinds with a lower number are applied first, and deleted last."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    order: int = 0
+    # None: it is ready as soon as it is there, and never fails.
+    ready: Rule | None = None
+    failed: Rule | None = None
+    # Conditions that tell why it is not ready, the most telling first, each with what it is while nothing is wrong.
+    telling: tuple[Condition, ...] = ()
+    # Paths of what a summary shows.
+    phase: str = "status.phase"
+    url: str = "status.url"
+    # Label selector of its pods, with {name}; and their container that serves.
+    pods: str = ""
+    container: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """Name in RBAC and in messages, such as models.krypton.ai."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path on the API server of an object, or of all in a namespace or in the cluster."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return root + scope + "".join(f"/{part}" for part in (self.plural, name, subresource) if part)
+
+
+EVENT = Kind("", "v1", "Event", "events")
+POD = Kind("", "v1", "Pod", "pods")
+
+KRYPTON_MODEL = Kind(
+    group="krypton.ai",
+    version="v1alpha1",
+    kind="Model",
+    plural="models",
+    order=60,
+    ready=AllOf((Field("status.phase", within=("Ready",)), Condition("Progressing", "False", reasons=("Complete",)))),
+    failed=AnyOf(
+        (
+            Field("status.phase", within=("Failed",)),
+            Condition("Progressing", "False", other_than=("Complete",)),
+            Condition("Accepted", "False"),
+        )
+    ),
+    telling=(
+        Condition("Accepted", "True"),
+        Condition("Available", "True"),
+        Condition("Progressing", "False", reasons=("Complete",)),
+    ),
+    pods="krypton.ai/model={name}",
+    container="llama-server",
+)
+
+# Kinds that the modules `model` and `model_info` handle, by the name of their API.
+MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL}

@@ -1,0 +1,97 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""What else is known about an object that is not ready: its events, its pods' events, the end of their log.
+
+Best effort: what the account may not read, or what takes too long, is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import EVENT, POD, Kind
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object, Request
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+
+SECONDS = 5.0
+EVENTS = 10
+LOG_LINES = 20
+
+
+def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
+    """``events``: the newest last, each with type, reason, message, count and object; ``log``: lines, or empty."""
+    until = time.monotonic() + SECONDS
+    metadata = resource["metadata"]
+    pods = _pods(client, kind, metadata, until)
+    pod = next((pod for pod in pods if not _is_ready(pod)), None)
+    events = _events(client, metadata, kind.kind, until)
+    if pod is not None:
+        events += _events(client, pod["metadata"], POD.kind, until)
+    events.sort(key=_last_seen)
+    return {
+        "events": [_event(event) for event in events[-EVENTS:]],
+        "log": _log(client, kind, pod, until) if pod is not None else [],
+    }
+
+
+def _pods(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> list[Object]:
+    if not kind.pods:
+        return []
+    query = {"labelSelector": kind.pods.format(name=metadata["name"])}
+    try:
+        pods, _version = client.pages(Request("list", POD, metadata["namespace"], query=query), until)
+    except InferenceError:
+        return []
+    return sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True)
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _events(client: Client, metadata: Mapping[str, Any], kind: str, until: float) -> list[Object]:
+    selector = f"involvedObject.name={metadata['name']},involvedObject.kind={kind}"
+    namespace = metadata.get("namespace") or "default"
+    try:
+        events, _version = client.pages(Request("list", EVENT, namespace, query={"fieldSelector": selector}), until)
+    except InferenceError:
+        return []
+    return [event for event in events if event["involvedObject"].get("uid") in (None, metadata.get("uid"))]
+
+
+def _last_seen(event: Mapping[str, Any]) -> str:
+    series = event.get("series") or {}
+    return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+    about = event["involvedObject"]
+    return {
+        "type": event.get("type") or "",
+        "reason": event.get("reason") or "",
+        "message": event.get("message") or "",
+        "count": (event.get("series") or {}).get("count") or event.get("count") or 1,
+        "object": f"{about.get('kind')}/{about.get('name')}",
+    }
+
+
+def _log(client: Client, kind: Kind, pod: Object, until: float) -> list[str]:
+    """The end of the container's log; of the run before when this one waits to be started again."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    status: Object = next((one for one in statuses if one.get("name") == kind.container), {})
+    previous = bool(status.get("restartCount")) and "waiting" in (status.get("state") or {})
+    query = {"container": kind.container, "tailLines": LOG_LINES, "previous": previous}
+    metadata = pod["metadata"]
+    try:
+        return client.text(
+            Request("get", POD, metadata["namespace"], metadata["name"], query, subresource="log"), until
+        ).splitlines()
+    except InferenceError:
+        return []

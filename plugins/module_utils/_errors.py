@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Errors: one type with a stable code and a hint, made from what the API server or the network answered.
+
+Every failure of a module is one of these, so that a play can branch on ``error_code`` and a person reads what to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What to do about each code. The keys are the codes that modules return: they never change their meaning.
+HINTS: Mapping[str, str] = {
+    "invalid_input": "",
+    "missing_library": "",
+    "no_connection_details": "Set kubeconfig, or host and api_key, or the K8S_AUTH_* environment variables.",
+    "unreachable": "Check the address, the network and the proxy settings, and that the API server runs.",
+    "certificate": "Set ca_cert (K8S_AUTH_SSL_CA_CERT) to the certificate of the cluster's authority.",
+    "unauthorized": "The credentials are missing, wrong or expired.",
+    "forbidden": "Grant it with a Role and a RoleBinding.",
+    "definition_missing": "Run the role slipway.inference.crds first.",
+    "namespace_missing": "Create the namespace first.",
+    "conflict": "Set force_conflicts to take these fields over, or leave them out here.",
+    "invalid": "",
+    "denied": "",
+    "not_found": "",
+    "server_error": "",
+    "failed": "",
+    "timeout": "",
+    "controller_missing": "Is the controller running? The role slipway.inference.controller installs it.",
+    "deleted": "Something else deleted it while it was waited for.",
+}
+
+
+@dataclass
+class InferenceError(Exception):
+    """A failure with a code of HINTS. ``status`` is the HTTP status, 0 where no server answered."""
+
+    code: str
+    message: str
+    status: int = 0
+    retry_after: float | None = None
+    transient: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    @property
+    def hint(self) -> str:
+        return HINTS[self.code]
+
+    @property
+    def text(self) -> str:
+        """The message and what to do."""
+        return f"{self.message} {self.hint}".rstrip()
+
+
+def from_answer(
+    status: int, body: bytes, retry_after: str | None, verb: str, resource: str, where: str
+) -> InferenceError:
+    """The error in an answer of the API server.
+
+    ``verb`` and ``resource`` are RBAC's words, such as ``patch`` and ``models.krypton.ai``; ``where`` is the namespace,
+    with the name if there is one, or empty for the whole cluster.
+    """
+    answer = _status_object(body)
+    message = str(answer.get("message") or body[:500].decode(errors="replace").strip() or f"HTTP status {status}")
+    details = answer.get("details") or {}
+    seconds = _seconds(retry_after, details.get("retryAfterSeconds"))
+    code, told = _classify(status, message, answer, verb, resource, where)
+    return InferenceError(code, told, status, seconds, _transient(status, message))
+
+
+def _classify(
+    status: int, message: str, answer: dict[str, Any], verb: str, resource: str, where: str
+) -> tuple[str, str]:
+    details = answer.get("details") or {}
+    place = f" in {where}" if where else ""
+    if status == 401:
+        return "unauthorized", f"The API server does not accept the credentials ({verb} {resource}{place})."
+    if "admission webhook" in message and status < 500:
+        return "denied", _sentence(message)
+    if status == 403 and details.get("kind") and "cannot" in message:
+        return "forbidden", f"The account may not {verb} {resource}{place}: {_sentence(message)}"
+    if status == 403:
+        return "denied", _sentence(message)
+    if status == 404 and details.get("kind") == "namespaces":
+        return "namespace_missing", f"The namespace {details.get('name')} does not exist."
+    if status == 404 and answer.get("reason") != "NotFound":
+        return "definition_missing", f"The cluster does not know {resource}."
+    if status == 404 and not details.get("name"):
+        return "definition_missing", f"The cluster does not know {resource}."
+    if status == 404:
+        return "not_found", f"There is no {resource}{place}."
+    if status == 409:
+        return "conflict", _conflicts(details.get("causes") or ()) or _sentence(message)
+    if status in (400, 415, 422) or "typed patch object" in message:
+        return "invalid", _invalid(message, details.get("causes") or ())
+    return "server_error", f"The API server answered {status} to {verb} {resource}{place}: {_sentence(message)}"
+
+
+def _transient(status: int, message: str) -> bool:
+    # A field that the definition does not know comes back as 500; asking again would not help.
+    return status in (408, 429) or (status >= 500 and "typed patch object" not in message)
+
+
+def _conflicts(causes: Iterable[Mapping[str, str]]) -> str:
+    """``kubectl owns .spec.port and .spec.args``, one manager after the other."""
+    owners: dict[str, list[str]] = {}
+    for cause in causes:
+        if cause.get("reason") == "FieldManagerConflict":
+            manager = cause.get("message", "").partition('"')[2].partition('"')[0] or "another manager"
+            owners.setdefault(manager, []).append(cause.get("field", ""))
+    return "; ".join(f"{manager} owns {', '.join(fields)}" for manager, fields in owners.items()) + "." * bool(owners)
+
+
+def _invalid(message: str, causes: Iterable[Mapping[str, str]]) -> str:
+    told = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
+    if told:
+        return _sentence("; ".join(told))
+    # failed to create typed patch object (models/a; krypton.ai/v1alpha1, Kind=Model): .spec.x: field not declared ...
+    return _sentence(message.partition("): ")[2] if "typed patch object" in message else message)
+
+
+def _sentence(text: str) -> str:
+    return text.rstrip() if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
+
+
+def _status_object(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _seconds(header: str | None, detail: Any) -> float | None:
+    for value in (header, detail):
+        try:
+            return max(0.0, float(value))  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+    return None

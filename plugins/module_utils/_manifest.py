@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Manifests: from what a play says to what is sent to the API server. Pure.
+
+An item is either short (name, namespace, labels, annotations, spec) or a whole manifest (apiVersion, kind, metadata,
+spec), also one that was read from a cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+
+_NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+_NAMESPACE = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+# What a manifest may say of its metadata; the rest of what a live object has there is the server's.
+_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+# Where an object is: namespace and name. The namespace is empty for objects of the whole cluster.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An object that a play names. ``manifest`` is complete, with metadata.name and metadata.namespace."""
+
+    key: Key
+    manifest: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return label(self.key)
+
+
+def label(key: Key) -> str:
+    """``namespace/name``."""
+    return "/".join(part for part in key if part)
+
+
+def parse(items: Iterable[Mapping[str, Any]], kind: Kind, namespace: str | None, need_spec: bool) -> list[Wanted]:
+    """The objects that the items name, or one error that lists everything that is wrong with them.
+
+    ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to be deleted.
+    """
+    wanted: list[Wanted] = []
+    problems: list[str] = []
+    seen: set[Key] = set()
+    for number, item in enumerate(items, 1):
+        parsed = _parse(item, kind, namespace)
+        name = label(parsed.key) if parsed.key[1] else f"item {number}"
+        problems += [f"{name}: {problem}" for problem in _problems(item, parsed, kind, need_spec)]
+        if parsed.key in seen:
+            problems.append(f"{name}: it is listed twice")
+        seen.add(parsed.key)
+        wanted.append(parsed)
+    if problems:
+        raise InferenceError("invalid_input", "Nothing was changed. " + "\n".join(f"{text}." for text in problems))
+    return wanted
+
+
+def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted:
+    given: dict[str, Any] = {**(item.get("metadata") or {})}
+    for field in ("name", "namespace", "labels", "annotations"):
+        if item.get(field) is not None:
+            given[field] = item[field]
+    metadata: dict[str, Any] = {"name": str(given.get("name") or "")}
+    if kind.namespaced:
+        metadata["namespace"] = str(given.get("namespace") or namespace or "")
+    metadata.update({field: given[field] for field in _METADATA if given.get(field)})
+    for field in ("labels", "annotations"):
+        texts = {str(key): _text(value) for key, value in (metadata.pop(field, None) or {}).items()}
+        texts.pop(_LAST_APPLIED, None)
+        if texts:
+            metadata[field] = texts
+    manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": item.get("spec")}
+    return Wanted((metadata.get("namespace", ""), metadata["name"]), manifest)
+
+
+def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bool) -> Iterable[str]:
+    namespace, name = parsed.key
+    if not name:
+        yield "name is missing"
+    elif not _NAME.match(name):
+        yield "name must consist of lower case letters, digits, '-' and '.'"
+    if kind.namespaced and not namespace:
+        yield "namespace is missing: set it in the item or for the task"
+    elif namespace and not _NAMESPACE.match(namespace):
+        yield f"namespace {namespace} must consist of lower case letters, digits and '-'"
+    if need_spec and not isinstance(item.get("spec"), Mapping):
+        yield "spec is missing"
+    for field, wanted in (("api_version", kind.api_version), ("kind", kind.kind)):
+        if item.get(field) not in (None, wanted):
+            yield f"it is of {field.replace('api_version', 'apiVersion')} {item[field]}, not {wanted}"
+
+
+def _text(value: Any) -> str:
+    # Labels and annotations are strings, but templates and YAML give numbers and booleans.
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,91 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""What an object's status means: ready, failed for good or on its way, and why. Pure.
+
+A status counts only when it speaks of the newest spec: ``status.observedGeneration`` must have reached
+``metadata.generation``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._rules import (
+    MISSING,
+    Rule,
+    condition,
+    describe,
+    holds,
+    value_at,
+)
+
+WAITING, READY, FAILED = "waiting", "ready", "failed"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``state`` is waiting, ready or failed. ``reason`` is one word, ``message`` what a person can act on."""
+
+    state: str
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}: {self.message}" if self.reason and self.message else self.reason or self.message
+
+
+def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None) -> Verdict:
+    """What the status says. ``wait_for`` takes the place of the kind's readiness rule; its failure rule stays."""
+    rule = wait_for or kind.ready
+    if rule is None:
+        return Verdict(READY)
+    status = resource.get("status") or {}
+    observed, generation = status.get("observedGeneration"), resource["metadata"].get("generation", 0)
+    if not status:
+        return Verdict(WAITING, "NoStatus", "No controller has looked at it yet.")
+    if observed is None or observed < generation:
+        return Verdict(WAITING, "Outdated", "The controller has not seen the newest spec yet.")
+    if holds(rule, resource):
+        return Verdict(READY)
+    reason, message = tell(kind, resource)
+    if kind.failed and holds(kind.failed, resource):
+        return Verdict(FAILED, reason or "Failed", message)
+    if wait_for:
+        return Verdict(WAITING, reason, f"{message} Waiting until {describe(wait_for)}.".strip())
+    return Verdict(WAITING, reason, message)
+
+
+def tell(kind: Kind, resource: Mapping[str, Any]) -> tuple[str, str]:
+    """Reason and message of the first condition that is not as it should be; empty where all are."""
+    for usual in kind.telling:
+        found = condition(resource, usual.type)
+        if found and not holds(usual, resource):
+            return found.get("reason", ""), found.get("message", "").strip()
+    return "", ""
+
+
+def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
+    """What results show of an object. ``ready`` follows the kind's own rule."""
+    verdict = judge(kind, resource)
+    return {
+        "name": resource["metadata"]["name"],
+        "namespace": resource["metadata"].get("namespace", ""),
+        "ready": verdict.state == READY,
+        "phase": _text(value_at(resource, kind.phase)),
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "url": _text(value_at(resource, kind.url)),
+        "conditions": (resource.get("status") or {}).get("conditions") or [],
+    }
+
+
+def _text(value: Any) -> str:
+    return "" if value is MISSING or value is None else str(value)

@@ -1,0 +1,140 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Rules about an object's state, and whether they hold. Pure.
+
+The readiness and failure rules of the APIs are made of these, and so is what a user asks for with ``wait_for``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A status condition has this status and, where given, one of these reasons, or none of the others."""
+
+    type: str
+    status: str = "True"
+    reasons: tuple[str, ...] = ()
+    other_than: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Field:
+    """The field at a dotted path is there (or not), is one of these values, or matches a regular expression."""
+
+    path: str
+    within: tuple[Any, ...] = ()
+    matches: str = ""
+    exists: bool = True
+
+
+@dataclass(frozen=True)
+class AllOf:
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    rules: tuple[Rule, ...]
+
+
+Rule = Condition | Field | AllOf | AnyOf
+
+
+def holds(rule: Rule, resource: Mapping[str, Any]) -> bool:
+    """Whether a rule holds for an object as the API server gives it."""
+    if isinstance(rule, AllOf):
+        return all(holds(part, resource) for part in rule.rules)
+    if isinstance(rule, AnyOf):
+        return any(holds(part, resource) for part in rule.rules)
+    if isinstance(rule, Condition):
+        found = condition(resource, rule.type)
+        reason = found.get("reason", "")
+        return (
+            found.get("status") == rule.status
+            and (not rule.reasons or reason in rule.reasons)
+            and reason not in rule.other_than
+        )
+    return _field_holds(rule, value_at(resource, rule.path))
+
+
+def _field_holds(rule: Field, value: Any) -> bool:
+    if value is MISSING:
+        return not rule.exists
+    if rule.within:
+        return any(value == wanted or _text(value) == _text(wanted) for wanted in rule.within)
+    if rule.matches:
+        return re.search(rule.matches, _text(value)) is not None
+    return rule.exists
+
+
+def condition(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """The status condition of a type; empty where there is none."""
+    found: Mapping[str, Any]
+    for found in (resource.get("status") or {}).get("conditions") or ():
+        if found.get("type") == kind:
+            return found
+    return {}
+
+
+def value_at(resource: Any, path: str) -> Any:
+    """The value at a dotted path, MISSING where there is none. Numbers index lists; ``\\.`` is a dot inside a key."""
+    value = resource
+    for part in re.split(r"(?<!\\)\.", path):
+        key = part.replace("\\.", ".")
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.lstrip("-").isdigit() and -len(value) <= int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return MISSING
+    return value
+
+
+def describe(rule: Rule) -> str:
+    """A rule in words, for messages."""
+    if isinstance(rule, (AllOf, AnyOf)):
+        word = " and " if isinstance(rule, AllOf) else " or "
+        return word.join(describe(part) for part in rule.rules)
+    if isinstance(rule, Condition):
+        return f"condition {rule.type} is {rule.status}" + (f" ({' or '.join(rule.reasons)})" if rule.reasons else "")
+    if rule.within:
+        return f"{rule.path} is {' or '.join(_text(value) for value in rule.within)}"
+    if rule.matches:
+        return f"{rule.path} matches {rule.matches}"
+    return f"{rule.path} is {'set' if rule.exists else 'not set'}"
+
+
+def parse(options: Iterable[Mapping[str, Any]]) -> AllOf:
+    """The rule that the option ``wait_for`` means: all of its entries."""
+    return AllOf(tuple(_parse(option) for option in options))
+
+
+def _parse(option: Mapping[str, Any]) -> Rule:
+    if option.get("any") is not None:
+        return AnyOf(tuple(_parse(part) for part in option["any"]))
+    if option.get("condition"):
+        return Condition(option["condition"], option.get("status") or "True", tuple(option.get("reason") or ()))
+    try:
+        re.compile(option.get("matches") or "")
+    except re.error as error:
+        raise InferenceError("invalid_input", f"wait_for: matches is no regular expression: {error}.") from error
+    within = option.get("in") or ([] if option.get("equals") is None else [option["equals"]])
+    return Field(option["field"], tuple(within), option.get("matches") or "", option.get("exists") is not False)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

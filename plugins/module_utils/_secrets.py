@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Secrets in manifests: found by their names, masked in everything that a module returns. Pure.
+
+A manifest should name a Secret rather than hold one; where it holds one all the same, it must not reach a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+MASK = "********"
+
+# Environment variables, such as HUGGINGFACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY or DB_PASSWORD.
+_VARIABLE = re.compile(
+    r"token|secret|passw|credential|api_?key|access_?key|private_?key|(^|_)key$|(^|_)auth(_|$)", re.IGNORECASE
+)
+# Fields that hold a secret themselves; not those that name one, such as secretName.
+_FIELD = re.compile(r"(token|password|passwd|api_?key|access_?key|private_?key|client_?secret)$", re.IGNORECASE)
+# Arguments of engines, such as --api-key VALUE or --hf-token=VALUE.
+_ARGUMENT = re.compile(r"^--?[\w-]*(token|api-?key|password|secret)(=.*)?$", re.IGNORECASE | re.DOTALL)
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def mask(value: Any) -> Any:
+    """A copy in which every secret is replaced by asterisks."""
+    return _walk(value, [])
+
+
+def secrets_in(value: Any) -> list[str]:
+    """The secrets that `mask` hides, for those who have to hide them in other texts."""
+    found: list[str] = []
+    _walk(value, found)
+    return found
+
+
+def _walk(value: Any, found: list[str]) -> Any:
+    if isinstance(value, dict):
+        secret_keys = set(_secret_keys(value))
+        return {
+            key: _hide(part, found) if key in secret_keys else _walk(part, found)
+            for key, part in value.items()
+            if key != _LAST_APPLIED
+        }
+    if isinstance(value, list):
+        return list(_arguments(value, found))
+    return value
+
+
+def _secret_keys(value: dict[Any, Any]) -> Iterator[Any]:
+    if isinstance(value.get("name"), str) and "value" in value and _VARIABLE.search(value["name"]):
+        yield "value"
+    for key, part in value.items():
+        if isinstance(key, str) and isinstance(part, str) and _FIELD.search(key):
+            yield key
+
+
+def _arguments(values: list[Any], found: list[str]) -> Iterator[Any]:
+    """The elements of a list, which may be a command line."""
+    after_flag = False
+    for value in values:
+        flag = _ARGUMENT.match(value) if isinstance(value, str) else None
+        if after_flag and not flag and isinstance(value, str):
+            yield _hide(value, found)
+        elif flag and flag.group(2):
+            name, _equals, secret = value.partition("=")
+            yield f"{name}={_hide(secret, found)}"
+        else:
+            yield _walk(value, found)
+        after_flag = bool(flag and not flag.group(2))
+
+
+def _hide(value: Any, found: list[str]) -> Any:
+    if value in (None, ""):
+        return value
+    found.append(str(value))
+    return MASK

@@ -1,0 +1,188 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""A module's run, from its options to its JSON: the only util that knows Ansible. Modules are thin around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slipway.inference.plugins.module_utils import _auth, _bulk, _manifest, _rules
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object, Request
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import summary
+from ansible_collections.slipway.inference.plugins.module_utils._secrets import mask, secrets_in
+
+Spec = dict[str, Any]
+
+_RULE: Spec = {
+    "condition": {"type": "str"},
+    "status": {"type": "str", "choices": ["True", "False", "Unknown"]},
+    "reason": {"type": "list", "elements": "str"},
+    "field": {"type": "str"},
+    "equals": {"type": "raw"},
+    "in": {"type": "list", "elements": "raw"},
+    "matches": {"type": "str"},
+    "exists": {"type": "bool"},
+}
+_RULE_LIMITS: Spec = {
+    "required_by": {"status": ["condition"], "reason": ["condition"]}
+    | {test: ["field"] for test in ("equals", "in", "matches", "exists")},
+}
+
+_OBJECT: Spec = {
+    "name": {"type": "str"},
+    "namespace": {"type": "str"},
+    "labels": {"type": "dict"},
+    "annotations": {"type": "dict"},
+    "spec": {"type": "dict"},
+}
+
+_MANIFEST: Spec = {
+    "api_version": {"type": "str", "aliases": ["apiVersion"]},
+    "kind": {"type": "str"},
+    "metadata": {"type": "dict"},
+    "status": {"type": "dict"},
+}
+
+
+def state_arguments(plural: str) -> Spec:
+    """Arguments of a module that makes and deletes objects; ``plural`` names the option with many of them."""
+    rule = {**_RULE, "any": {"type": "list", "elements": "dict", "options": _RULE, **_one_of("condition", "field")}}
+    return {
+        **_auth.ARGUMENTS,
+        **_OBJECT,
+        plural: {"type": "list", "elements": "dict", "options": {**_OBJECT, **_MANIFEST}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "force_conflicts": {"type": "bool", "default": False},
+        "wait": {"type": "bool", "default": True},
+        "wait_timeout": {"type": "int", "default": 900},
+        "wait_for": {
+            "type": "list",
+            "elements": "dict",
+            "options": rule,
+            **_one_of("condition", "field", "any"),
+        },
+    }
+
+
+def _one_of(*names: str) -> Spec:
+    return {
+        "mutually_exclusive": [names, ("equals", "in", "matches", "exists")],
+        "required_one_of": [names],
+        **_RULE_LIMITS,
+    }
+
+
+def info_arguments() -> Spec:
+    """Arguments of a module that reads objects."""
+    return {
+        **_auth.ARGUMENTS,
+        "name": {"type": "str"},
+        "namespace": {"type": "str"},
+        "label_selectors": {"type": "list", "elements": "str", "default": []},
+    }
+
+
+def run_state(module: AnsibleModule, kind: Kind, plural: str) -> None:
+    """Makes or deletes the objects that the task names, and ends the module."""
+    items = _items(module, plural)
+    _keep_secrets(module, plural, items)
+    _ending(module, lambda: _change(module, kind, items))
+
+
+def run_info(module: AnsibleModule, kind: Kind, plural: str) -> None:
+    """Reads objects, and ends the module."""
+    _keep_secrets(module, plural, [])
+    _ending(module, lambda: _look(module, kind, plural))
+
+
+def _items(module: AnsibleModule, plural: str) -> list[Mapping[str, Any]]:
+    if module.params[plural] is not None:
+        return list(module.params[plural])
+    return [{name: module.params[name] for name in _OBJECT}]
+
+
+def _keep_secrets(module: AnsibleModule, plural: str, items: list[Mapping[str, Any]]) -> None:
+    """Keeps secrets out of everything that the module returns, its own arguments included."""
+    found = [*secrets_in(items), *_auth.secrets_of(module.params["kubeconfig"])]
+    # Short values are masked where they stand; masked everywhere they would garble the output.
+    module.no_log_values.update(secret for secret in found if len(secret) >= 6)
+    for name in (plural, "spec", "annotations"):
+        if module.params.get(name) is not None:
+            module.params[name] = mask(module.params[name])
+
+
+def _ending(module: AnsibleModule, work: Callable[[], dict[str, Any]]) -> None:
+    try:
+        result = work()
+    except InferenceError as error:
+        _fail(module, error, {"changed": False})
+    module.exit_json(**result)
+
+
+def _fail(module: AnsibleModule, error: InferenceError, result: dict[str, Any]) -> NoReturn:
+    module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
+    raise AssertionError("fail_json ends the module")
+
+
+def _change(module: AnsibleModule, kind: Kind, items: list[Mapping[str, Any]]) -> dict[str, Any]:
+    params = module.params
+    is_present = params["state"] == "present"
+    wanted = _manifest.parse(items, kind, params["namespace"], is_present)
+    options = _bulk.Options(
+        check_mode=module.check_mode,
+        wait=params["wait"],
+        wait_timeout=params["wait_timeout"],
+        wait_for=_rules.parse(params["wait_for"]) if params["wait_for"] else None,
+        force_conflicts=params["force_conflicts"],
+    )
+    if not wanted:
+        return {"changed": False, "results": []}
+    act = _bulk.present if is_present else _bulk.absent
+    report = act(Client(_auth.connect(params), module.warn), kind, wanted, options)
+    for warning in report.warnings:
+        module.warn(warning)
+    results = [report.results[item.key] for item in wanted if item.key in report.results]
+    result = {"changed": report.changed, "results": mask(results), "diff": report.diff}
+    if report.error is not None:
+        _fail(module, report.error, result)
+    return result
+
+
+def _look(module: AnsibleModule, kind: Kind, plural: str) -> dict[str, Any]:
+    params = module.params
+    query = {
+        "fieldSelector": f"metadata.name={params['name']}" if params["name"] else "",
+        "labelSelector": ",".join(params["label_selectors"]),
+    }
+    client = Client(_auth.connect(params), module.warn)
+    request = Request("list", kind, params["namespace"] or "", query=query)
+    try:
+        resources, _version = client.pages(request, time.monotonic() + _bulk.API_SECONDS)
+    except InferenceError as error:
+        if error.code == "definition_missing":
+            return {"changed": False, "api_found": False, plural: [], "resources": []}
+        raise
+    return {
+        "changed": False,
+        "api_found": True,
+        plural: [mask(summary(kind, resource)) for resource in resources],
+        "resources": [_shown(kind, resource) for resource in resources],
+    }
+
+
+def _shown(kind: Kind, resource: Object) -> Object:
+    """A whole object without what only the API server cares for, and without secrets."""
+    metadata = {key: value for key, value in resource["metadata"].items() if key != "managedFields"}
+    # Items of a list name neither apiVersion nor kind.
+    named = {"apiVersion": kind.api_version, "kind": kind.kind}
+    shown: Object = mask({**named, **resource, "metadata": metadata})
+    return shown

@@ -1,0 +1,216 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""The wait engine: all objects together, by watch, until all are done, one has failed for good, or the time is up.
+
+One thread a namespace follows its objects (list, watch, list again when the server has forgotten the version) and
+tells a `Board` what it sees; the caller waits at the board. Cut streams, restarts of the API server and requests to
+slow down are waited out; where watching is not permitted, it polls.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._apply import key_of
+from ansible_collections.slipway.inference.plugins.module_utils._client import Backoff, Client, Object, Request
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, WAITING, Verdict, judge
+from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
+
+WATCH_SECONDS = 60
+POLL_SECONDS = 2.0
+# Right after a restart the API server may refuse what it allows a moment later.
+REFUSAL_SECONDS = 15.0
+
+
+@dataclass
+class Watched:
+    """An object that is waited for: as last seen, and what that means. ``resource`` is None when it is gone."""
+
+    resource: Object | None
+    uid: str
+    generation: int
+    verdict: Verdict = field(default_factory=lambda: Verdict(WAITING))
+    waited: float = 0.0
+
+
+class Board:
+    """What is known of all objects, shared by the threads that follow them and the caller that waits."""
+
+    def __init__(self, kind: Kind, wait_for: Rule | None = None, *, gone: bool = False) -> None:
+        self._kind, self._wait_for, self._gone = kind, wait_for, gone
+        self._changed = threading.Condition()
+        self._started = time.monotonic()
+        self.items: dict[Key, Watched] = {}
+        self.error: InferenceError | None = None
+        # The last trouble with the API server, empty while it answers.
+        self.trouble = ""
+
+    def add(self, resource: Object) -> None:
+        """Waits for this object, in this generation or a newer one."""
+        metadata = resource["metadata"]
+        key = key_of(resource)
+        self.items[key] = Watched(resource, metadata["uid"], metadata.get("generation", 0))
+        self.saw(resource)
+
+    def saw(self, resource: Object) -> None:
+        """Takes note of an object as it is now. What a watch tells of the time before the change is ignored."""
+        with self._changed:
+            item = self.items.get(key_of(resource))
+            metadata = resource["metadata"]
+            if item is None:
+                return
+            if metadata["uid"] != item.uid:
+                if self._gone:
+                    self._conclude(item, None)  # Another one has its name: the one that was to go has gone.
+            elif metadata.get("generation", 0) >= item.generation:
+                self._conclude(item, resource)
+
+    def lost(self, key: Key, uid: str) -> None:
+        """Takes note that an object is gone."""
+        with self._changed:
+            item = self.items.get(key)
+            if item is not None and uid == item.uid:
+                self._conclude(item, None)
+
+    def only(self, namespace: str, resources: list[Object]) -> None:
+        """Takes note of all objects of a namespace: those that are missing are gone."""
+        there = {key_of(resource): resource for resource in resources}
+        for key, item in self.items.items():
+            resource = there.get(key)
+            if resource is not None and resource["metadata"]["uid"] == item.uid:
+                self.saw(resource)
+            elif key[0] == namespace:
+                self.lost(key, item.uid)
+
+    def give_up(self, error: InferenceError) -> None:
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def pending(self, namespace: str) -> list[Key]:
+        with self._changed:
+            return [key for key, item in self.items.items() if key[0] == namespace and item.verdict.state == WAITING]
+
+    def wait(self, until: float) -> bool:
+        """Whether all were done in time. Returns at once when one has failed or nothing can be learnt any more."""
+        with self._changed:
+            self._changed.wait_for(self._decided, max(0.0, until - time.monotonic()))
+            return all(item.verdict.state == READY for item in self.items.values())
+
+    def _decided(self) -> bool:
+        states = [item.verdict.state for item in self.items.values()]
+        return self.error is not None or FAILED in states or WAITING not in states
+
+    def _conclude(self, item: Watched, resource: Object | None) -> None:
+        before = item.verdict.state
+        item.resource = resource or item.resource
+        item.verdict = self._verdict(resource)
+        if item.verdict.state != WAITING and before == WAITING:
+            item.waited = time.monotonic() - self._started
+        self._changed.notify_all()
+
+    def _verdict(self, resource: Object | None) -> Verdict:
+        if self._gone:
+            return Verdict(READY) if resource is None else Verdict(WAITING, "Deleting", _held_by(resource))
+        if resource is None:
+            return Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
+        return judge(self._kind, resource, self._wait_for)
+
+
+def _held_by(resource: Mapping[str, Any]) -> str:
+    finalizers = resource["metadata"].get("finalizers") or []
+    if finalizers == ["foregroundDeletion"]:
+        return "Its children are still going."
+    return f"It is held by {', '.join(finalizers)}." if finalizers else "It is still there."
+
+
+def follow(client: Client, kind: Kind, board: Board, versions: Mapping[str, str], until: float) -> None:
+    """Starts to follow the objects on the board. ``versions``: where the watch of each namespace continues."""
+    for namespace in sorted({namespace for namespace, _name in board.items}):
+        if board.pending(namespace):
+            follower = _Follower(client, kind, board, namespace, versions.get(namespace, ""), until)
+            # A watch may be blocked in a read when the module ends.
+            threading.Thread(target=follower.run, name=f"watch-{namespace}", daemon=True).start()
+
+
+class _Follower:
+    """Follows the objects of one namespace."""
+
+    def __init__(self, client: Client, kind: Kind, board: Board, namespace: str, version: str, until: float) -> None:
+        self._client, self._kind, self._board = client, kind, board
+        self._namespace, self._version, self._until = namespace, version, until
+        names = [name for there, name in board.items if there == namespace]
+        self._query = {"fieldSelector": f"metadata.name={names[0]}"} if len(names) == 1 else {}
+        self._polling = False
+
+    def run(self) -> None:
+        backoff, refused_since = Backoff(), 0.0
+        while self._board.pending(self._namespace) and time.monotonic() < self._until:
+            began = time.monotonic()
+            try:
+                self._learn()
+            except InferenceError as error:
+                self._board.trouble = error.text
+                if not error.transient:
+                    refused_since = refused_since or began
+                    if time.monotonic() - refused_since > REFUSAL_SECONDS:
+                        self._board.give_up(error)
+                        return
+                time.sleep(backoff.pause() if error.retry_after is None else error.retry_after)
+            else:
+                self._board.trouble, refused_since = "", 0.0
+                if time.monotonic() - began < 1:
+                    time.sleep(backoff.pause())  # A server or proxy that ends every watch at once.
+                else:
+                    backoff.reset()
+
+    def _learn(self) -> None:
+        if not self._version or self._polling:
+            self._list()
+        if self._polling:
+            time.sleep(POLL_SECONDS)
+            return
+        try:
+            self._stream()
+        except InferenceError as error:
+            if error.status == 410:
+                self._version = ""  # The server has forgotten it: list again.
+            elif error.status == 403:
+                self._polling = True
+            else:
+                raise
+
+    def _list(self) -> None:
+        request = Request("list", self._kind, self._namespace, query=self._query)
+        resources, self._version = self._client.pages(request, self._until)
+        self._board.only(self._namespace, resources)
+
+    def _stream(self) -> None:
+        seconds = max(1, min(WATCH_SECONDS, int(self._until - time.monotonic()) + 1))
+        query = {**self._query, "resourceVersion": self._version}
+        for event in self._client.watch(Request("watch", self._kind, self._namespace, query=query), seconds):
+            self._take(event["type"], event["object"])
+            if not self._board.pending(self._namespace):
+                return
+
+    def _take(self, change: str, resource: Object) -> None:
+        if change == "ERROR":
+            status = int(resource.get("code") or 0)
+            message = str(resource.get("message") or "the watch ended with an error")
+            raise InferenceError("server_error", message, status, transient=status != 410)
+        self._version = resource["metadata"].get("resourceVersion") or self._version
+        if change == "DELETED":
+            self._board.lost(key_of(resource), resource["metadata"]["uid"])
+        elif change in ("ADDED", "MODIFIED"):
+            self._board.saw(resource)

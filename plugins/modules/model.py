@@ -1,0 +1,300 @@
+#!/usr/bin/python
+
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model
+short_description: Register models and wait until they answer
+version_added: 0.1.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Makes, changes or deletes any number of models in one task and waits until all of them answer.
+  - All models are checked by the API server before the first is written. They are written by server-side apply, with
+    the field manager C(slipway.inference), so fields that others set are left alone.
+  - All of them are waited for together, by watch. The task ends at once when a model has failed for good, and says why.
+extends_documentation_fragment:
+  - slipway.inference.k8s_auth
+  - slipway.inference.state
+  - slipway.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The API server is asked to check the change without making it.
+      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
+  diff_mode:
+    support: full
+    details: Shows the fields that this module owns. Secrets are masked.
+  idempotent:
+    support: full
+options:
+  api:
+    description: Serving API of the models.
+    type: str
+    choices: [krypton]
+    default: krypton
+  models:
+    description:
+      - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
+        O(models[].annotations) and O(models[].spec), or as a whole manifest.
+      - An empty list is allowed, and nothing is done.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Name of the model. The gateway serves it under this name.
+        type: str
+      namespace:
+        description: Namespace of the model. Falls back to O(namespace).
+        type: str
+      labels:
+        description: Labels of the model.
+        type: dict
+      annotations:
+        description: Annotations of the model.
+        type: dict
+      spec:
+        description: Spec of the model, as its API defines it. Not needed to delete it.
+        type: dict
+      api_version:
+        description: C(apiVersion) of a manifest. It has to be that of O(api).
+        type: str
+        aliases: [apiVersion]
+      kind:
+        description: Kind of a manifest. It has to be C(Model).
+        type: str
+      metadata:
+        description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).
+        type: dict
+      status:
+        description: Ignored. Allowed so that objects that were read from a cluster are accepted.
+        type: dict
+  name:
+    description: Name of a single model, instead of O(models).
+    type: str
+  namespace:
+    description: Namespace of the single model, or of those in O(models) that name none. It has to exist.
+    type: str
+  labels:
+    description: Labels of a single model.
+    type: dict
+  annotations:
+    description: Annotations of a single model.
+    type: dict
+  spec:
+    description: Spec of a single model.
+    type: dict
+notes:
+  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
+  - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models, and, to
+    explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
+  - The values of environment variables that look like secrets by their names are masked in all output. It is better to
+    name a Secret by C(envFrom).
+seealso:
+  - module: slipway.inference.model_info
+"""
+
+EXAMPLES = r"""
+- name: Register two models and wait until both answer
+  slipway.inference.model:
+    api: krypton
+    namespace: models
+    models:
+      - name: qwen2-0-5b
+        spec:
+          source:
+            huggingface: Qwen/Qwen2.5-0.5B-Instruct-GGUF
+            file: qwen2.5-0.5b-instruct-q4_k_m.gguf
+      - name: tinyllama-1-1b
+        labels:
+          team: search
+        spec:
+          source:
+            huggingface: TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF
+            file: tinyllama-1.1b-chat-v1.0.Q4_K_M.gguf
+          args: [--ctx-size, "2048"]
+  register: registered
+
+- name: Show where they answer
+  ansible.builtin.debug:
+    msg: "{{ registered.results | items2dict(key_name='name', value_name='url') }}"
+
+- name: Register the models of a manifest
+  slipway.inference.model:
+    models: "{{ lookup('ansible.builtin.file', 'models.yaml') | from_yaml_all }}"
+    wait_timeout: 1800
+
+- name: Change one model and go on as soon as the gateway knows it
+  slipway.inference.model:
+    name: qwen2-0-5b
+    namespace: models
+    spec:
+      source:
+        huggingface: Qwen/Qwen2.5-0.5B-Instruct-GGUF
+        file: qwen2.5-0.5b-instruct-q4_k_m.gguf
+      minReplicas: 2
+    wait_for:
+      - condition: Routed
+
+- name: Remove a model and wait until its pods are gone
+  slipway.inference.model:
+    name: tinyllama-1-1b
+    namespace: models
+    state: absent
+"""
+
+RETURN = r"""
+results:
+  description: What came of each model, in the order of the task.
+  returned: always, as far as the task came
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the model.
+      returned: always
+      type: str
+      sample: qwen2-0-5b
+    namespace:
+      description: Namespace of the model.
+      returned: always
+      type: str
+      sample: models
+    changed:
+      description: Whether it was changed. What its controller writes into the status does not count.
+      returned: always
+      type: bool
+    ready:
+      description: Whether it runs as described and answers.
+      returned: when O(state=present)
+      type: bool
+    phase:
+      description: Phase of the model; empty as long as no controller has seen it.
+      returned: when O(state=present)
+      type: str
+      sample: Ready
+    url:
+      description: Base URL of the model's own OpenAI API inside the cluster.
+      returned: when O(state=present)
+      type: str
+      sample: http://qwen2-0-5b.models.svc:8080/v1
+    reason:
+      description: Why it is not ready, in one word; empty when it is.
+      returned: when O(state=present), or when it could not be deleted
+      type: str
+      sample: DownloadFailed
+    message:
+      description: Why it is not ready, or was refused, in words; empty when it is ready.
+      returned: when O(state=present), or when it could not be deleted
+      type: str
+    conditions:
+      description: Conditions in the status of the model.
+      returned: when O(state=present)
+      type: list
+      elements: dict
+      contains:
+        type:
+          description: Type of the condition.
+          type: str
+          sample: Available
+        status:
+          description: Whether it holds.
+          type: str
+          sample: 'True'
+        reason:
+          description: Why, in one word.
+          type: str
+          sample: Ready
+        message:
+          description: Why, in words.
+          type: str
+        lastTransitionTime:
+          description: Since when it has this status.
+          type: str
+        observedGeneration:
+          description: Generation of the model that it speaks of.
+          type: int
+    waited:
+      description: Seconds until it was ready, failed or gone.
+      returned: unless the API server refused it
+      type: float
+      sample: 12.4
+    error_code:
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made the task fail
+      type: str
+    events:
+      description: Newest events of the model and of its newest pod that is not ready, the newest last.
+      returned: for the first three models that made a wait fail
+      type: list
+      elements: dict
+      contains:
+        type:
+          description: Normal or Warning.
+          type: str
+        reason:
+          description: What happened, in one word.
+          type: str
+        message:
+          description: What happened, in words.
+          type: str
+        count:
+          description: How often.
+          type: int
+        object:
+          description: Kind and name of what it happened to.
+          type: str
+          sample: Pod/qwen2-0-5b-84989bd6c9-ztxbk
+    log:
+      description: Last lines that the engine in that pod has logged.
+      returned: for the first three models that made a wait fail
+      type: list
+      elements: str
+error_code:
+  description:
+    - What kind of failure it was. The codes keep their meaning.
+    - V(failed) a model failed for good; V(timeout) not ready or gone in time; V(controller_missing) not in time, and no
+      controller has seen the newest spec; V(deleted) something else deleted it meanwhile.
+    - V(invalid_input) the task's arguments; V(invalid) the API server finds the spec wrong; V(conflict) another manager
+      owns a field; V(denied) refused by an admission rule or a quota; V(definition_missing) the API is not installed;
+      V(namespace_missing); V(not_found).
+    - V(unauthorized), V(forbidden), V(certificate), V(unreachable), V(server_error), V(no_connection_details),
+      V(missing_library).
+  returned: on failure
+  type: str
+  sample: failed
+hint:
+  description: What to do about it. May be empty.
+  returned: on failure
+  type: str
+status:
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  returned: on failure
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._task import run_state, state_arguments
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
+            **state_arguments("models"),
+        },
+        mutually_exclusive=[("models", name) for name in ("name", "labels", "annotations", "spec")],
+        required_one_of=[("models", "name")],
+        supports_check_mode=True,
+    )
+    run_state(module, MODELS[module.params["api"]], "models")
+
+
+if __name__ == "__main__":
+    main()

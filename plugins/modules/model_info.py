@@ -1,0 +1,156 @@
+#!/usr/bin/python
+
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_info
+short_description: Read models and whether they answer
+version_added: 0.1.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Reads models by name, namespace or labels, or all in the cluster, and says of each whether it answers, where, and if
+    not why.
+extends_documentation_fragment:
+  - slipway.inference.k8s_auth
+  - slipway.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: It changes nothing.
+  diff_mode:
+    support: N/A
+    details: It changes nothing.
+  idempotent:
+    support: full
+    details: It changes nothing.
+options:
+  api:
+    description: Serving API of the models.
+    type: str
+    choices: [krypton]
+    default: krypton
+  name:
+    description: Only models of this name.
+    type: str
+  namespace:
+    description: Only models of this namespace. Without it, those of all namespaces.
+    type: str
+  label_selectors:
+    description: Only models whose labels match all of these, such as V(team=search) or V(team in (search, ads\)).
+    type: list
+    elements: str
+    default: []
+seealso:
+  - module: slipway.inference.model
+"""
+
+EXAMPLES = r"""
+- name: Read all models of the cluster
+  slipway.inference.model_info:
+  register: found
+
+- name: Show those that do not answer, and why
+  ansible.builtin.debug:
+    msg: "{{ item.namespace }}/{{ item.name }} {{ item.reason }} {{ item.message }}"
+  loop: "{{ found.models | rejectattr('ready') }}"
+  loop_control:
+    label: "{{ item.name }}"
+
+- name: Read the models of a team
+  slipway.inference.model_info:
+    namespace: models
+    label_selectors: [team=search]
+  register: found
+
+- name: Remove them
+  slipway.inference.model:
+    models: "{{ found.resources }}"
+    state: absent
+"""
+
+RETURN = r"""
+api_found:
+  description: Whether the cluster has the definition of the API. Without it the lists are empty.
+  returned: success
+  type: bool
+models:
+  description: State of each model.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the model.
+      type: str
+      sample: qwen2-0-5b
+    namespace:
+      description: Namespace of the model.
+      type: str
+      sample: models
+    ready:
+      description: Whether it runs as described and answers.
+      type: bool
+    phase:
+      description: Phase of the model; empty as long as no controller has seen it.
+      type: str
+      sample: Ready
+    url:
+      description: Base URL of the model's own OpenAI API inside the cluster.
+      type: str
+      sample: http://qwen2-0-5b.models.svc:8080/v1
+    reason:
+      description: Why it is not ready, in one word; empty when it is.
+      type: str
+      sample: Unschedulable
+    message:
+      description: Why it is not ready, in words; empty when it is.
+      type: str
+    conditions:
+      description: Conditions in the status of the model, as RV(slipway.inference.model#module:results[].conditions).
+      type: list
+      elements: dict
+resources:
+  description:
+    - The models as the API server has them, without C(metadata.managedFields) and with secrets masked.
+    - O(slipway.inference.model#module:models) takes them with O(slipway.inference.model#module:state=absent).
+  returned: success
+  type: list
+  elements: dict
+error_code:
+  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  returned: on failure
+  type: str
+  sample: forbidden
+hint:
+  description: What to do about it. May be empty.
+  returned: on failure
+  type: str
+status:
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
+  returned: on failure
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._task import info_arguments, run_info
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
+            **info_arguments(),
+        },
+        supports_check_mode=True,
+    )
+    run_info(module, MODELS[module.params["api"]], "models")
+
+
+if __name__ == "__main__":
+    main()
