@@ -1,0 +1,145 @@
+"""The control plane that is measured against: a kind cluster of its own, with the controllers of Kubernetes stopped.
+
+What remains is the API server with its etcd, as in envtest: nobody makes a thousand pods of the Deployments, and what is
+written beside the benchmark's own requests was written by the controller under test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import re
+import ssl
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+Object = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+NAME = "slipway-bench"
+NAMESPACE = "bench"
+MODELS = f"/apis/krypton.ai/v1alpha1/namespaces/{NAMESPACE}/models"
+CHILDREN = {
+    "deployments": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
+    "services": f"/api/v1/namespaces/{NAMESPACE}/services",
+    "serviceaccounts": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
+}
+KINDS = {"models": MODELS, **CHILDREN}
+MANAGERS = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+METRIC = re.compile(
+    r'^apiserver_request_total\{.*\bresource="([a-z]+)".*\bsubresource="([a-z]*)".*\bverb="([A-Z]+)".*\} (\S+)$',
+    re.MULTILINE,
+)
+WRITES = frozenset({"APPLY", "CREATE", "DELETE", "DELETECOLLECTION", "PATCH", "POST", "PUT", "UPDATE"})
+
+
+def _playbook(kubeconfig: Path, state: str, port: int) -> None:
+    settings = {
+        "local_cluster_name": NAME,
+        "local_cluster_kubeconfig": str(kubeconfig),
+        "local_cluster_gateway_port": port,
+        "local_cluster_state": state,
+    }
+    command = ["ansible-playbook", "playbooks/local.yml", "-e", json.dumps(settings)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False)
+    if done.returncode:
+        raise SystemExit(f"the cluster of the benchmark cannot be made ({state}):\n{done.stdout[-3000:]}{done.stderr}")
+
+
+@contextlib.contextmanager
+def cluster(port: int) -> Iterator[Path]:
+    """Makes the cluster, stops its controllers and removes it at the end. Yields the kubeconfig."""
+    with tempfile.TemporaryDirectory() as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        try:
+            _playbook(kubeconfig, "present", port)
+            subprocess.run(
+                ["docker", "exec", f"{NAME}-control-plane", "mv", MANAGERS, "/root/"], timeout=30, check=True
+            )
+            yield kubeconfig
+        finally:
+            _playbook(kubeconfig, "absent", port)
+
+
+class Api:
+    """The API server, by bare requests: the load and the measurement are to cost as little as they can."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self.session = session
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(cls, kubeconfig: Path) -> AsyncIterator[Api]:
+        config = yaml.safe_load(kubeconfig.read_text())
+        server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        context = ssl.create_default_context(cadata=base64.b64decode(server["certificate-authority-data"]).decode())
+        with tempfile.TemporaryDirectory() as folder:
+            pair = Path(folder) / "pair.pem"
+            pair.touch(mode=0o600)
+            pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+            context.load_cert_chain(pair)
+        connector = aiohttp.TCPConnector(ssl=context, limit=64)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(server["server"], connector=connector, timeout=timeout) as session:
+            yield cls(session)
+
+    async def create(self, path: str, body: Object, accepted: tuple[int, ...] = (201,)) -> None:
+        async with self.session.post(path, json=body) as answer:
+            if answer.status not in accepted:
+                raise RuntimeError(f"POST {path}: {answer.status} {await answer.text()}")
+
+    async def prepare(self) -> None:
+        """The definition, and the namespaces of the models and of the leader's Lease."""
+        await self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _definition(), (201, 409))
+        for name in (NAMESPACE, "slipway-system"):
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await self.create("/api/v1/namespaces", body, (201, 409))
+        async with asyncio.timeout(30):
+            while True:
+                async with self.session.get(MODELS) as answer:
+                    if answer.status == 200:
+                        return
+                await asyncio.sleep(0.2)
+
+    async def model(self, name: str) -> None:
+        source = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
+        metadata = {"name": name, "namespace": NAMESPACE}
+        body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": metadata, "spec": {"source": source}}
+        await self.create(MODELS, body)
+
+    async def clean(self) -> None:
+        """Removes all models, and their children: there is no garbage collector."""
+        for path in KINDS.values():
+            async with self.session.delete(path) as answer:
+                if answer.status != 200:
+                    raise RuntimeError(f"DELETE {path}: {answer.status} {await answer.text()}")
+
+    async def writes(self) -> Counter[str]:
+        """``verb resource/subresource`` -> writes that the API server has answered so far, leases left out."""
+        async with self.session.get("/metrics") as answer:
+            text = await answer.text()
+        found: Counter[str] = Counter()
+        for resource, subresource, verb, count in METRIC.findall(text):
+            if verb in WRITES and resource in (*KINDS, "events"):
+                found[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
+        return found
+
+
+def _definition() -> Object:
+    found: Object = yaml.safe_load((ROOT / "roles/crds/files/krypton.ai_models.yaml").read_text())
+    return found
+
+
+def environment(kubeconfig: Path) -> dict[str, str]:
+    """For a controller as a process: its way to the API server and the package."""
+    return os.environ | {"KUBECONFIG": str(kubeconfig), "PYTHONPATH": str(ROOT / "src")}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Runs the benchmarks one after the other; each prints its table and writes its numbers below build/bench.
+# usage: scripts/bench.sh [--quick]
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+
+failed=()
+for part in gateway controller ansible; do
+  started=$SECONDS
+  printf '\n=== Benchmark of the %s\n' "$part"
+  if python "benchmarks/$part/run.py" "$@"; then
+    printf '=== Benchmark of the %s: done in %d s\n' "$part" $((SECONDS - started))
+  else
+    printf '=== Benchmark of the %s: a goal was missed, or it did not run through, after %d s\n' "$part" $((SECONDS - started))
+    failed+=("$part")
+  fi
+done
+
+if ((${#failed[@]})); then
+  printf '\nLook again at: %s\n' "${failed[*]}"
+  exit 1
+fi
+printf '\nAll benchmarks ran and met their goals.\n'
