@@ -35,8 +35,6 @@ class Place(NamedTuple):
     def stand_ins(self) -> dict[str, str]:
         """What the pages say -> what this cluster has."""
         return {
-            "Qwen/Qwen2.5-0.5B-Instruct-GGUF": "acme/tiny",
-            "qwen2.5-0.5b-instruct-q4_k_m.gguf": "tiny.gguf",
             "registry.example.com/ai/slipway/slipway:0.1.0": "slipway/slipway:0.1.0",
             "qwen2-": f"{self.namespace}-",
             "docs-engine": f"{self.namespace}-engine",
@@ -61,7 +59,7 @@ def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp
     for said, meant in place.stand_ins().items():
         text = text.replace(said, meant)
     inventory = tmp_path / "inventory"
-    write_inventory(inventory, place)
+    write_inventory(inventory, place, built_image())
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "KUBECONFIG": kubeconfig,
@@ -120,9 +118,10 @@ def run(text: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]
     return status, log.read_text()
 
 
-def write_inventory(folder: Path, place: Place) -> None:
+def write_inventory(folder: Path, place: Place, build: str) -> None:
     """What a reader has in an inventory: here the test cluster's variables, so that an installation changes nothing."""
-    variables = yaml.safe_load((ROOT / "tests/cluster/site.yml").read_text()) | {"models_namespace": place.namespace}
+    text = (ROOT / "tests/cluster/site.yml").read_text().replace("{{ playbook_dir }}/..", str(ROOT))
+    variables = yaml.safe_load(text) | {"models_namespace": place.namespace, "slipway_build": build}
     folder.mkdir()
     (folder / "hosts.yml").write_text(
         yaml.safe_dump({"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}})
@@ -158,6 +157,12 @@ def place(kubeconfig: str) -> Iterator[Place]:
         yield made
     finally:
         kubectl(kubeconfig, "delete", "namespace", made.namespace, "--wait=false")
+
+
+def built_image() -> str:
+    """The build that tests/cluster/up.yml named when it rolled out."""
+    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.1.0"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
 
 
 def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:
