@@ -119,7 +119,7 @@ on_cluster() {
   for others in $(in_folders tests/faults tests/docs); do
     step "Tests in $others" pytest --quiet --durations 5 "$others"
   done
-  for scenario in molecule/*/molecule.yml; do
+  for scenario in extensions/molecule/*/molecule.yml; do
     [[ -e $scenario ]] || continue
     scenario=$(basename "$(dirname "$scenario")")
     step "Molecule scenario $scenario" molecule test --scenario-name "$scenario"

@@ -1,7 +1,7 @@
 """The control plane that is measured against: a kind cluster of its own, with the controllers of Kubernetes stopped.
 
-What remains is the API server with its etcd, as in envtest: nobody makes a thousand pods of the Deployments, and what is
-written beside the benchmark's own requests was written by the controller under test.
+What remains is the API server with its etcd, as in envtest: nobody makes a thousand pods of the Deployments, and what
+is written beside the benchmark's own requests was written by the controller under test.
 """
 
 from __future__ import annotations
@@ -80,15 +80,8 @@ class Api:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, kubeconfig: Path) -> AsyncIterator[Api]:
-        config = yaml.safe_load(kubeconfig.read_text())
-        server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        context = ssl.create_default_context(cadata=base64.b64decode(server["certificate-authority-data"]).decode())
-        with tempfile.TemporaryDirectory() as folder:
-            pair = Path(folder) / "pair.pem"
-            pair.touch(mode=0o600)
-            pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
-            context.load_cert_chain(pair)
-        connector = aiohttp.TCPConnector(ssl=context, limit=64)
+        server, user = _credentials(kubeconfig)
+        connector = aiohttp.TCPConnector(ssl=_tls(server, user), limit=64)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(server["server"], connector=connector, timeout=timeout) as session:
             yield cls(session)
@@ -133,6 +126,22 @@ class Api:
             if verb in WRITES and resource in (*KINDS, "events"):
                 found[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
         return found
+
+
+def _credentials(kubeconfig: Path) -> tuple[Object, Object]:
+    """Cluster and user of a kubeconfig as kind writes it."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    return config["clusters"][0]["cluster"], config["users"][0]["user"]
+
+
+def _tls(server: Object, user: Object) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=base64.b64decode(server["certificate-authority-data"]).decode())
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        pair.touch(mode=0o600)
+        pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+        context.load_cert_chain(pair)
+    return context
 
 
 def _definition() -> Object:

@@ -5,8 +5,8 @@
     run.py --quick    200 Models, 1 round, 15 s: about two minutes
 
 It makes a kind cluster of its own, stops the controllers of Kubernetes there (as in envtest, nobody then makes pods of
-the Deployments) and removes it at the end. The controllers run as processes on this machine, which should have nothing else
-to do; the API server, the load and the observer share its cores with them.
+the Deployments) and removes it at the end. The controllers run as processes on this machine, which should have nothing
+else to do; the API server, the load and the observer share its cores with them.
 """
 
 from __future__ import annotations

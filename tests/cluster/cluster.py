@@ -167,7 +167,9 @@ class Cluster:
             return observed(model) and condition(model, "Progressing").get("reason") == reason
 
         model = wait(f"{name} fails with {reason}", seconds, lambda: self.model(namespace, name), failed, self._say)
-        message: str = condition(model, "Progressing")["message"]
+        # Where nothing answers any more, Available has the message; while older replicas do, Progressing has it.
+        available, progressing = condition(model, "Available"), condition(model, "Progressing")
+        message: str = (available if available.get("reason") == reason else progressing)["message"]
         return message
 
     def wait_condition(

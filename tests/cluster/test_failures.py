@@ -19,7 +19,7 @@ def test_a_file_that_the_repository_lacks(cluster: Cluster, namespace: str) -> N
     name = unique("file")
     cluster.make_model(namespace, name, source={"huggingface": "acme/tiny", "file": "no-such.gguf"})
     message = cluster.wait_failed(namespace, name, "DownloadFailed")
-    assert "Last log lines:" in message
+    assert "Its log says:" in message
     assert "tiny.gguf" in message, "the files that there are help to mend it"
     cluster.change_model(namespace, name, source={"huggingface": "acme/tiny", "file": "tiny.gguf"})
     cluster.wait_ready(namespace, name)
