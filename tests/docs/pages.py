@@ -4,7 +4,6 @@ A block may have marks, comments in the lines right above its fence, which no re
 
 - ``file: NAME``: readers save it under this name; later commands of the page find it there.
 - ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one; PATH is what runs it.
-- ``example: NAME ...``: the command has these variables, which the test sets to a model that it made.
 - ``settings: PROGRAM``: the settings file of a program.
 - ``variables: ROLE ...``: variables of roles, or ``shared`` ones.
 """

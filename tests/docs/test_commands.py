@@ -33,9 +33,12 @@ class Place(NamedTuple):
     port: int
 
     def stand_ins(self) -> dict[str, str]:
-        """What the pages say -> what this cluster has."""
+        """What the pages say -> what this cluster has, and other tests on it bear."""
         return {
             "registry.example.com/ai/slipway/slipway:0.1.0": "slipway/slipway:0.1.0",
+            "images_delivery=registry": "images_delivery=none",
+            "slipway.inference.uninstall": "slipway.inference.uninstall --check",
+            "krypton-system": self.namespace,
             "qwen2-": f"{self.namespace}-",
             "docs-engine": f"{self.namespace}-engine",
             "my-model": f"{self.namespace}-my-model",

@@ -19,7 +19,7 @@ from ...docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text"}
-MARKS = {"file", "elsewhere", "example", "settings", "variables"}
+MARKS = {"file", "elsewhere", "settings", "variables"}
 SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
 
 
