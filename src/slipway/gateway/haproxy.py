@@ -117,7 +117,7 @@ global
     tune.bufsize.large {settings.max_body_bytes + 131072}
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
-    lua-load-per-thread {run}/lua/guard.lua
+    lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
     lua-load {run}/lua/hold.lua {settings.hold_seconds} {settings.hold_requests} {host} {port}"""
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slipway.gateway import render, surface
 from slipway.gateway.cli import CommandFailed
@@ -18,10 +19,11 @@ from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.metrics import HaproxyCollector
 from slipway.gateway.render import State
 from slipway.gateway.settings import InvalidSettings, Settings, load
-from slipway.gateway.sources import Cluster, File
-from slipway.kube.client import Client
+from slipway.gateway.static import File
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import Key
+
+if TYPE_CHECKING:
+    from slipway.gateway.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +68,7 @@ async def _run(settings: Settings, table: Path | None) -> int:
         return metrics.text()
 
     async with AsyncExitStack() as stack:
-        source: File | Cluster
-        if table:
-            source = File(table)
-        else:
-            client = await Client.connect(metrics=metrics)
-            stack.push_async_callback(client.close)
-            source = Cluster(client, metrics, _secret(settings))
+        source = File(table) if table else await _cluster(settings, metrics, stack)
         models = surface.model_list(lambda: control.table)
         await stack.enter_async_context(surface.served(models, settings.directory / "control.sock"))
         operations = surface.operations(lambda: control.ready, numbers)
@@ -88,11 +84,16 @@ async def _run(settings: Settings, table: Path | None) -> int:
     return 0
 
 
-def _secret(settings: Settings) -> Key | None:
-    """The Secret of API keys, in the namespace that the pod was told."""
-    if not settings.api_keys_secret:
-        return None
-    return Key(os.environ.get("POD_NAMESPACE", "default"), settings.api_keys_secret)
+async def _cluster(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Cluster:
+    """The cluster that the environment names. Imported late: the init step and static tables need no client."""
+    from slipway.gateway.cluster import Cluster
+    from slipway.kube.client import Client
+    from slipway.kube.objects import Key
+
+    client = await Client.connect(metrics=metrics)
+    stack.push_async_callback(client.close)
+    name = settings.api_keys_secret
+    return Cluster(client, metrics, Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None)
 
 
 async def _until_told_to_stop(work: asyncio.Task[None]) -> None:

@@ -1,6 +1,6 @@
 """The routing table: which model ids exist and which endpoints answer for each.
 
-Pure: Services and EndpointSlices in, table and faults out. A backend stands for one Service; several ids may lead there.
+Pure: Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it.
 """
 
 from __future__ import annotations

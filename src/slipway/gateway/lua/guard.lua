@@ -8,8 +8,14 @@
 --            proves that the key belongs to the outermost object
 --   strict   otherwise the whole body is read by the rules of RFC 8259; a second "model" is refused
 --
+-- Only bodies larger than the argument are read quickly: what is broken elsewhere in them is left to the engine to refuse,
+-- as reading every byte of megabytes would cost more than all the rest of the gateway. Smaller ones come here when a
+-- regular expression in haproxy.cfg did not take them, and are read strictly.
+--
 -- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type.
 -- Loaded once in each thread; keeps no state.
+
+local small_body = tonumber((...))
 
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
 local concat, tonumber = table.concat, tonumber
@@ -213,7 +219,7 @@ end
 
 local function read_model(txn)
     local text = txn.f:req_body()
-    local model, refused = quick(text), nil
+    local model, refused = #text > small_body and quick(text), nil
     if not model then model, refused = strict(text) end
     if model then
         txn:set_var("txn.model", model)

@@ -1,18 +1,15 @@
-"""Where tables and keys come from: the cluster, or a file for a gateway that stands alone."""
+"""The cluster as the source of table and keys: Services, EndpointSlices, one Secret."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from pathlib import Path
 
-import msgspec
 from prometheus_client import Gauge
 
 from slipway.gateway import keys
 from slipway.gateway.control import Control
-from slipway.gateway.table import SERVICE_NAME, Backend, Card, Fault, RoutingTable, build
+from slipway.gateway.table import SERVICE_NAME, Fault, build
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFound
 from slipway.kube.events import Recorder
@@ -25,7 +22,6 @@ log = logging.getLogger(__name__)
 
 _KEYS_SECONDS = 5.0
 """How often the Secret is read. A plain read needs the least permission: one verb on one name."""
-_FILE_SECONDS = 0.1
 _SETTLE_SECONDS = 0.02
 
 
@@ -119,48 +115,3 @@ def _trim_slice(piece: Object) -> Object:
     kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
     fields = ("addressType", "ports", "endpoints")
     return {"metadata": kept, **{field: piece[field] for field in fields if field in piece}}
-
-
-class Static(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table in a JSON file: endpoints (``host:port``) by model, and API keys by name."""
-
-    models: dict[str, tuple[str, ...]]
-    keys: dict[str, str] = {}
-
-    def table(self) -> RoutingTable:
-        """As if each model were a Service of the namespace ``static``."""
-        backends = [Backend("static", model, tuple(sorted(endpoints))) for model, endpoints in self.models.items()]
-        owners = {name: b.name for b in backends for name in (b.service, f"static/{b.service}")}
-        cards = {name: Card(name, 0, "slipway", "static") for name in owners}
-        return RoutingTable({b.name: b for b in backends}, owners, cards, tuple(sorted(self.models)))
-
-    def hashes(self) -> tuple[tuple[str, str], ...]:
-        """Of the keys, as keys.hashes gives them."""
-        return tuple(
-            sorted((hashlib.sha256(key.encode()).hexdigest().upper(), name) for name, key in self.keys.items())
-        )
-
-
-class File:
-    """A static table; a changed file is taken at once. For tests, benchmarks and gateways outside a cluster."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def run(self, control: Control) -> None:
-        """Feeds `control` until cancelled."""
-        self._take(control)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(control.run())
-            before = b""
-            while True:
-                text = self._path.read_bytes()
-                if text != before:
-                    self._take(control)
-                    before = text
-                await asyncio.sleep(_FILE_SECONDS)
-
-    def _take(self, control: Control) -> None:
-        static = msgspec.json.decode(self._path.read_bytes(), type=Static)
-        control.admit(static.hashes())
-        control.route(static.table())

@@ -1,0 +1,105 @@
+"""The body's model is read as an engine would read it, or the request is refused: never two readings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import requests
+
+PROMPT = "The quick brown fox.\n" * 500  # about 10 KB, so that the larger bodies take the other way through the guard
+LARGE = json.dumps({"messages": [{"role": "user", "content": PROMPT * 10}]})[1:-1]
+HUGE = json.dumps({"prompt": PROMPT * 300})[1:-1]
+
+
+def padded(body: str) -> str:
+    """The same case in a body that is too large for the regular expression."""
+    return body.replace("{", '{"prompt":' + json.dumps(PROMPT) + ",", 1)
+
+
+ACCEPTED = {
+    "plain": '{"model":"m1","messages":[{"role":"user","content":"hi"}]}',
+    "escaped value": '{"model":"\\u006d1","messages":[]}',
+    "escaped key": '{"\\u006dodel":"m1","messages":[]}',
+    "white space": '\n {  "model" :\t"m1" ,\r\n "messages":[]} \n',
+    "nested model before": '{"messages":[{"role":"user","model":"zzz"}],"model":"m1"}',
+    "nested model after": '{"model":"m1","messages":[{"role":"user","model":"zzz"}]}',
+    "model as a value": '{"kind":"model","model":"m1"}',
+    "model as text in the prompt": json.dumps({"prompt": 'say "model":"zzz" {"model":"zzz"}', "model": "m1"}),
+    "key that ends in model": '{"a\\"model":"zzz","model":"m1"}',
+    "all kinds of values": '{"a":[1,-2.5e+3,true,false,null,{"b":{}},[]],"model":"m1","s":"\\u00e9\\n\\ud83d\\ude00é"}',
+    "model first in a large body": '{"model":"m1",' + LARGE + "}",
+    "model last in a large body": "{" + LARGE + ',"model":"m1"}',
+    "model in the middle of a large body": "{" + LARGE + ',"model":"m1","tail":' + json.dumps(PROMPT * 10) + "}",
+    "model first in a huge body": '{"model":"m1",' + HUGE + "}",
+    "model last in a huge body": "{" + HUGE + ',"model":"m1","stream":false}',
+}
+
+REFUSED = {
+    "duplicate, unknown first": '{"model":"zzz","model":"m1","messages":[]}',
+    "duplicate, known first": '{"model":"m1","messages":[],"model":"zzz"}',
+    "duplicate by an escaped key": '{"model":"m1","messages":[],"\\u006dodel":"zzz"}',
+    "duplicate by an escaped key in the middle": '{"mo\\u0064el":"zzz","model":"m1"}',
+    "missing": '{"messages":[]}',
+    "nested only": '{"messages":[{"role":"user","content":"x","model":"m1"}]}',
+    "null": '{"model":null,"messages":[]}',
+    "number": '{"model":1}',
+    "object": '{"model":{"name":"m1"}}',
+    "empty string": '{"model":"","messages":[]}',
+    "truncated": '{"model":"m1","messages":[',
+    "truncated behind a brace": '{"model":"m1","messages":[{"role":"user"}',
+    "trailing garbage": '{"model":"m1"} xx',
+    "second document": '{"model":"m1"} {"model":"zzz"}',
+    "trailing comma": '{"model":"m1",}',
+    "control character": '{"model":"m1","s":"a\nb"}',
+    "bad escape": '{"model":"m1","s":"\\x41"}',
+    "bad number": '{"model":"m1","n":01}',
+    "bad word": '{"model":"m1","n":nul}',
+    "single quotes": "{'model':'m1'}",
+    "not json": "hello",
+    "array": '[{"model":"m1"}]',
+    "nul byte": '{"model":"m1"\x00}',
+    "too deep": '{"model":"m1","d":' + "[" * 2000 + "]" * 2000 + "}",
+    "empty": "",
+}
+
+# Beyond the size of the regular expression the text around the name is not read in full: an engine refuses these itself.
+LEFT_TO_THE_ENGINE = {"truncated behind a brace", "control character", "bad escape", "bad number", "bad word", "nul byte"}
+LEFT_TO_THE_ENGINE |= {"second document", "trailing comma", "too deep", "array", "not json", "empty", "single quotes"}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_a_body_with_one_model_is_routed(client: requests.Session, case: str) -> None:
+    answer = client.post("/v1/chat/completions", data=ACCEPTED[case].encode())
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("case", [case for case in ACCEPTED if len(ACCEPTED[case]) < 8000])
+def test_a_large_body_with_one_model_is_routed(client: requests.Session, case: str) -> None:
+    answer = client.post("/v1/chat/completions", data=padded(ACCEPTED[case]).encode())
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_body_that_can_be_read_in_two_ways_or_none_is_refused(client: requests.Session, case: str) -> None:
+    answer = client.post("/v1/chat/completions", data=REFUSED[case].encode())
+    assert answer.status_code == 400, answer.text
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize("case", [case for case in REFUSED if case not in LEFT_TO_THE_ENGINE])
+def test_a_large_body_that_can_be_read_in_two_ways_is_refused(client: requests.Session, case: str) -> None:
+    answer = client.post("/v1/chat/completions", data=padded(REFUSED[case]).encode())
+    assert answer.status_code == 400, answer.text
+
+
+def test_a_chunked_body_is_read_whole(client: requests.Session) -> None:
+    body = ("{" + LARGE + ',"model":"m1"}').encode()
+    answer = client.post("/v1/chat/completions", data=(body[i : i + 7000] for i in range(0, len(body), 7000)))
+    assert answer.status_code == 200, answer.text
+
+
+def test_the_engine_gets_the_bytes_that_the_client_sent(client: requests.Session, engine: object) -> None:
+    body = b'{ "model": "\\u006d1" ,"caf\\u00e9": [1.50, {"z":1,"a":2}], "drop": false}'
+    assert client.post("/v1/chat/completions", data=body).status_code == 200
+    assert engine.bodies[-1] == body  # type: ignore[attr-defined]
