@@ -35,9 +35,12 @@ $(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh
 .PHONY: setup
 setup: $(COLLECTIONS)/.ready ## Install the Python packages and collections that the checkout uses
 
+# Ansible shows nothing until a task ends, and these may take minutes the first time: so they come before it, with progress.
+PUBLIC_IMAGES := kindest/node:v1.34.4 haproxy:3.4 ghcr.io/ggml-org/llama.cpp:server python:3.11-slim-bookworm
 .PHONY: docker
 docker:
 	@scripts/docker.sh
+	@images/public.sh auto $(PUBLIC_IMAGES)
 
 # --- the product ------------------------------------------------------------------------------------------------------
 
