@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -93,6 +94,14 @@ class _Sent(NamedTuple):
     """Digest of the same fields as the API server then had them, its defaults and conversions included."""
 
 
+class _Refused(NamedTuple):
+    """What the API server last refused, and until when it is not asked again."""
+
+    desired: bytes
+    failure: Failure
+    until: float
+
+
 class _Refusal(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -135,6 +144,7 @@ class Applier:
         self._manager = manager
         self._replaceable = replaceable
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
+        self._refused: dict[tuple[Kind, Key], _Refused] = {}
         for kind, informer in self._informers.items():
             informer.add_handler(partial(self._forget, kind))
 
@@ -159,6 +169,7 @@ class Applier:
     def _forget(self, kind: Kind, change: Change) -> None:
         if change.new is None:
             self._sent.pop((kind, change.key), None)
+            self._refused.pop((kind, change.key), None)
 
     def _owned(self, owner: Object) -> list[tuple[Kind, Object]]:
         return [
@@ -188,18 +199,32 @@ class Applier:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
                 raise _Waiting
-        try:
-            answer = await self._client.apply(kind, child, field_manager=self._field_manager)
-        except Invalid as error:
-            if live is None or kind not in self._replaceable or not _immutable(error):
-                raise
-            log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
-            await self._delete(owner, kind, live)
-            raise _Waiting from error
+        refused = self._refused.pop((kind, name), None)
+        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
+            self._refused[kind, name] = refused
+            raise _Refusal(refused.failure)
+        answer = await self._send(owner, kind, child, live)
         self._expectations.wrote(uid(owner), informer, answer)
         self._sent[kind, name] = _Sent(
             uid(answer), desired, resource_version(answer), _digest(_projection(child, answer))
         )
+
+    async def _send(self, owner: Object, kind: Kind, child: Object, live: Object | None) -> Object:
+        """Applies a child. What the server refuses is not sent again for a while: every event would repeat it."""
+        name = key(child)
+        try:
+            return await self._client.apply(kind, child, field_manager=self._field_manager)
+        except (Invalid, Forbidden, NotFound) as error:
+            if live is not None and kind in self._replaceable and isinstance(error, Invalid) and _immutable(error):
+                log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
+                await self._delete(owner, kind, live)
+                raise _Waiting from error
+            failure = Failure(kind.kind, name.name, error.reason, error.message)
+            now = time.monotonic()
+            self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
+            # One second less, so that it is over when the slow retry comes.
+            self._refused[kind, name] = _Refused(_digest(child), failure, now + _REFUSED_SECONDS - 1)
+            raise _Refusal(failure) from error
 
     async def _look(self, kind: Kind, name: Key) -> Object | None:
         try:
@@ -263,8 +288,6 @@ def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Ki
             failures.append(outcome.failure)
         elif isinstance(outcome, _Waiting) and kind and name:
             waiting.append(f"{kind.kind} {name.name}")
-        elif isinstance(outcome, (Invalid, Forbidden, NotFound)) and kind and name:
-            failures.append(Failure(kind.kind, name.name, outcome.reason, outcome.message))
         elif isinstance(outcome, ApiError):
             errors.append(outcome)
         else:

@@ -258,6 +258,9 @@ async def test_row_24_a_refused_child_is_told_and_the_others_are_made(server, be
     assert applied.retry_after == 60
     applied.raise_passing()
     assert f"{SERVICES}/m" in server.objects
+    assert (await bench.sync(owner(), [deployment(), service()])).failures == (failure,)
+    assert len(server.requests("PATCH", DEPLOYMENTS)) == 1, "asked again at once"
+    assert not (await bench.sync(owner(), [deployment(replicas=2), service()])).failures
 
 
 async def test_row_24_an_immutable_field_replaces_a_child_of_a_replaceable_kind(server, bench, script, eventually):

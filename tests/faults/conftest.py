@@ -1,0 +1,67 @@
+"""Fixtures of the fault tests. All run in one event loop, since slow runs go on beside the others."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from slipway.kube.credentials import Credentials
+
+from .harness import Api, Run
+
+INSTALLED = ("deployment/slipway-controller", "--namespace", "slipway-system")
+
+
+@pytest.fixture(scope="session")
+def alone(kubeconfig: str) -> Iterator[None]:
+    """An installed controller rests meanwhile: it would do what the tests keep theirs from doing."""
+    kubectl = ("kubectl", "--kubeconfig", kubeconfig)
+    asked = subprocess.run(
+        [*kubectl, "get", *INSTALLED, "--ignore-not-found", "--output", "jsonpath={.spec.replicas}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    if not asked.stdout:
+        yield
+        return
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=60)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "60s"], check=True, timeout=90)
+    yield
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=60)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "120s"], check=True, timeout=150)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
+    credentials = await Credentials.find(kubeconfig)
+    async with credentials.session() as session:
+        yield Api(credentials, session)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def idle(api: Api, tmp_path: Path) -> AsyncIterator[Run]:
+    """A run whose controller is not started yet."""
+    async with Run(api, tmp_path) as run:
+        yield run
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def run(idle: Run) -> Run:
+    """A run whose controller is starting."""
+    await idle.controller.start()
+    return idle
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def clean(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The scenario without any fault, once: what every other run must end like."""
+    async with Run(api, tmp_path_factory.mktemp("clean")) as run:
+        await run.controller.start()
+        await run.scenario()
+    return run

@@ -1,0 +1,127 @@
+"""Every write of a scenario fails in every way, and each time the world ends as if nothing had happened.
+
+Rows 1-4 and 19-22 of the fault matrix. The scenario creates, changes and deletes a Model; its writes are known by name,
+and a learning run without faults keeps the list of names true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+
+import pytest
+import pytest_asyncio
+
+from .harness import Api, Run, model
+from .proxy import Action, Exchange, Fault, answer, drop, lose_answer, writes
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
+
+WRITES = (
+    "create serviceaccounts",
+    "create services",
+    "create deployments",
+    "create models/status",
+    "change services",
+    "change deployments",
+    "change models/status",
+    "delete models",
+)
+
+
+async def test_the_writes_of_the_scenario_are_these_and_no_more(clean: Run) -> None:
+    counted = Counter(write.label for write in clean.proxy.writes)
+    assert set(counted) == set(WRITES)
+    assert all(number == 1 for label, number in counted.items() if "status" not in label)
+    assert all(number <= 3 for number in counted.values())
+    assert all(write.status < 300 for write in clean.proxy.writes)
+    clean.no_child_was_deleted()
+
+
+def crash_before(run: Run) -> Action:
+    async def act(exchange: Exchange):
+        run.controller.signal(signal.SIGKILL)
+        return await drop(exchange)
+
+    return act
+
+
+def crash_after(run: Run) -> Action:
+    async def act(exchange: Exchange):
+        await exchange.forward()
+        run.controller.signal(signal.SIGKILL)
+        return await drop(exchange)
+
+    return act
+
+
+FAULTS = {
+    "crash before": crash_before,
+    "crash after": crash_after,
+    "answer lost": lambda _: lose_answer,
+    "connection lost": lambda _: drop,
+    "409": lambda _: answer(409, "Conflict"),
+    "429": lambda _: answer(429, "TooManyRequests", headers={"Retry-After": "1"}),
+    "500": lambda _: answer(500, "InternalError"),
+}
+
+
+Cases = dict[tuple[str, str], asyncio.Task[None]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def cases(api: Api, clean: Run, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """The chosen cases, a few of them at a time: most of their time is waiting."""
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    few = asyncio.Semaphore(4)
+
+    async def case(label: str, fault: str) -> None:
+        async with few, Run(api, tmp_path_factory.mktemp("case")) as run:
+            await the_world_ends_as_without_the_fault(clean, run, label, fault)
+
+    running = {
+        (params["label"], params["fault"]): asyncio.create_task(case(params["label"], params["fault"]))
+        for params in chosen
+        if "label" in params
+    }
+    yield running
+    for task in running.values():
+        task.cancel()
+
+
+@pytest.mark.parametrize("label", WRITES)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_the_world_ends_as_without_the_fault(cases: Cases, label: str, fault: str) -> None:
+    await cases[label, fault]
+
+
+async def the_world_ends_as_without_the_fault(clean: Run, run: Run, label: str, fault: str) -> None:
+    injected = Fault(writes(label), FAULTS[fault](run))
+    run.proxy.faults.append(injected)
+    await run.controller.start()
+    await run.scenario()
+    assert injected.fired, "the scenario has no such write"
+    assert run.snapshots == clean.snapshots
+    run.no_child_was_deleted()
+    assert len(run.controller.exits) == fault.startswith("crash")
+    again = [write for write in run.proxy.writes if write.label == label and write.at > injected.fired[0].at]
+    assert len(again) <= 4
+    if fault == "429":
+        same = [write for write in again if write.name == injected.fired[0].name]
+        assert all(write.at - injected.fired[0].at >= 0.95 for write in same), "Retry-After was not waited for"
+    if fault == "409":
+        assert len(run.controller.complaints()) <= 2
+
+
+async def test_row_21_one_key_that_always_fails_does_not_stop_the_others(run: Run) -> None:
+    await run.leads()
+    failing = Fault(lambda one: one.write and one.name == "bad", answer(500, "InternalError"), 10**6)
+    run.proxy.faults.append(failing)
+    await run.create("Model", model("bad"))
+    await asyncio.sleep(1.5)
+    await run.create("Model", model("good"))
+    await run.until(lambda: run.has_children("good"), 3, "the other one waits")
+    assert len(failing.fired) < 80
+    failing.left = 0
+    await run.settled("bad", "good")
