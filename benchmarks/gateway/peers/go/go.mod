@@ -1,0 +1,3 @@
+module slipway.example/bench
+
+go 1.24

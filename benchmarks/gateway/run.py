@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Measures the gateway beside its peers: one command, interleaved rounds, tables on the screen and JSON in a file.
+
+    run.py            the whole grid, 5 rounds of 4 s: about an hour
+    run.py --quick    a smaller grid, 2 rounds of 1 s: a few minutes
+
+Everything runs on 127.0.0.1 of this machine, which should have nothing else to do. Needs cc, Go and Docker; what is
+built and installed lies in the cache. A peer that cannot be had or fails is reported as such.
+The exit status is 1 where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+import bodies
+import goals
+import report
+import toolchain
+from cases import Case, cases
+from generator import LoadError, Result, measure
+from peers import KEY, PEERS, Peer, Place, Running, StartError, free_port, start
+from report import FLOOR, OURS, Measured
+
+SPARE = 0.7
+"""A fixed rate above this part of a peer's capacity says nothing but that it cannot."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Benchmark:
+    """Started peers, and what was measured so far."""
+
+    def __init__(self, seconds: float, folder: Path) -> None:
+        self._seconds = seconds
+        self._folder = folder
+        self._program = toolchain.native("load")
+        self.running: dict[str, Running] = {}
+        self.missing: dict[str, str] = {}
+        self._results: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
+        self._floors: defaultdict[tuple[str, str], list[Result]] = defaultdict(list)
+        self._problems: dict[tuple[str, str], str] = {}
+        self._rates: dict[tuple[str, str], float] = {}
+        self._capacity: dict[str, float] = {}
+
+    def start(self, chosen: list[Peer], stack: ExitStack) -> None:
+        upstreams = tuple(free_port() for _ in range(2))
+        for port in upstreams:
+            engine = Place(self._folder, port, (0, 0)).spawn([toolchain.native("mock"), str(port)])
+            stack.callback(Running(port, [engine]).stop)
+        for peer in chosen:
+            begin = time.monotonic()
+            try:
+                running = start(peer, self._folder / peer.name, (upstreams[0], upstreams[1]), bodies.chat(1024))
+            except (toolchain.BuildError, StartError, OSError) as error:
+                self.missing[peer.name] = str(error)
+                say(f"{peer.name}: cannot be measured: {error}")
+                continue
+            stack.callback(running.stop)
+            self.running[peer.name] = running
+            say(f"{peer.name}: ready after {time.monotonic() - begin:.1f} s")
+
+    def round(self, case: Case, peer: Peer) -> None:
+        """Measure one peer once. After a failure it is not asked this again."""
+        place = (case.name, peer.name)
+        if peer.name not in self.running or place in self._problems:
+            return
+        if case.kind == "half" and peer.name == FLOOR:
+            return  # it is measured at each peer's rate instead
+        load = case.load
+        if case.kind in ("rate", "half"):
+            capacity = self._capacity.get(peer.name, 0.0)
+            rate = load.rate or (self._rates.get(place) or capacity / 2)
+            if not rate or (load.rate and rate > capacity * SPARE):
+                self._problems[place] = f"{capacity:,.0f}/s is all that it can"
+                return
+            self._rates[place] = rate
+            load = dataclasses.replace(load, rate=rate)
+        try:
+            self._results[place].append(self._measure(peer.name, load))
+            if case.kind in ("rate", "half") and peer.name != FLOOR:
+                self._floors[place].append(self._measure(FLOOR, load))
+        except LoadError as error:
+            self._problems[place] = str(error)
+            return
+        if case.kind == "closed" and peer.name not in self._capacity:
+            self._capacity[peer.name] = report.per_second(self._results[place][0])
+
+    def _measure(self, name: str, load: object) -> Result:
+        running = self.running[name]
+        pids = [] if name == FLOOR else running.pids()
+        return measure(self._program, running.port, KEY, pids, load, self._seconds)  # type: ignore[arg-type]
+
+    def measured(self, case: Case, chosen: list[Peer]) -> tuple[list[Measured], dict[str, Measured]]:
+        """What is known of a case: a row for each peer, and the engine alone at each peer's rate."""
+        rows, floors = [], {}
+        for peer in chosen:
+            if case.kind == "half" and peer.name == FLOOR:
+                continue
+            place = (case.name, peer.name)
+            problem = self.missing.get(peer.name) or self._problems.get(place) or "left out"
+            rate = self._rates.get(place, 0.0)
+            rows.append(Measured(case, peer.name, tuple(self._results[place]), problem, rate))
+            if self._floors[place]:
+                floors[peer.name] = Measured(case, FLOOR, tuple(self._floors[place]), rate=rate)
+        return rows, floors
+
+
+def machine() -> dict[str, str | int]:
+    model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return {
+        "cpus": os.cpu_count() or 0,
+        "cpu": model[0].partition(": ")[2] if model else platform.machine(),
+        "kernel": platform.release(),
+        "load": Path("/proc/loadavg").read_text().split()[0],
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures the gateway beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="a smaller grid, 2 rounds of 1 s")
+    parser.add_argument("--rounds", type=int, help="how often each is measured")
+    parser.add_argument("--seconds", type=float, help="length of each measurement")
+    parser.add_argument("--peers", nargs="+", choices=[peer.name for peer in PEERS], help="beside direct and slipway")
+    parser.add_argument("--output", type=Path, default=Path("build/bench/gateway.json"), help="the JSON file")
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = arguments()
+    # So that whoever ends this early leaves nothing running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    rounds = asked.rounds or (2 if asked.quick else 5)
+    seconds = asked.seconds or (1.0 if asked.quick else 4.0)
+    chosen = [peer for peer in PEERS if not asked.peers or peer.name in (FLOOR, OURS, *asked.peers)]
+    with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        grid = cases(folder / "bodies", quick=asked.quick)
+        bench = Benchmark(seconds, folder)
+        bench.start(chosen, stack)
+        for number in range(rounds):
+            say(f"round {number + 1} of {rounds}")
+            for case in grid:
+                # Each round begins with another peer, so that none is always measured after the same neighbour.
+                for peer in chosen[number % len(chosen) :] + chosen[: number % len(chosen)]:
+                    if not (case.heavy and peer.slow):
+                        bench.round(case, peer)
+        found = [bench.measured(case, chosen) for case in grid]
+    print(
+        f"{rounds} rounds of {seconds:g} s, interleaved; one thread or process each; median of the rounds. {machine()}"
+    )
+    for peer in chosen:
+        print(f"  {peer.name}: {bench.missing.get(peer.name) or peer.note}")
+    for rows, floors in found:
+        print(report.table(rows, floors))
+    judged = goals.judge(found)
+    print("\ngoals")
+    for goal in judged:
+        print(f"  {'met   ' if goal.met else 'MISSED'}  {goal.text}")
+    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "machine": machine(),
+        "rounds": rounds,
+        "seconds": seconds,
+        "missing": bench.missing,
+        "goals": [dataclasses.asdict(goal) for goal in judged],
+        "rows": [report.document(row) for rows, _ in found for row in rows],
+        "floors": [{"of": name, **report.document(row)} for _, floors in found for name, row in floors.items()],
+    }
+    asked.output.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"\nwritten: {asked.output}")
+    return 0 if OURS not in bench.missing and all(goal.met for goal in judged) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
