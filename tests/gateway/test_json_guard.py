@@ -64,7 +64,14 @@ REFUSED = {
 }
 
 # Beyond the size of the regular expression the text around the name is not read in full: an engine refuses these itself.
-LEFT_TO_THE_ENGINE = {"truncated behind a brace", "control character", "bad escape", "bad number", "bad word", "nul byte"}
+LEFT_TO_THE_ENGINE = {
+    "truncated behind a brace",
+    "control character",
+    "bad escape",
+    "bad number",
+    "bad word",
+    "nul byte",
+}
 LEFT_TO_THE_ENGINE |= {"second document", "trailing comma", "too deep", "array", "not json", "empty", "single quotes"}
 
 

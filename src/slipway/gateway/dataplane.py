@@ -63,7 +63,9 @@ class DataPlane:
             running = await self._running(line)
             if running.version != haproxy.version(self._settings):
                 raise CommandFailed("its settings are older")
-            for command in runtime.changes(self._settings.run_directory, running, state.table, state.maps()):
+            for command in runtime.changes(
+                self._settings.run_directory, running, state.table, state.maps(self._settings)
+            ):
                 await line.tell(command.text, command.answer)
             await self._remove_unused(line, state)
 
@@ -78,7 +80,7 @@ class DataPlane:
         statistics = await line.ask(runtime.SHOW_BACKENDS_AND_SERVERS)
         maps = {
             name: runtime.parse_map(await line.ask(f"show map {self._settings.run_directory}/{name}"))
-            for name in State().maps()
+            for name in State().maps(self._settings)
         }
         return runtime.Running(version.partition("<")[2].rstrip(">"), runtime.parse_backends(statistics), maps)
 

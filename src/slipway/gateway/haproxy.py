@@ -128,12 +128,10 @@ def _defaults(settings: Settings) -> str:
         f"    errorfile {failure.status} {run}/errors/{failure.status}.http" for failure in errors.BY_STATUS
     )
     return f"""\
-http-errors openai
-{files}
-
 defaults base
     mode http
-    log global
+    # One by one: HAProxy 3.4.7 crashes when a backend that inherits a group of them (errorfiles) is made at run time.
+{files}
     option abortonclose
     option idle-close-on-response
     option http-no-delay
@@ -159,7 +157,7 @@ defaults {MODEL_DEFAULTS} from base
 def _frontend(settings: Settings) -> str:
     host, port = address(settings.listen)
     parts = (
-        f"frontend public from base\n    bind {host}:{port}\n    option dontlognull\n    log-format {LOG_FORMAT}",
+        f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull\n    log-format {LOG_FORMAT}",
         _health(settings),
         _request_id(),
         _keys(settings),
@@ -267,11 +265,6 @@ backend {TTFB_TABLE} from base
 def paths_map() -> str:
     """Map of the paths that take a model in a JSON body."""
     return _lines(f"/v1/{path} json" for path in JSON_PATHS)
-
-
-def models_map(table: RoutingTable) -> dict[str, str]:
-    """Backend by model id."""
-    return dict(table.models)
 
 
 def map_text(entries: dict[str, str]) -> str:

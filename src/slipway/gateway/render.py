@@ -21,13 +21,13 @@ class State(NamedTuple):
     ready: bool = False
     """Whether /readyz says so."""
 
-    def maps(self) -> dict[str, dict[str, str]]:
-        """Entries of every map, by its file name."""
-        return {
-            "models.map": haproxy.models_map(self.table),
-            "keys.map": dict(self.keys),
+    def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
+        """Entries of every map that HAProxy has with these settings, by its file name."""
+        maps = {
+            "models.map": dict(self.table.models),
             "state.map": {"ready": "1"} if self.ready else {},
         }
+        return maps | ({"keys.map": dict(self.keys)} if settings.api_keys_secret else {})
 
 
 def files(settings: Settings, state: State) -> dict[str, str]:
@@ -36,6 +36,6 @@ def files(settings: Settings, state: State) -> dict[str, str]:
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
         | {f"errors/{failure.status}.http": errors.error_file(failure) for failure in errors.BY_STATUS}
-        | {name: haproxy.map_text(entries) for name, entries in state.maps().items()}
+        | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )

@@ -1,0 +1,182 @@
+"""What a client sees: paths, methods, errors, ids, headers, the access log."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any
+
+import openai
+import pytest
+import requests
+
+from slipway.gateway.standalone import Standalone
+
+CHAT = "/v1/chat/completions"
+FIELDS = {"message", "type", "param", "code"}
+
+
+def error_of(answer: requests.Response) -> dict[str, Any]:
+    """The error object; fails where the answer is not an OpenAI error with a request id."""
+    assert answer.headers["content-type"].startswith("application/json")
+    assert answer.headers["x-request-id"]
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == FIELDS
+    assert error["message"]
+    return error
+
+
+def test_models_are_listed_without_their_second_names(client: requests.Session) -> None:
+    answer = client.get("/v1/models").json()
+    assert answer["object"] == "list"
+    assert [model["id"] for model in answer["data"]] == ["empty", "m1"]
+    assert answer["data"][1] | {"object": "model", "owned_by": "slipway", "namespace": "static"} == answer["data"][1]
+
+
+@pytest.mark.parametrize("model", ["m1", "static/m1", "static%2Fm1"])
+def test_a_model_is_fetched_by_each_of_its_names(client: requests.Session, model: str) -> None:
+    assert client.get(f"/v1/models/{model}").json()["id"] == model.replace("%2F", "/")
+
+
+def test_a_model_is_reached_by_namespace_and_name(client: requests.Session) -> None:
+    assert client.post(CHAT, json={"model": "static/m1"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "embeddings", "responses", "rerank"])
+def test_each_path_is_passed_on_below_both_prefixes(client: requests.Session, path: str, engine: Any) -> None:
+    for prefix in ("/v1/", "/openai/v1/"):
+        assert client.post(prefix + path, json={"model": "m1"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", CHAT, b'{"model":"nope"}', 404, "model_not_found"),
+        ("GET", "/v1/models/nope/at/all", b"", 404, "model_not_found"),
+        ("GET", "/v2/models", b"", 404, "unknown_url"),
+        ("POST", "/v1/load_lora_adapter", b'{"model":"m1"}', 404, "unknown_url"),
+        ("GET", CHAT, b"", 405, "method_not_supported"),
+        ("POST", "/v1/models", b'{"model":"m1"}', 405, "method_not_supported"),
+        ("POST", CHAT, b"{}", 400, None),
+        ("POST", CHAT, b'{"model":"m1","x":"' + b"a" * (4 << 20) + b'"}', 413, "request_too_large"),
+    ],
+)
+def test_every_refusal_is_an_openai_error(
+    client: requests.Session, method: str, path: str, body: bytes, status: int, code: str | None
+) -> None:
+    answer = client.request(method, path, data=body)
+    assert answer.status_code == status
+    assert error_of(answer)["code"] == code
+
+
+def test_a_chunked_body_above_the_limit_is_refused(client: requests.Session) -> None:
+    answer = client.post(CHAT, data=(b'{"model":"m1","p":"' if i == 0 else b"a" * 65536 for i in range(80)))
+    assert answer.status_code == 413
+    assert error_of(answer)["code"] == "request_too_large"
+
+
+def test_a_body_of_the_limit_is_taken(client: requests.Session) -> None:
+    body = b'{"model":"m1","p":"' + b"a" * ((4 << 20) - 21) + b'"}'
+    assert len(body) == 4 << 20
+    assert client.post(CHAT, data=body).status_code == 200
+
+
+@pytest.mark.parametrize("name", ['a"b\\c', "é\u2028\x00\x1f", "x" * 5000, "\ud800", "<script>"])
+def test_an_unknown_name_cannot_break_the_error(client: requests.Session, name: str) -> None:
+    answer = client.post(CHAT, data=json.dumps({"model": name}).encode())
+    assert answer.status_code == 404
+    assert error_of(answer)["param"] == "model"
+
+
+@pytest.mark.parametrize("key", ["", "Bearer wrong", "Bearer ", "Basic c2stdGVzdC0x", "sk-test-1"])
+def test_without_the_right_key_nothing_is_told(client: requests.Session, key: str) -> None:
+    for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/nothing")):
+        answer = requests.request(method, f"{client.url}{path}", headers={"authorization": key}, timeout=5)  # type: ignore[attr-defined]
+        assert answer.status_code == 401
+        assert error_of(answer)["code"] == "invalid_api_key"
+
+
+def test_health_needs_no_key(gateway: Standalone) -> None:
+    for url in (gateway.url, gateway.control_url):
+        for path in ("/healthz", "/readyz"):
+            assert requests.get(url + path, timeout=5).status_code == 200
+
+
+def test_the_engine_never_sees_the_key(client: requests.Session, engine: Any) -> None:
+    assert client.post(CHAT, json={"model": "m1"}).status_code == 200
+    assert "authorization" not in engine.headers[-1]
+
+
+def test_the_request_id_goes_all_the_way(client: requests.Session, engine: Any) -> None:
+    answer = client.post(CHAT, json={"model": "m1"}, headers={"x-request-id": "abc-1"})
+    assert answer.headers["x-request-id"] == engine.headers[-1]["x-request-id"] == "abc-1"
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 200, '"'])
+def test_an_improper_request_id_is_replaced(client: requests.Session, engine: Any, name: str) -> None:
+    answer = client.post(CHAT, json={"model": "m1"}, headers={"x-request-id": name})
+    assert answer.headers["x-request-id"] == engine.headers[-1]["x-request-id"] != name
+
+
+def test_an_engines_error_is_passed_on_and_not_retried(client: requests.Session, engine: Any) -> None:
+    before = len(engine.bodies)
+    assert client.post(CHAT, json={"model": "m1", "x": {"status": 500}}).status_code == 500
+    assert len(engine.bodies) == before + 1
+
+
+def test_an_engine_that_is_silent_is_a_504(client: requests.Session) -> None:
+    answer = client.post(CHAT, json={"model": "m1", "x": {"delay": 8}})
+    assert answer.status_code == 504
+    assert error_of(answer)["code"] == "upstream_timeout"
+
+
+def test_broken_http_is_an_openai_error(gateway: Standalone) -> None:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nno colon here\r\n\r\n")
+        head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert set(json.loads(body)["error"]) == FIELDS
+
+
+def test_the_access_log_is_json_without_secrets(client: requests.Session, gateway: Standalone) -> None:
+    client.post(f"{CHAT}?secret=query", data=json.dumps({"model": 'm"1\n\u00e9', "p": "secret body"}).encode())
+    client.post(CHAT, json={"model": "m1"}, headers={"x-request-id": "find-me"})
+    time.sleep(0.3)
+    text = (gateway.directory / "haproxy.log").read_text()
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    found = next(line for line in lines if line["request_id"] == "find-me")
+    assert (found["model"], found["status"], found["key"], found["path"]) == ("m1", 200, "tester", CHAT)
+    assert found["backend"] == "static:m1"
+    assert not any(secret in text for secret in ("sk-test-1", "secret body", "secret=query"))
+    assert not any(line["path"] in ("/healthz", "/readyz") for line in lines)
+
+
+def test_metrics_count_by_model_and_never_by_an_unknown_name(client: requests.Session, gateway: Standalone) -> None:
+    client.post(CHAT, json={"model": "m1"})
+    client.post(CHAT, json={"model": "never-heard-of"})
+    text = requests.get(f"{gateway.control_url}/metrics", timeout=5).text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("slipway_gateway_"))
+    model = 'model="m1",namespace="static"'
+    assert float(values[f'slipway_gateway_requests_total{{code="2xx",{model}}}']) > 0
+    assert float(values[f"slipway_gateway_time_to_first_byte_seconds_count{{{model}}}"]) > 0
+    assert float(values[f"slipway_gateway_ready_servers{{{model}}}"]) == 1
+    assert float(values["slipway_gateway_haproxy_up"]) == 1
+    assert "never-heard-of" not in text
+
+
+def test_the_openai_client_works_against_it(client: requests.Session, gateway: Standalone) -> None:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="sk-test-1", max_retries=0) as api:
+        assert "m1" in [model.id for model in api.models.list()]
+        assert api.models.retrieve("static/m1").id == "static/m1"
+        messages: Any = [{"role": "user", "content": "hi"}]
+        answer = api.chat.completions.create(model="m1", messages=messages)
+        assert answer.choices[0].message.content == "first"
+        wish = {"x": {"events": 3, "gap": 0.01}}
+        stream = api.chat.completions.create(model="m1", messages=messages, stream=True, extra_body=wish)
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "0 1 2 "
+        with pytest.raises(openai.NotFoundError, match="nope"):
+            api.chat.completions.create(model="nope", messages=messages)
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="wrong") as api, pytest.raises(openai.AuthenticationError):
+        api.models.list()
