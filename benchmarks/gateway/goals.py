@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from report import OURS, Measured, resident
 
@@ -47,13 +48,16 @@ def _of_case(rows: Sequence[Measured], floors: Mapping[str, Measured]) -> Iterat
 
 
 def _cheaper(ours: Measured, by_peer: Mapping[str, Measured]) -> Iterator[Goal]:
-    cost = ours.middle(ours.cpu_us)
+    costs = {name: median(row.cpu) for name, row in by_peer.items() if row.cpu}
+    if OURS not in costs:
+        yield Goal(f"{ours.case.name}: too few requests to judge", met=False)
+        return
+    cost = costs[OURS]
     for peer, least in RATIOS.items():
-        if peer in by_peer and ours.case.name.startswith(("1 KB", "32 KB")):
-            ratio = by_peer[peer].middle(ours.cpu_us) / cost
+        if peer in costs and ours.case.name.startswith(("1 KB", "32 KB")):
+            ratio = costs[peer] / cost
             yield Goal(f"{ours.case.name}: {ratio:.1f} times {peer} per CPU second, at least {least:g}", ratio >= least)
     for peer in CHEAPER_THAN:
-        if peer in by_peer:
-            other = by_peer[peer].middle(ours.cpu_us)
-            text = f"{ours.case.name}: {cost:,.0f} us of CPU a request, less than {peer}'s {other:,.0f} us"
-            yield Goal(text, cost < other)
+        if peer in costs:
+            text = f"{ours.case.name}: {cost:,.0f} us of CPU a request, less than {peer}'s {costs[peer]:,.0f} us"
+            yield Goal(text, cost < costs[peer])

@@ -16,6 +16,8 @@ from generator import Result
 OURS = "slipway"
 FLOOR = "direct"
 MIB = 1 << 20
+ENOUGH = 10
+"""Requests or events in a window, below which CPU time for each would be chance: the clock ticks every 10 ms."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +34,17 @@ class Measured:
     def middle(self, value: Callable[[Result], float]) -> float:
         return median(value(result) for result in self.results)
 
-    def spread(self, value: Callable[[Result], float]) -> tuple[float, float]:
-        values = [value(result) for result in self.results]
-        return min(values), max(values)
-
     @property
     def failed(self) -> int:
         return sum(result.failed for result in self.results)
 
     @property
-    def cpu_us(self) -> Callable[[Result], float]:
-        """CPU microseconds for each request, each event, or each second of idling."""
-        if self.case.kind == "events":
-            return lambda result: result.cpu_us / max(1, result.events)
+    def cpu(self) -> list[float]:
+        """CPU microseconds for each request, each event, or each second of idling; of each round with enough of them."""
         if self.case.kind == "idle":
-            return lambda result: result.cpu_us / result.seconds
-        return lambda result: result.cpu_us / max(1, result.completed)
+            return [result.cpu_us / result.seconds for result in self.results]
+        done = [(r.cpu_us, r.events if self.case.kind == "events" else r.completed) for r in self.results]
+        return [cpu_us / number for cpu_us, number in done if number >= ENOUGH]
 
 
 def per_second(result: Result) -> float:
@@ -67,11 +64,11 @@ def _number(value: float) -> str:
 
 
 def _cpu_cells(row: Measured, ours: Measured | None) -> list[str]:
-    if row.peer == FLOOR:
+    if row.peer == FLOOR or not row.cpu:
         return ["-", "-", "-"]
-    low, high = row.spread(row.cpu_us)
-    ratio = row.middle(row.cpu_us) / ours.middle(ours.cpu_us) if ours and ours.middle(ours.cpu_us) else 0
-    return [_number(row.middle(row.cpu_us)), f"{_number(low)}-{_number(high)}", f"{ratio:.2f}x" if ratio else "-"]
+    span = f"{_number(min(row.cpu))}-{_number(max(row.cpu))}"
+    ratio = median(row.cpu) / median(ours.cpu) if ours and ours.cpu and median(ours.cpu) else 0
+    return [_number(median(row.cpu)), span, f"{ratio:.2f}x" if ratio else "-"]
 
 
 def _latency(row: Measured) -> list[str]:
@@ -150,7 +147,7 @@ def document(row: Measured) -> dict[str, Any]:
         **summary,
         "rate": row.rate,
         "failed": row.failed,
-        "cpu_us": round(row.middle(row.cpu_us), 3),
+        "cpu_us": round(median(row.cpu), 3) if row.cpu else None,
         "per_second": round(row.middle(per_second), 1),
         "p50_us": row.middle(lambda r: r.p50_us),
         "p99_us": row.middle(lambda r: r.p99_us),

@@ -96,8 +96,9 @@ class Benchmark:
         except LoadError as error:
             self._problems[place] = str(error)
             return
-        if case.kind == "closed" and peer.name not in self._capacity:
-            self._capacity[peer.name] = report.per_second(self._results[place][0])
+        if case.kind == "closed":
+            reached = report.per_second(self._results[place][-1])
+            self._capacity[peer.name] = max(reached, self._capacity.get(peer.name, 0.0))
 
     def _measure(self, name: str, load: object) -> Result:
         running = self.running[name]
