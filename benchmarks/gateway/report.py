@@ -40,7 +40,7 @@ class Measured:
 
     @property
     def cpu(self) -> list[float]:
-        """CPU microseconds for each request, each event, or each second of idling; of each round with enough of them."""
+        """CPU microseconds for each request, event, or second of idling, by round; only rounds with enough of them."""
         if self.case.kind == "idle":
             return [result.cpu_us / result.seconds for result in self.results]
         done = [(r.cpu_us, r.events if self.case.kind == "events" else r.completed) for r in self.results]
