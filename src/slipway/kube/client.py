@@ -80,6 +80,7 @@ class Client:
     ) -> None:
         self._credentials = credentials
         self._session = session
+        self._proxy = credentials.proxy
         self.metrics = metrics
         self._may_write = may_write
 
@@ -233,7 +234,7 @@ class Client:
                 data=request.data,
                 headers=headers,
                 timeout=request.limit,
-                proxy=settings.proxy,
+                proxy=self._proxy,
                 proxy_headers=settings.proxy_headers,
                 server_hostname=settings.tls_server_name,
             )

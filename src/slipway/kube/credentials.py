@@ -12,6 +12,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import config
@@ -78,8 +80,22 @@ class Credentials:
         """Base URL of the API server, without a slash at the end."""
         return str(self.configuration.host).rstrip("/")
 
+    @property
+    def proxy(self) -> str | None:
+        """The proxy to go through: the kubeconfig's, or the one that the environment names for this host."""
+        if self.configuration.proxy:
+            return str(self.configuration.proxy)
+        url = urlsplit(self.host)
+        if proxy_bypass(url.netloc):
+            return None
+        return getproxies().get(url.scheme)
+
     def session(self) -> aiohttp.ClientSession:
-        """A new session with the configuration's TLS settings and connection limit."""
+        """A new session with the configuration's TLS settings and connection limit.
+
+        It does not look at the environment itself, which would cost a thread's turn for each request.
+        """
+        self.configuration.client_session_kwargs = {"trust_env": False}
         return _Rest(self.configuration).session()
 
     async def authorization(self) -> str:

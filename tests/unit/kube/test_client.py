@@ -108,6 +108,17 @@ async def test_a_rotated_token_is_read_again_after_401(server, client, script, t
     assert seen == ["Bearer first", "Bearer second"]
 
 
+async def test_the_environment_names_a_proxy_but_for_the_hosts_that_it_excepts(client, monkeypatch):
+    credentials = client._credentials
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "other")
+    assert credentials.proxy == "http://proxy:3128"
+    monkeypatch.setenv("no_proxy", "127.0.0.1,other")
+    assert credentials.proxy is None
+    credentials.configuration.proxy = "http://configured:3128"
+    assert credentials.proxy == "http://configured:3128"
+
+
 async def test_credentials_that_stay_bad_are_unauthorized(server, client, script):
     server.fault("GET", PODS, script.refuse(401, "Unauthorized"), times=9)
     with pytest.raises(Unauthorized):
