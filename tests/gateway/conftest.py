@@ -149,12 +149,12 @@ def make_gateway(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Stan
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine(make_engine: Callable[..., Engine]) -> Engine:
     return make_engine("first")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
     """With a key, the model m1 on one engine, and the model empty without any."""
     made = make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=2, holdRequests=5, streamIdleSeconds=5)
@@ -175,7 +175,7 @@ class Api(requests.Session):
         return super().request(method, f"{self.url}{path!s}", *args, **{"timeout": 15, **options})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client(gateway: Standalone) -> Iterator[Api]:
     with Api(gateway.url) as made:
         wait_for(lambda: made.post("/v1/completions", data=b'{"model":"m1"}').status_code == 200)

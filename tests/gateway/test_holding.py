@@ -9,20 +9,29 @@ from typing import Any
 
 import pytest
 import requests
-from tests.gateway.conftest import Api, Engine, wait_for
 
 from slipway.gateway.standalone import Standalone
+from tests.gateway.conftest import Api, Engine, wait_for
 
 CHAT = "/v1/chat/completions"
 
 
-@pytest.fixture
-def patient(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    """Holds 5 requests for at most 4 seconds."""
-    made = make_gateway(holdSeconds=4, holdRequests=5)
-    made.route({"cold": []})
-    with made:
+@pytest.fixture(scope="module")
+def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    """Holds 5 requests for at most 3 seconds."""
+    with make_gateway(holdSeconds=3, holdRequests=5) as made:
         yield made
+
+
+@pytest.fixture
+def patient(shared: Standalone) -> Standalone:
+    """With a model that has no server."""
+    shared.route({"cold": []})
+    config = shared.run / "haproxy.cfg"
+    wait_for(lambda: "backend static:cold" in config.read_text() and "server 127" not in config.read_text())
+    wait_for(lambda: waiting(shared) == 0)
+    time.sleep(0.2)
+    return shared
 
 
 def ask(gateway: Standalone, **options: Any) -> requests.Response:

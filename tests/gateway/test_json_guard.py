@@ -63,7 +63,7 @@ REFUSED = {
     "empty": "",
 }
 
-# Beyond the size of the regular expression the text around the name is not read in full: an engine refuses these itself.
+# In larger bodies the text around the name is not read in full: an engine refuses these itself.
 LEFT_TO_THE_ENGINE = {
     "truncated behind a brace",
     "control character",

@@ -157,7 +157,8 @@ defaults {MODEL_DEFAULTS} from base
 def _frontend(settings: Settings) -> str:
     host, port = address(settings.listen)
     parts = (
-        f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull\n    log-format {LOG_FORMAT}",
+        f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull",
+        f"    log-format {LOG_FORMAT}",
         _health(settings),
         _request_id(),
         _keys(settings),

@@ -1,0 +1,34 @@
+"""API keys change while the gateway runs, and are never written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import requests
+
+from slipway.gateway.standalone import Standalone
+from tests.gateway.conftest import wait_for
+
+
+@pytest.fixture
+def guarded(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    made = make_gateway(apiKeysSecret="keys")
+    with made:
+        yield made
+
+
+def status(gateway: Standalone, key: str) -> int:
+    answer = requests.get(f"{gateway.url}/v1/models", headers={"authorization": f"Bearer {key}"}, timeout=5)
+    return answer.status_code
+
+
+def test_keys_come_and_go_at_once_and_only_hashes_are_kept(guarded: Standalone) -> None:
+    assert status(guarded, "sk-one-secret") == 401, "without any key nobody is let in"
+    guarded.route({}, {"one": "sk-one-secret"})
+    wait_for(lambda: status(guarded, "sk-one-secret") == 200)
+    guarded.route({}, {"two": "sk-two-secret"})
+    wait_for(lambda: status(guarded, "sk-two-secret") == 200)
+    assert status(guarded, "sk-one-secret") == 401
+    written = [path for path in guarded.directory.rglob("*") if path.is_file() and path != guarded.table]
+    assert not [path for path in written if "-secret" in path.read_text(errors="replace")]

@@ -1,0 +1,260 @@
+"""Nothing that changes behind the gateway, or in it, costs a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import requests
+
+from slipway.gateway import cli
+from slipway.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, wait_for
+
+CHAT = "/v1/chat/completions"
+SMALL = b'{"model":"m1","messages":[]}'
+MEDIUM = b'{"model":"m1","prompt":"' + b"a" * 60000 + b'"}'
+
+
+@pytest.fixture(scope="module")
+def pair(make_engine: Callable[..., Engine]) -> tuple[Engine, Engine]:
+    return make_engine("a"), make_engine("b")
+
+
+@pytest.fixture(scope="module")
+def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    with make_gateway(threads=2) as made:
+        yield made
+
+
+@pytest.fixture
+def served(shared: Standalone, pair: tuple[Engine, Engine]) -> Standalone:
+    """The model m1 on both engines, and nothing else."""
+    settle(shared, pair)
+    return shared
+
+
+def settle(gateway: Standalone, pair: tuple[Engine, Engine]) -> None:
+    gateway.route({"m1": [engine.endpoint for engine in pair]})
+    config = gateway.run / "haproxy.cfg"
+    wait_for(lambda: config.read_text().count("backend static:") == 1 and config.read_text().count(" 127.0.0.1:") >= 2)
+    wait_for(lambda: all(engine.endpoint in config.read_text() for engine in pair))
+    wait_for(lambda: post(gateway, SMALL) == 200)
+
+
+async def under_load(
+    gateway: Standalone, happening: Callable[[], Awaitable[None]], bodies: tuple[bytes, ...] = (SMALL, MEDIUM)
+) -> Counter[Any]:
+    """Status (or exception) of every request that eight clients send while something happens."""
+    seen: Counter[Any] = Counter()
+    over = asyncio.Event()
+
+    async def ask(session: aiohttp.ClientSession, body: bytes) -> None:
+        while not over.is_set():
+            try:
+                async with session.post(gateway.url + CHAT, data=body) as answer:
+                    await answer.read()
+                    seen[answer.status] += 1
+            except (aiohttp.ClientError, TimeoutError) as error:
+                seen[f"{type(error).__name__}: {error}"] += 1
+            await asyncio.sleep(0.002)
+
+    limit = aiohttp.ClientTimeout(total=20)
+    async with aiohttp.ClientSession(timeout=limit, connector=aiohttp.TCPConnector(limit=0)) as session:
+        clients = [asyncio.create_task(ask(session, bodies[number % len(bodies)])) for number in range(8)]
+        await asyncio.sleep(0.2)
+        await happening()
+        await asyncio.sleep(0.3)
+        over.set()
+        await asyncio.gather(*clients)
+    assert seen[200] > 100
+    return seen
+
+
+async def test_endpoints_that_come_and_go_cost_nothing(served: Standalone, pair: tuple[Engine, Engine]) -> None:
+    async def churn() -> None:
+        for turn in range(24):
+            chosen = [pair[0]] if turn % 3 == 0 else [pair[1]] if turn % 3 == 1 else list(pair)
+            served.route({"m1": [engine.endpoint for engine in chosen]})
+            await asyncio.sleep(0.12)
+
+    worker = newest(served)
+    seen = await under_load(served, churn)
+    assert set(seen) == {200}, seen
+    assert newest(served) == worker
+
+
+async def test_models_that_come_and_go_cost_nothing(served: Standalone, pair: tuple[Engine, Engine]) -> None:
+    kept = [engine.endpoint for engine in pair]
+
+    async def churn() -> None:
+        for turn in range(16):
+            served.route({"m1": kept, **{f"n{turn}-{number}": kept[:1] for number in range(10)}})
+            await asyncio.sleep(0.15)
+
+    worker = newest(served)
+    seen = await under_load(served, churn)
+    assert set(seen) == {200}, seen
+    assert newest(served) == worker, "backends are made at run time, without a reload"
+
+
+async def test_a_model_without_endpoints_for_a_moment_costs_nothing(
+    served: Standalone, pair: tuple[Engine, Engine]
+) -> None:
+    async def blink() -> None:
+        for _ in range(4):
+            served.route({"m1": []})
+            await asyncio.sleep(0.2)
+            served.route({"m1": [pair[0].endpoint]})
+            await asyncio.sleep(0.2)
+
+    assert set(await under_load(served, blink)) == {200}
+
+
+async def test_an_engine_that_dies_costs_no_request_that_it_had_not_begun_to_answer(
+    served: Standalone, pair: tuple[Engine, Engine]
+) -> None:
+    async def die() -> None:
+        await asyncio.to_thread(pair[0].kill)
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(pair[0].start)
+        await asyncio.sleep(0.5)
+
+    seen = await under_load(served, die, (SMALL,))
+    assert set(seen) == {200}, seen
+
+
+async def test_reloads_cost_nothing(served: Standalone) -> None:
+    async def reload() -> None:
+        for _ in range(3):
+            await cli.reload(served.run / "master.sock")
+            await asyncio.sleep(0.2)
+
+    seen = await under_load(served, reload)
+    assert set(seen) == {200}, seen
+
+
+async def test_a_request_that_waits_survives_a_reload(
+    served: Standalone, pair: tuple[Engine, Engine], make_engine: Callable[..., Engine]
+) -> None:
+    served.route({"m1": [pair[0].endpoint], "cold": []})
+    async with aiohttp.ClientSession() as session:
+        wait_for(lambda: "cold" in (served.run / "models.map").read_text())
+        await asyncio.sleep(0.3)
+        asked = asyncio.create_task(session.post(served.url + CHAT, data=b'{"model":"cold"}'))
+        await asyncio.sleep(0.3)
+        await cli.reload(served.run / "master.sock")
+        await asyncio.sleep(1)
+        served.route({"m1": [pair[0].endpoint], "cold": [pair[1].endpoint]})
+        assert (await asyncio.wait_for(asked, 5)).status == 200
+
+
+async def test_the_death_of_the_control_process_costs_nothing_and_its_successor_steers_on(
+    served: Standalone, pair: tuple[Engine, Engine], make_engine: Callable[..., Engine]
+) -> None:
+    third = make_engine("c")
+    worker = newest(served)
+
+    async def die() -> None:
+        assert served.control
+        served.control.send_signal(signal.SIGKILL)
+        served.control.wait()
+        served.route({"m1": [pair[0].endpoint, third.endpoint]})
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(served.start_control)
+        await asyncio.to_thread(wait_for, lambda: len(third.bodies) > 5, 15)
+
+    seen = await under_load(served, die)
+    assert set(seen) == {200}, seen
+    assert newest(served) == worker, "the successor found what it wanted and reloaded nothing"
+
+
+def test_haproxy_starts_again_in_the_same_state(served: Standalone, pair: tuple[Engine, Engine]) -> None:
+    served.route({"m1": [pair[1].endpoint], "later": [pair[1].endpoint]})
+    wait_for(lambda: "later" in (served.run / "models.map").read_text())
+    assert served.control
+    served.control.send_signal(signal.SIGSTOP)  # so that only the files can tell it
+    try:
+        served.kill_haproxy()
+        served.start_haproxy()
+        served.wait_ready()
+        text = (served.run / "haproxy.cfg").read_text()
+        assert pair[1].endpoint in text
+        assert post(served, b'{"model":"later"}') == 200
+    finally:
+        served.control.send_signal(signal.SIGCONT)
+
+
+async def test_sixty_four_large_bodies_at_once_stay_small(served: Standalone) -> None:
+    body = b'{"prompt":"' + b"a" * (1 << 20) + b'","model":"m1","x":{"delay":0.5}}'
+    peak = 0
+
+    async def ask(session: aiohttp.ClientSession) -> int:
+        async with session.post(served.url + CHAT, data=body) as answer:
+            await answer.read()
+            return answer.status
+
+    async def watch() -> None:
+        nonlocal peak
+        pids = served.haproxy_pids()[1:]
+        while True:
+            peak = max(peak, sum(resident(pid) for pid in pids))
+            await asyncio.sleep(0.02)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        watching = asyncio.create_task(watch())
+        for _ in range(2):
+            assert await asyncio.gather(*(ask(session) for _ in range(64))) == [200] * 64
+        watching.cancel()
+    assert peak < 256 << 20, f"{peak >> 20} MiB"
+
+
+async def test_a_gateway_that_stops_lets_its_streams_finish(
+    served: Standalone,
+) -> None:
+    body = b'{"model":"m1","stream":true,"x":{"events":20,"gap":0.1}}'
+    async with aiohttp.ClientSession() as session, session.post(served.url + CHAT, data=body) as answer:
+        await answer.content.readline()
+        assert served.control
+        assert served.haproxy
+        served.control.terminate()
+        await asyncio.to_thread(wait_for, lambda: not ready(served))
+        os.kill(served.haproxy_pids()[0], signal.SIGUSR1)
+        text = await answer.text()
+    assert text.endswith("data: [DONE]\n\n")
+    assert await asyncio.to_thread(served.control.wait, 10) == 0
+    assert await asyncio.to_thread(served.haproxy.wait, 10) == 0
+    await asyncio.to_thread(restart, served)
+
+
+def restart(gateway: Standalone) -> None:
+    gateway.start_haproxy()
+    gateway.start_control()
+    gateway.wait_ready()
+
+
+def newest(gateway: Standalone) -> int:
+    """Process id of the worker that takes new connections."""
+    return max(gateway.haproxy_pids()[1:])
+
+
+def resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def post(gateway: Standalone, body: bytes) -> int:
+    return requests.post(gateway.url + CHAT, data=body, timeout=10).status_code
+
+
+def ready(gateway: Standalone) -> bool:
+    return requests.get(f"{gateway.url}/readyz", timeout=5).status_code == 200
