@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
 from ansible_collections.slipway.inference.plugins.module_utils._client import (
@@ -32,7 +32,7 @@ WORKERS = 16
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-Outcome = Object | InferenceError
+Outcome: TypeAlias = "Object | InferenceError"
 
 
 @dataclass

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 
@@ -51,7 +51,7 @@ class AnyOf:
     rules: tuple[Rule, ...]
 
 
-Rule = Condition | Field | AllOf | AnyOf
+Rule: TypeAlias = "Condition | Field | AllOf | AnyOf"
 
 
 def holds(rule: Rule, resource: Mapping[str, Any]) -> bool:

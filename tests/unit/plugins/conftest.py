@@ -1,0 +1,103 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the tests of the plugins share. They run under plain pytest and under ansible-test units."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def _make_importable() -> None:
+    """Lets the checkout be imported as ansible_collections.slipway.inference. Under ansible-test it is already."""
+    try:
+        if importlib.util.find_spec("ansible_collections.slipway.inference.plugins.module_utils") is not None:
+            return
+    except ModuleNotFoundError:
+        pass
+    root = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
+    (root / "ansible_collections" / "slipway").mkdir(parents=True)
+    (root / "ansible_collections" / "slipway" / "inference").symlink_to(HERE.parents[2])
+    sys.path.insert(0, str(root))
+
+
+_make_importable()
+sys.path.insert(0, str(HERE))
+
+from fake_api import FakeApi  # noqa: E402
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """A running API server that nobody has asked anything yet, and an environment that knows no other."""
+    for name in ("K8S_AUTH_KUBECONFIG", "KUBECONFIG", "K8S_AUTH_HOST", "K8S_AUTH_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    server = FakeApi()
+    yield server
+    server.stop()
+
+
+@dataclass
+class Result:
+    """What a module printed. ``failed`` as Ansible sees it."""
+
+    failed: bool
+    data: Object
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a module in this process against `api`: ``run("model", check=False, diff=True, name=...)``."""
+
+    def call(module: str, /, *, check: bool = False, diff: bool = True, **options: Any) -> Result:
+        arguments = {
+            "host": api.url,
+            "api_key": "the-api-key",
+            **options,
+            "_ansible_check_mode": check,
+            "_ansible_diff": diff,
+            "_ansible_remote_tmp": tempfile.gettempdir(),
+            "_ansible_keep_remote_files": False,
+        }
+        main = importlib.import_module(f"ansible_collections.slipway.inference.plugins.modules.{module}").main
+        capsys.readouterr()
+        with _arguments(arguments, monkeypatch), pytest.raises(SystemExit):
+            main()
+        data = json.loads(capsys.readouterr().out)
+        return Result(bool(data.get("failed")), data)
+
+    return call
+
+
+def _arguments(arguments: Object, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Hands arguments to the next AnsibleModule; the way to do so has changed with ansible-core 2.19."""
+    try:
+        from ansible.module_utils.testing import patch_module_args
+    except ImportError:
+        import contextlib
+
+        from ansible.module_utils import basic
+
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
+        return contextlib.nullcontext()
+    return patch_module_args(arguments)

@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Secrets are found by their names and masked where they stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.slipway.inference.plugins.module_utils._secrets import MASK, mask, secrets_in
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HUGGINGFACE_HUB_TOKEN",
+        "HF_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "DB_PASSWORD",
+        "OPENAI_API_KEY",
+        "MY_KEY",
+        "BASIC_AUTH",
+    ],
+)
+def test_variables_that_look_secret_are_masked(name: str) -> None:
+    value = {"env": [{"name": name, "value": "s3cr3t"}]}
+    assert mask(value) == {"env": [{"name": name, "value": MASK}]}
+    assert secrets_in(value) == ["s3cr3t"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"env": [{"name": "OMP_NUM_THREADS", "value": "4"}]},
+        {"env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf", "key": "token"}}}]},
+        {"env": [{"name": "HF_TOKEN", "value": ""}]},
+        {"envFrom": [{"secretRef": {"name": "hf-token"}}]},
+        {"imagePullSecrets": [{"name": "registry"}]},
+        {"secretName": "x", "tokenizer": "org/repo", "maxTokens": 5, "keyboard": "y"},
+        {"args": ["--ctx-size", "4096", "--api-key-file", "/keys", "--tokenizer", "x"]},
+    ],
+)
+def test_what_is_no_secret_stays(value: dict[str, Any]) -> None:
+    assert mask(value) == value
+    assert secrets_in(value) == []
+
+
+def test_arguments_are_masked() -> None:
+    assert mask(["--api-key", "s3cr3t", "--hf-token=s3cr3t", "-c", "1"]) == [
+        "--api-key",
+        MASK,
+        f"--hf-token={MASK}",
+        "-c",
+        "1",
+    ]
+
+
+def test_fields_that_hold_a_secret_are_masked() -> None:
+    assert mask({"auth": {"apiKey": "s3cr3t", "password": "s3cr3t"}}) == {"auth": {"apiKey": MASK, "password": MASK}}
+
+
+def test_what_kubectl_remembers_is_left_out() -> None:
+    assert mask({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "s3cr3t", "a": "b"}}) == {
+        "annotations": {"a": "b"}
+    }
