@@ -1,0 +1,47 @@
+"""HAProxy's answers as Prometheus metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from slipway.gateway.metrics import Answers, HaproxyCollector
+
+COLUMNS = (
+    "pxname svname scur act bin bout wretr wredis cli_abrt hrsp_1xx hrsp_2xx hrsp_3xx hrsp_4xx hrsp_5xx hrsp_other"
+)
+STATISTICS = f"""# {COLUMNS.replace(" ", ",")}
+public,FRONTEND,7,,100,200,,,,0,5,0,2,1,0
+ns:m,10.0.0.1:80,2,1,10,20,1,0,0,0,3,0,0,0,0
+ns:m,BACKEND,2,1,10,20,1,4,6,0,3,0,0,1,0
+control,BACKEND,0,1,1,1,0,0,0,0,9,0,0,0,0"""
+FIRST_BYTES = "# table: x\n0x7f: key=ns:m use=0 exp=0 shard=0 gpc0=1500 gpc1=3"
+
+
+def text(answers: Answers | None) -> str:
+    registry, collector = CollectorRegistry(), HaproxyCollector()
+    registry.register(collector)
+    collector.answers = answers
+    return generate_latest(registry).decode()
+
+
+def test_each_model_is_counted_by_its_backend() -> None:
+    shown = text(Answers(STATISTICS, FIRST_BYTES, "ns:m 2 3 4\n"))
+    model = 'model="m",namespace="ns"'
+    for line in (
+        f'slipway_gateway_requests_total{{code="2xx",{model}}} 3.0',
+        f"slipway_gateway_requests_in_flight{{{model}}} 2.0",
+        f"slipway_gateway_requests_waiting{{{model}}} 2.0",
+        f'slipway_gateway_requests_refused_total{{{model},reason="full"}} 3.0',
+        f'slipway_gateway_requests_refused_total{{{model},reason="timeout"}} 4.0',
+        f"slipway_gateway_redispatches_total{{{model}}} 4.0",
+        f"slipway_gateway_time_to_first_byte_seconds_sum{{{model}}} 1.5",
+        f"slipway_gateway_time_to_first_byte_seconds_count{{{model}}} 3.0",
+        'slipway_gateway_responses_total{code="4xx"} 2.0',
+        "slipway_gateway_haproxy_up 1.0",
+    ):
+        assert line in shown.splitlines(), shown
+    assert '"control"' not in shown
+
+
+def test_without_haproxy_only_that_is_said() -> None:
+    assert "slipway_gateway_haproxy_up 0.0" in text(None)

@@ -1,0 +1,90 @@
+"""Commands that change a running HAProxy, and how its answers are read."""
+
+from __future__ import annotations
+
+from slipway.gateway.runtime import Running, RunningBackend, changes, parse_backends, parse_map, removals
+from slipway.gateway.table import Backend, RoutingTable
+
+HEAD = "# pxname,svname,status,scur\n"
+
+
+def table(**backends: list[str]) -> RoutingTable:
+    made = {f"ns:{name}": Backend("ns", name, tuple(endpoints)) for name, endpoints in backends.items()}
+    return RoutingTable(made, {backend.service: name for name, backend in made.items()}, {}, ())
+
+
+def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -> Running:
+    found = {f"ns:{name}": RunningBackend(True, servers) for name, servers in backends.items()}
+    return Running("v", found, {"models.map": models or {}})
+
+
+def told(now: Running, wanted: RoutingTable) -> list[str]:
+    return [command.text for command in changes("/run", now, wanted, {"models.map": dict(wanted.models)})]
+
+
+def test_nothing_is_told_when_nothing_differs() -> None:
+    assert told(running({"m": "ns:m"}, m={"10.0.0.1:80": True}), table(m=["10.0.0.1:80"])) == []
+
+
+def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
+    assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
+        "add backend ns:m from model",
+        "add server ns:m/10.0.0.1:80 10.0.0.1:80",
+        "set server ns:m/10.0.0.1:80 state ready",
+        "add server ns:m/fd00::1:80 [fd00::1]:80",
+        "set server ns:m/fd00::1:80 state ready",
+        "publish backend ns:m",
+        "add map /run/models.map m ns:m",
+    ]
+
+
+def test_new_servers_come_before_old_ones_leave() -> None:
+    now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
+    assert told(now, table(m=["10.0.0.2:80"])) == [
+        "add server ns:m/10.0.0.2:80 10.0.0.2:80",
+        "set server ns:m/10.0.0.2:80 state ready",
+        "set server ns:m/10.0.0.1:80 state maint",
+    ]
+
+
+def test_a_server_that_comes_back_while_it_drains_is_used_again() -> None:
+    now = running({"m": "ns:m"}, m={"10.0.0.1:80": False})
+    assert told(now, table(m=["10.0.0.1:80"])) == ["set server ns:m/10.0.0.1:80 state ready"]
+
+
+def test_a_model_that_goes_leaves_the_map_first() -> None:
+    now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
+    assert told(now, table()) == [
+        "del map /run/models.map m",
+        "set server ns:m/10.0.0.1:80 state maint",
+        "unpublish backend ns:m",
+    ]
+
+
+def test_a_name_that_changes_hands_is_set_in_one_step() -> None:
+    now = running({"m": "ns:old"}, m={}, old={})
+    assert "set map /run/models.map m ns:m" in told(now, table(m=[], old=[])._replace(models={"m": "ns:m"}))
+
+
+def test_only_what_is_out_of_use_is_deleted() -> None:
+    now = running(m={"10.0.0.1:80": False, "10.0.0.2:80": True, "10.0.0.3:80": False}, gone={"10.0.0.9:80": False})
+    now.backends["ns:gone"] = RunningBackend(False, {"10.0.0.9:80": False})  # type: ignore[index]
+    commands = [command.text for command in removals(now, table(m=["10.0.0.3:80"]))]
+    assert commands == ["del server ns:m/10.0.0.1:80", "del server ns:gone/10.0.0.9:80", "del backend ns:gone"]
+
+
+def test_statistics_are_read_without_our_own_backends() -> None:
+    text = HEAD + (
+        "control,control,no check,0\ncontrol,BACKEND,UP,0\n"
+        "ns:m,10.0.0.1:80,no check,3\nns:m,10.0.0.2:80,MAINT,1\nns:m,BACKEND,UP,4\n"
+        "ns:n,BACKEND,UP (UNPUB),0\n"
+    )
+    assert parse_backends(text) == {
+        "ns:m": RunningBackend(True, {"10.0.0.1:80": True, "10.0.0.2:80": False}),
+        "ns:n": RunningBackend(False, {}),
+    }
+
+
+def test_a_map_is_read() -> None:
+    assert parse_map("0x55 m ns:m\n0x56 a/b ns:b") == {"m": "ns:m", "a/b": "ns:b"}
+    assert parse_map("") == {}

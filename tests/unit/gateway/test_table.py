@@ -1,0 +1,130 @@
+"""The routing table: ids, conflicts, endpoints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from slipway.gateway.table import build
+
+LABEL = "slipway.inference/route"
+
+
+def service(name: str, namespace: str = "default", since: str = "2026-01-01T00:00:00Z", **route: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": since,
+            "labels": {LABEL: "true"},
+            "annotations": {LABEL: json.dumps(route)} if route else {},
+        },
+        "spec": {"ports": [{"name": "http", "port": 80}, {"name": "other", "port": 81}]},
+    }
+
+
+def piece(
+    name: str, *endpoints: dict[str, Any], namespace: str = "default", family: str = "IPv4", port: str | None = "http"
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{name}-x", "namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": family,
+        "ports": [{"name": port, "port": 8000}, {"name": "other", "port": 9000}],
+        "endpoints": list(endpoints),
+    }
+
+
+def endpoint(address: str, **conditions: bool) -> dict[str, Any]:
+    return {"addresses": [address], "conditions": conditions}
+
+
+def test_a_labelled_service_is_served_under_its_name_and_its_qualified_name() -> None:
+    table, faults = build([service("m1")], [piece("m1", endpoint("10.0.0.1", ready=True))])
+    assert table.models == {"m1": "default:m1", "default/m1": "default:m1"}
+    assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000",)
+    assert table.listed == ("m1",)
+    assert faults == ()
+
+
+def test_only_ready_endpoints_that_do_not_terminate_take_requests() -> None:
+    pieces = [
+        piece("m1", endpoint("10.0.0.2", ready=True, serving=True), endpoint("10.0.0.1")),
+        piece("m1", endpoint("10.0.0.3", ready=False), endpoint("10.0.0.4", ready=True, terminating=True)),
+        piece("m1", endpoint("10.0.0.2", ready=True)),
+        piece("m1", endpoint("10.9.9.9", ready=True), namespace="elsewhere"),
+    ]
+    table, _ = build([service("m1")], pieces)
+    assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000", "10.0.0.2:8000")
+
+
+def test_a_service_without_ready_endpoints_is_known() -> None:
+    table, _ = build([service("m1")], [])
+    assert table.backends["default:m1"].endpoints == ()
+    assert "m1" in table.models
+
+
+def test_the_port_is_chosen_by_name_also_where_it_has_none() -> None:
+    table, _ = build([service("m1", port="other")], [piece("m1", endpoint("10.0.0.1"))])
+    assert table.backends["default:m1"].endpoints == ("10.0.0.1:9000",)
+    nameless = service("m2")
+    nameless["spec"]["ports"] = [{"port": 80}]
+    table, _ = build([nameless], [piece("m2", endpoint("10.0.0.1"), port=None)])
+    assert table.backends["default:m2"].endpoints == ("10.0.0.1:8000",)
+
+
+def test_of_two_families_one_is_used_and_ipv6_is_bracketed() -> None:
+    six = piece("m1", endpoint("fd00::1", ready=True), family="IPv6")
+    table, _ = build([service("m1")], [six])
+    assert table.backends["default:m1"].endpoints == ("[fd00::1]:8000",)
+    table, _ = build([service("m1")], [six, piece("m1", endpoint("10.0.0.1"))])
+    assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000",)
+
+
+def test_of_two_models_of_one_name_the_oldest_wins_and_the_other_keeps_its_qualified_name() -> None:
+    old = service("m1", "b", since="2026-01-01T00:00:00Z")
+    new = service("m1", "a", since="2026-01-02T00:00:00Z")
+    table, _ = build([new, old], [])
+    assert table.models == {"m1": "b:m1", "a/m1": "a:m1", "b/m1": "b:m1"}
+    assert table.listed == ("a/m1", "m1")
+
+
+def test_a_qualified_name_cannot_be_taken_by_another_service() -> None:
+    thief = service("thief", since="2020-01-01T00:00:00Z", models=["default/m1", "mine"])
+    table, _ = build([thief, service("m1")], [])
+    assert table.models["default/m1"] == "default:m1"
+    assert table.models["mine"] == "default:thief"
+
+
+def test_cards_say_what_the_route_says() -> None:
+    route = {"models": ["llama", "alias"], "created": 1700000000, "ownedBy": "team", "source": "hf:a/b"}
+    table, _ = build([service("m1", **route)], [])
+    assert table.listed == ("alias", "llama")
+    assert table.cards["llama"].public() == {
+        "id": "llama",
+        "object": "model",
+        "created": 1700000000,
+        "owned_by": "team",
+        "namespace": "default",
+        "source": "hf:a/b",
+    }
+
+
+def test_a_broken_route_is_reported_and_breaks_no_other() -> None:
+    broken = service("broken")
+    broken["metadata"]["annotations"] = {LABEL: "{nonsense"}
+    portless = service("portless", port="none")
+    table, faults = build([broken, service("m1"), portless], [])
+    assert list(table.backends) == ["default:m1"]
+    assert [(fault.service, LABEL in fault.message) for fault in faults] == [("broken", True), ("portless", True)]
+
+
+def test_an_id_that_haproxy_cannot_hold_is_reported_and_the_others_are_served() -> None:
+    table, faults = build([service("m1", models=["bad id", 'quo"te', "new\nline", "good:1.5b@main"])], [])
+    assert set(table.models) == {"good:1.5b@main", "default/m1"}
+    assert len(faults) == 3
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    services = [service("a"), service("b"), service("c", models=["a", "x"])]
+    pieces = [piece("a", endpoint("10.0.0.2"), endpoint("10.0.0.1")), piece("b", endpoint("10.0.0.3"))]
+    assert build(services, pieces) == build(services[::-1], pieces[::-1])
