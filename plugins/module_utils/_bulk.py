@@ -80,7 +80,7 @@ def present(client: Client, kind: Kind, wanted: Sequence[Wanted], options: Optio
     for item in wanted:
         if item.key in after:
             _note(report, kind, item.key, found.objects.get(item.key), after[item.key])
-    if _refused(sent, kind, report, "not applied"):
+    if _refused(sent, kind, report, "not applied" if len(differ) > 1 else "refused"):
         return report
     if options.wait and not options.check_mode:
         _wait(client, kind, [after[item.key] for item in wanted], found, options, report)

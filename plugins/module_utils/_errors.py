@@ -35,7 +35,7 @@ HINTS: Mapping[str, str] = {
     "failed": "",
     "timeout": "",
     "controller_missing": "Is the controller running? The role slipway.inference.controller installs it.",
-    "deleted": "Something else deleted it while it was waited for.",
+    "deleted": "",
 }
 
 

@@ -10,8 +10,7 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ _make_importable()
 sys.path.insert(0, str(HERE))
 
 from fake_api import FakeApi  # noqa: E402
+from module_run import Result, Run  # noqa: E402
 
 Object = dict[str, Any]
 
@@ -49,20 +49,6 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     server = FakeApi()
     yield server
     server.stop()
-
-
-@dataclass
-class Result:
-    """What a module printed. ``failed`` as Ansible sees it."""
-
-    failed: bool
-    data: Object
-
-    def __getitem__(self, key: str) -> Any:
-        return self.data[key]
-
-
-Run = Callable[..., Result]
 
 
 @pytest.fixture

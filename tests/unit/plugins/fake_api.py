@@ -194,7 +194,7 @@ class FakeApi:
         metadata = new.setdefault("metadata", {})
         metadata.setdefault("uid", str(uuid.uuid4()))
         metadata.update(name=body["metadata"]["name"], namespace=body["metadata"].get("namespace", ""))
-        wanted = _leaves({"metadata": _tracked(body["metadata"]), "spec": body.get("spec") or {}})
+        wanted = _leaves(_said(body))
         owners = {
             entry["manager"]: _paths(entry["fieldsV1"])
             for entry in metadata.get("managedFields", [])
@@ -402,8 +402,10 @@ def _selected(resource: Object, query: dict[str, str]) -> bool:
     return True
 
 
-def _tracked(metadata: Object) -> Object:
-    return {key: value for key, value in metadata.items() if key in ("labels", "annotations")}
+def _said(body: Object) -> Object:
+    """What a manifest says that somebody can own."""
+    metadata = {key: value for key, value in body["metadata"].items() if key in ("labels", "annotations")}
+    return {key: value for key, value in (("metadata", metadata), ("spec", body.get("spec"))) if value}
 
 
 def _leaves(value: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -432,8 +434,6 @@ def _settle(
     if conflicts and not force:
         raise _ConflictError(conflicts)
     for path, value in wanted.items():
-        if path in (("metadata",), ("spec",)) and not value:
-            continue
         _set(resource, path, value)
 
 

@@ -1,0 +1,369 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The module model against an API server: what it makes, what it says, how often it asks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from fake_api import Answer, FakeApi
+from krypton_models import FAILED, PATH, PENDING, READY, SPEC, becomes
+from module_run import Run
+
+
+def test_a_model_is_made_and_waited_for(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    result = run("model", name="a", namespace="models", labels={"team": "search"}, spec=SPEC)
+    assert not result.failed
+    assert result["changed"]
+    [model] = result["results"]
+    assert (model["name"], model["namespace"], model["ready"], model["phase"]) == ("a", "models", True, "Ready")
+    assert model["url"] == "http://a.models.svc:8080/v1"
+    made = api.objects[PATH + "a"]
+    assert made["spec"]["source"] == SPEC["source"]
+    assert made["metadata"]["labels"] == {"team": "search"}
+    assert made["metadata"]["managedFields"][0]["manager"] == "slipway.inference"
+
+
+def test_check_run_check_run(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    task: dict[str, Any] = {"namespace": "models", "models": [{"name": "a", "spec": SPEC}, {"name": "b", "spec": SPEC}]}
+    changed = [run("model", check=check, **task)["changed"] for check in (True, False, True, False)]
+    assert changed == [True, True, False, False]
+    assert set(api.objects) == {PATH + "a", PATH + "b"}
+
+
+def test_check_run_check_run_of_a_change(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    run("model", name="a", namespace="models", spec={**SPEC, "port": 9090, "args": ["-c", "1"]})
+    task = {"name": "a", "namespace": "models", "spec": {**SPEC, "args": ["-c", "2"]}}
+    results = [run("model", check=check, **task) for check in (True, False, True, False)]
+    assert [result["changed"] for result in results] == [True, True, False, False]
+    [difference] = results[0]["diff"]
+    assert difference == results[1]["diff"][0]
+    assert difference["before"]["spec"] == {"source": SPEC["source"], "port": 9090, "args": ["-c", "1"]}
+    assert difference["after"]["spec"] == {"source": SPEC["source"], "args": ["-c", "2"]}
+    assert difference["before_header"] == "models/a"
+    assert api.objects[PATH + "a"]["spec"]["port"] == 8080
+
+
+def test_check_run_check_run_of_a_removal(api: FakeApi, run: Run) -> None:
+    api.put(
+        PATH + "a",
+        {
+            "apiVersion": "krypton.ai/v1alpha1",
+            "kind": "Model",
+            "metadata": {"name": "a", "namespace": "models"},
+            "spec": SPEC,
+        },
+    )
+    task = {"namespace": "models", "models": [{"name": "a"}, {"name": "never-there"}], "state": "absent"}
+    results = [run("model", check=check, **task) for check in (True, False, True, False)]
+    assert [result["changed"] for result in results] == [True, True, False, False]
+    assert [model["changed"] for model in results[1]["results"]] == [True, False]
+    assert api.objects == {}
+
+
+def test_status_never_makes_a_task_changed(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    api.set_status(PATH + "a", **READY)
+    assert not run("model", name="a", namespace="models", spec=SPEC)["changed"]
+
+
+def test_what_others_set_is_left_alone(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    api.put(
+        PATH + "a",
+        {
+            "apiVersion": "krypton.ai/v1alpha1",
+            "kind": "Model",
+            "metadata": {"name": "a", "namespace": "models", "annotations": {"note": "mine"}},
+            "spec": {"minReplicas": 3},
+        },
+    )
+    result = run("model", name="a", namespace="models", spec={**SPEC, "port": 9090}, wait=False)
+    assert result["changed"]
+    assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 3
+    assert "minReplicas" not in result["diff"][0]["after"]["spec"]
+    assert api.objects[PATH + "a"]["metadata"]["annotations"] == {"note": "mine"}
+
+
+def test_a_conflict_names_the_other_manager_and_the_fields(api: FakeApi, run: Run) -> None:
+    body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": "a", "namespace": "models"}}
+    api.put(PATH + "a", {**body, "spec": {**SPEC, "port": 1, "args": ["x"]}})
+    task = {"name": "a", "namespace": "models", "spec": {**SPEC, "port": 2, "args": ["y"]}, "wait": False}
+    result = run("model", **task)
+    assert result.failed
+    assert result["error_code"] == "conflict"
+    assert result["msg"] == (
+        "Model models/a was refused. kubectl owns .spec.port, .spec.args. "
+        "Set force_conflicts to take these fields over, or leave them out here."
+    )
+    assert run("model", **task, force_conflicts=True)["changed"]
+    assert api.objects[PATH + "a"]["spec"]["port"] == 2
+
+
+def test_nothing_is_written_when_one_is_refused(api: FakeApi, run: Run) -> None:
+    api.answers.append(
+        Answer(
+            lambda call: call.verb == "apply" and call.path.endswith("/b"),
+            422,
+            "Invalid",
+            "spec.port: Invalid value: 0",
+        )
+    )
+    result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in ("a", "b", "c")])
+    assert result.failed
+    assert (result["error_code"], result["status"], result["changed"]) == ("invalid", 422, False)
+    assert result["msg"] == "1 of 3 Models was refused. Nothing was changed.\n- models/b: spec.port: Invalid value: 0."
+    assert api.objects == {}
+
+
+def test_a_hundred_models_cost_few_requests(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    task: dict[str, Any] = {"namespace": "models", "models": [{"name": f"m{i}", "spec": SPEC} for i in range(100)]}
+    assert not run("model", **task).failed
+    # One list, one dry run and one write each, and a watch at most: no discovery, no polling.
+    assert len(api.asked("list")) == 1
+    assert len(api.asked("apply")) == 200
+    assert len(api.asked("watch")) <= 1
+    assert len(api.calls) <= 202
+    api.calls.clear()
+    assert not run("model", **task)["changed"]
+    assert [call.verb for call in api.calls] == ["list"]
+
+
+def test_one_model_costs_few_requests(api: FakeApi, run: Run) -> None:
+    threading.Timer(0.5, lambda: api.set_status(PATH + "a", **READY)).start()
+    assert not run("model", name="a", namespace="models", spec=SPEC).failed
+    assert [call.verb for call in api.calls] == ["get", "apply", "watch"]
+    assert api.asked("watch")[0].query["fieldSelector"] == "metadata.name=a"
+
+
+def test_namespaces_are_waited_for_together(api: FakeApi, run: Run) -> None:
+    def become_ready() -> None:
+        api.set_status(PATH + "a", **READY)
+        api.set_status(PATH.replace("/models/models", "/other/models") + "b", **READY)
+
+    threading.Timer(0.5, become_ready).start()
+    result = run(
+        "model",
+        namespace="models",
+        models=[{"name": "a", "spec": SPEC}, {"name": "b", "namespace": "other", "spec": SPEC}],
+    )
+    assert [model["ready"] for model in result["results"]] == [True, True]
+    assert len(api.asked("watch")) == 2
+
+
+def test_a_failure_ends_the_wait_at_once_and_carries_the_others(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(good=READY, bad=FAILED, slow=PENDING)
+    names = ("good", "bad", "slow")
+    result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in names], wait_timeout=300)
+    assert result.failed
+    assert (result["error_code"], result["changed"]) == ("failed", True)
+    assert result["msg"] == "1 of 3 Models failed.\n- models/bad: ImagePullBackOff: The image nope:1 cannot be pulled."
+    good, bad, slow = result["results"]
+    assert (good["ready"], bad["ready"], slow["ready"]) == (True, False, False)
+    assert (bad["error_code"], bad["reason"]) == ("failed", "ImagePullBackOff")
+    assert slow["reason"] == "WaitingForPods"
+    assert "error_code" not in good
+
+
+def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: Run) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "bad-1", "namespace": "models", "uid": "p", "labels": {"krypton.ai/model": "bad"}},
+        "status": {"containerStatuses": [{"name": "llama-server", "restartCount": 2, "state": {"waiting": {}}}]},
+    }
+    about = {"kind": "Pod", "name": "bad-1", "uid": "p"}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "models"},
+        "involvedObject": about,
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "Back-off restarting failed container",
+        "count": 4,
+    }
+    api.objects["/api/v1/namespaces/models/pods/bad-1"] = pod
+    api.objects["/api/v1/namespaces/models/events/e"] = event
+    api.logs["bad-1"] = "loading\nerror: no such file\n"
+    api.controller = becomes(bad=FAILED)
+    result = run("model", name="bad", namespace="models", spec=SPEC)
+    assert result["msg"] == (
+        "Model models/bad failed. ImagePullBackOff: The image nope:1 cannot be pulled. Last log lines:\n"
+        "loading\nerror: no such file"
+    )
+    [model] = result["results"]
+    assert model["log"] == ["loading", "error: no such file"]
+    assert model["events"] == [
+        {
+            "type": "Warning",
+            "reason": "BackOff",
+            "message": "Back-off restarting failed container",
+            "count": 4,
+            "object": "Pod/bad-1",
+        }
+    ]
+    assert api.asked("log")[0].query == {"container": "llama-server", "tailLines": "20", "previous": "true"}
+
+
+def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(a=PENDING, c=READY)
+    result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in "abc"], wait_timeout=1)
+    assert result.failed
+    assert result["error_code"] == "controller_missing"
+    assert result["msg"] == (
+        "2 of 3 Models are not ready after 1 s.\n"
+        "- models/a: WaitingForPods: No replica answers yet.\n"
+        "- models/b: NoStatus: No controller has looked at it yet. "
+        "Is the controller running? The role slipway.inference.controller installs it."
+    )
+
+
+def test_the_same_reason_is_told_once(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=PENDING)
+    result = run(
+        "model", namespace="models", models=[{"name": f"m{i:02}", "spec": SPEC} for i in range(12)], wait_timeout=1
+    )
+    assert result["error_code"] == "timeout"
+    assert result["msg"] == (
+        "12 of 12 Models are not ready after 1 s.\n"
+        "- models/m00, models/m01, models/m02, models/m03, models/m04, models/m05, models/m06, models/m07, models/m08, "
+        "models/m09 and 2 more: WaitingForPods: No replica answers yet."
+    )
+
+
+def test_a_status_of_the_spec_before_does_not_count(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    api.set_status(PATH + "a", **READY)
+    result = run("model", name="a", namespace="models", spec={**SPEC, "port": 9090}, wait_timeout=1)
+    assert result.failed
+    assert result["results"][0]["reason"] == "Outdated"
+
+
+def test_other_rules_can_be_waited_for(api: FakeApi, run: Run) -> None:
+    status = {**PENDING, "replicas": 1}
+    api.controller = becomes(others=status)
+    task = {"name": "a", "namespace": "models", "spec": SPEC}
+    assert not run(
+        "model", **task, wait_for=[{"condition": "Accepted"}, {"field": "status.replicas", "equals": 1}]
+    ).failed
+    result = run("model", **task, wait_for=[{"condition": "Routed"}], wait_timeout=1)
+    assert result["msg"] == (
+        "Model models/a is not ready after 1 s. WaitingForPods: No replica answers yet. "
+        "Waiting until condition Routed is True."
+    )
+
+
+def test_a_model_that_is_deleted_meanwhile_ends_the_wait(api: FakeApi, run: Run) -> None:
+    threading.Timer(0.5, lambda: api.remove(PATH + "a")).start()
+    result = run("model", name="a", namespace="models", spec=SPEC)
+    assert result["error_code"] == "deleted"
+    assert result["msg"] == "Model models/a failed. Deleted: It was deleted while it was waited for."
+
+
+def test_removal_waits_until_the_model_is_gone(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    api.finalizers.add(PATH + "a")
+    threading.Timer(0.7, lambda: api.remove(PATH + "a")).start()
+    result = run("model", name="a", namespace="models", state="absent")
+    assert not result.failed
+    assert api.objects == {}
+    assert result["results"][0]["waited"] > 0
+
+
+def test_removal_that_takes_too_long_says_what_holds_it(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    api.finalizers.add(PATH + "a")
+    result = run("model", name="a", namespace="models", state="absent", wait_timeout=1)
+    assert result["msg"] == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
+    again = run("model", name="a", namespace="models", state="absent", wait=False)
+    assert not again["changed"]
+
+
+def test_where_the_definition_is_missing_the_role_is_named(api: FakeApi, run: Run) -> None:
+    api.served.remove("/apis/krypton.ai/v1alpha1")
+    result = run("model", name="a", namespace="models", spec=SPEC)
+    assert result["error_code"] == "definition_missing"
+    assert result["msg"] == "The cluster does not know models.krypton.ai. Run the role slipway.inference.crds first."
+    assert not run("model", name="a", namespace="models", state="absent").failed
+
+
+def test_check_mode_predicts_where_definition_or_namespace_are_missing(api: FakeApi, run: Run) -> None:
+    result = run("model", check=True, name="a", namespace="not-yet", spec=SPEC)
+    assert (result.failed, result["changed"]) == (False, True)
+    assert "The namespace not-yet does not exist. not-yet/a cannot be checked by the server yet." in str(
+        result["warnings"]
+    )
+    api.served.clear()
+    result = run("model", check=True, name="a", namespace="models", spec=SPEC)
+    assert (result.failed, result["changed"]) == (False, True)
+    assert result["diff"][0]["after"] == {"spec": SPEC}
+    assert "The cluster does not know models.krypton.ai. models/a cannot be checked" in str(result["warnings"])
+
+
+def test_a_missing_namespace_is_named(api: FakeApi, run: Run) -> None:
+    result = run("model", name="a", namespace="nowhere", spec=SPEC)
+    assert result["error_code"] == "namespace_missing"
+    assert result["msg"] == (
+        "Model nowhere/a was refused. The namespace nowhere does not exist. Create the namespace first."
+    )
+
+
+def test_warnings_of_the_server_reach_the_user(api: FakeApi, run: Run) -> None:
+    api.warnings.append("spec.old is deprecated")
+    result = run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    assert "spec.old is deprecated" in str(result["warnings"])
+
+
+def test_secrets_are_in_no_output(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    secrets = {"HF_TOKEN": "hf_very-secret-one", "API_KEY": "abc"}
+    spec = {
+        **SPEC,
+        "env": [{"name": name, "value": value} for name, value in secrets.items()],
+        "args": ["--api-key", "k-very-secret"],
+    }
+    for task in ({"models": [{"name": "a", "spec": spec}]}, {"name": "b", "spec": spec}):
+        result = run("model", namespace="models", **task)
+        text = str({key: value for key, value in result.data.items() if key != "invocation"}) + str(
+            result["invocation"]
+        )
+        for secret in ("hf_very-secret-one", "'abc'", "k-very-secret", "the-api-key"):
+            assert secret not in text
+    assert api.objects[PATH + "a"]["spec"]["env"][0]["value"] == "hf_very-secret-one"
+    info = run("model_info", namespace="models")
+    assert "k-very-secret" not in str(info.data)
+
+
+def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
+    result = run("model", models=[])
+    assert (result["changed"], result["results"], api.calls) == (False, [], [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "one of the following is required: models, name"),
+        ({"name": "a", "models": []}, "mutually exclusive: models|name"),
+        ({"name": "a", "spec": {}}, "a: namespace is missing: set it in the item or for the task."),
+        ({"models": [{"name": "a", "specs": {}}]}, "specs"),
+        ({"name": "a", "wait_for": [{}]}, "one of the following is required: condition, field, any"),
+        (
+            {"name": "a", "wait_for": [{"condition": "A", "equals": 1}]},
+            "missing parameter(s) required by 'equals': field",
+        ),
+        ({"name": "a", "api": "other"}, "value of api must be one of: krypton"),
+    ],
+)
+def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:
+    result = run("model", **options)
+    assert result.failed
+    assert message in result["msg"]

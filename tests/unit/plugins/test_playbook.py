@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The modules as a user meets them: through ansible-playbook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeApi
+from krypton_models import PATH, READY, SPEC, becomes
+
+COLLECTION = Path(__file__).resolve().parents[3]
+SECRET = "hf_never-to-be-seen"
+
+PLAY: list[dict[str, Any]] = [
+    {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": sys.executable},
+        "module_defaults": {
+            "group/slipway.inference.slipway": {"host": "{{ url }}", "api_key": "never-to-be-seen-key"}
+        },
+        "tasks": [
+            {
+                "name": "Register models",
+                "slipway.inference.model": {
+                    "namespace": "models",
+                    "models": [
+                        {"name": "a", "spec": {**SPEC, "env": [{"name": "HF_TOKEN", "value": SECRET}]}},
+                        {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": "b"}, "spec": SPEC},
+                    ],
+                },
+            },
+            {"name": "Read models", "slipway.inference.model_info": {"namespace": "models"}, "register": "found"},
+            {
+                "name": "Remove the second",
+                "slipway.inference.model": {"name": "b", "namespace": "models", "state": "absent"},
+                "tags": ["never", "remove"],
+            },
+        ],
+    }
+]
+
+
+class Playbook:
+    """Runs PLAY against an API server."""
+
+    def __init__(self, folder: Path, api: FakeApi) -> None:
+        self._folder, self._api = folder, api
+        (folder / "play.yml").write_text(json.dumps(PLAY))
+        home = folder / "ansible_collections" / "slipway"
+        home.mkdir(parents=True)
+        (home / "inference").symlink_to(COLLECTION)
+
+    def __call__(self, *arguments: str) -> tuple[str, dict[str, Any]]:
+        environment = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self._folder),
+            "ANSIBLE_STDOUT_CALLBACK": "default",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_HOME": str(self._folder / "home"),
+        }
+        for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
+            environment.pop(name, None)
+        command = ["ansible-playbook", "-i", "localhost,", "-e", f"url={self._api.url}", *arguments, "play.yml"]
+        done = subprocess.run(
+            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        recap = done.stdout.rstrip().splitlines()[-1]
+        return done.stdout + done.stderr, dict(part.split("=") for part in recap.split() if "=" in part)
+
+
+@pytest.fixture
+def playbook(tmp_path: Path, api: FakeApi) -> Playbook:
+    if shutil.which("ansible-playbook") is None:
+        pytest.skip("needs ansible-playbook")
+    return Playbook(tmp_path, api)
+
+
+def test_check_run_check_run(api: FakeApi, playbook: Playbook) -> None:
+    api.controller = becomes(others=READY)
+    assert playbook("--check", "--diff")[1]["changed"] == "1"
+    assert api.objects == {}
+    assert playbook("--diff")[1]["changed"] == "1"
+    assert set(api.objects) == {PATH + "a", PATH + "b"}
+    assert playbook("--check", "--diff")[1]["changed"] == "0"
+    assert playbook()[1]["changed"] == "0"
+
+
+def test_secrets_are_in_no_output(api: FakeApi, playbook: Playbook) -> None:
+    api.controller = becomes(others=READY)
+    output, _recap = playbook("-vvv", "--diff")
+    assert api.objects[PATH + "a"]["spec"]["env"][0]["value"] == SECRET
+    assert "Register models" in output
+    assert "never-to-be-seen" not in output

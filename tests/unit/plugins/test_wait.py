@@ -1,0 +1,132 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The wait survives what happens to an API server and to the way there."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from fake_api import Answer, Call, FakeApi
+from krypton_models import PATH, PENDING, READY, SPEC, becomes
+from module_run import Run
+
+TASK = {"name": "a", "namespace": "models", "spec": SPEC, "wait_timeout": 30}
+
+
+def _is_watch(call: Call) -> bool:
+    return call.verb == "watch"
+
+
+def _later(seconds: float, api: FakeApi) -> None:
+    threading.Timer(seconds, lambda: api.set_status(PATH + "a", **READY)).start()
+
+
+def test_a_cut_stream_is_continued_where_it_was_cut(api: FakeApi, run: Run) -> None:
+    threading.Timer(0.5, api.cut_streams).start()
+    _later(1.0, api)
+    assert not run("model", **TASK).failed
+    first, second = api.asked("watch")
+    assert int(second.query["resourceVersion"]) >= int(first.query["resourceVersion"])
+    assert api.asked("list") == []
+
+
+def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=PENDING)
+    api.answers.append(Answer(_is_watch, 410, "Expired", "too old resource version"))
+    _later(1.0, api)
+    assert not run("model", **TASK).failed
+    assert len(api.asked("list")) == 1
+
+
+def test_a_watch_that_ends_in_an_error_event_is_listed_anew(api: FakeApi, run: Run) -> None:
+    def forget() -> None:
+        api.put("/apis/krypton.ai/v1alpha1/namespaces/models/models/z", _other())
+        api.forget()
+        api.cut_streams()
+
+    threading.Timer(0.5, forget).start()
+    _later(1.0, api)
+    assert not run("model", **TASK).failed
+    assert len(api.asked("list")) >= 1
+
+
+def _other() -> dict[str, object]:
+    return {
+        "apiVersion": "krypton.ai/v1alpha1",
+        "kind": "Model",
+        "metadata": {"name": "z", "namespace": "models"},
+        "spec": SPEC,
+    }
+
+
+def test_a_restart_of_the_server_is_waited_out(api: FakeApi, run: Run) -> None:
+    def restart() -> None:
+        api.stop()
+        time.sleep(1.0)
+        api.set_status(PATH + "a", **READY)
+        api.start()
+
+    threading.Timer(0.5, restart).start()
+    result = run("model", **TASK)
+    assert not result.failed
+    assert result["results"][0]["waited"] > 1
+
+
+def test_a_restart_between_the_requests_is_waited_out(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    for _attempt in range(3):
+        api.answers.append(Answer(lambda call: call.verb == "apply", cut=True))
+    assert not run("model", **TASK).failed
+    assert len(api.asked("apply")) == 4
+
+
+def test_requests_slow_down_when_asked_to(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    api.answers.append(
+        Answer(lambda call: call.verb == "apply", 429, "TooManyRequests", "slow down", {"Retry-After": "1"})
+    )
+    started = time.monotonic()
+    assert not run("model", **TASK).failed
+    assert time.monotonic() - started >= 1
+
+
+def test_errors_of_the_server_are_retried(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    api.answers += [
+        Answer(lambda _call: True, status, "", "etcdserver: leader changed") for status in (500, 502, 503, 504)
+    ]
+    assert not run("model", **TASK).failed
+
+
+def test_a_field_that_the_definition_lacks_is_not_retried(api: FakeApi, run: Run) -> None:
+    what = "(models/a; krypton.ai/v1alpha1, Kind=Model)"
+    text = f"failed to create typed patch object {what}: .spec.x: field not declared in schema"
+    api.answers.append(Answer(lambda call: call.verb == "apply", 500, "", text))
+    result = run("model", **TASK)
+    assert result["error_code"] == "invalid"
+    assert result["msg"] == "Model models/a was refused. .spec.x: field not declared in schema."
+    assert len(api.asked("apply")) == 1
+
+
+def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=PENDING)
+    api.answers.append(Answer(_is_watch, 403, "Forbidden", 'models.krypton.ai is forbidden: User "u" cannot watch'))
+    _later(1.0, api)
+    assert not run("model", **TASK).failed
+    assert len(api.asked("watch")) == 1
+    assert api.asked("list")
+
+
+def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=PENDING)
+    threading.Timer(0.4, api.stop).start()
+    result = run("model", **{**TASK, "wait_timeout": 3})
+    assert result["error_code"] == "timeout"
+    assert result["msg"].startswith(
+        "Model models/a is not ready after 3 s. At the end the API server could not be asked: "
+        f"{api.url} cannot be reached: Connection refused."
+    )
+    assert result["msg"].endswith("WaitingForPods: No replica answers yet.")
