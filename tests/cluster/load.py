@@ -18,7 +18,8 @@ from .cluster import wait
 class Load:
     """``with Load(url, model) as load:`` runs ``clients`` threads; each sends one short chat after the other.
 
-    A client tries each request once, on a new connection, so that nothing hides a request that was lost.
+    A client tries each request once, on a new connection, so that nothing hides a request that was lost; it stops when
+    one fails.
     """
 
     url: str
@@ -64,9 +65,10 @@ class Load:
             failure = _send(urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers))
             with self._lock:
                 if failure:
-                    self.failures.append(f"at {started:.1f}, after {time.time() - started:.1f} s: {failure}")
-                else:
-                    self.answered += 1
+                    told = time.strftime("%H:%M:%S", time.localtime(started))
+                    self.failures.append(f"sent at {told}, after {time.time() - started:.1f} s: {failure}")
+                    return
+                self.answered += 1
 
 
 def _send(request: urllib.request.Request) -> str:
