@@ -1,7 +1,7 @@
 """Every write of a scenario fails in every way, and each time the world ends as if nothing had happened.
 
-Rows 1-4 and 19-22 of the fault matrix. The scenario creates, changes and deletes a Model; its writes are known by name,
-and a learning run without faults keeps the list of names true.
+Rows 1-4 and 19-22 of the table in README.md. The scenario creates, changes and deletes a Model; its writes are known by
+name, and a learning run without faults keeps the list of names true.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two controllers, and connections that only look alive: rows 5, 12 and 38 of the fault matrix.
+"""Two controllers, and connections that only look alive: rows 5, 12 and 38 of the table in README.md.
 
 These take as long as leases and bookmarks do, so all of them start with the session and go on beside the other tests.
 """

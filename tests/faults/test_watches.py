@@ -1,7 +1,7 @@
 """What reading can suffer: outages, ended, expired, broken, silent and lagging watches, lists from the past.
 
-Rows 6-15 and 18 of the fault matrix. After each of them the controller knows the world again (a change that is made
-during the fault or after it takes effect), and it did not storm the API server.
+Rows 6-10, 13-15 and 23 of the table in README.md. After each of them the controller knows the world again (a change
+that is made during the fault or after it takes effect), and it did not storm the API server.
 """
 
 from __future__ import annotations

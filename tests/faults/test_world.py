@@ -1,6 +1,6 @@
 """What other people and programs do to the objects: edits, deletions, taken names, refusals, bad specs.
 
-Rows 24, 27, 30-32, 34, 35 and 45 of the fault matrix.
+Rows 24, 27, 30-32, 34, 35 and 45 of the table in README.md.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Informer:
                 await self._watch(version)
             except ApiError as error:
                 self._complain(error)
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
     async def refresh(self, name: Key) -> None:
         """Reads one object from the API server into the store, for who cannot wait for the watch. Raises ApiError."""
@@ -115,6 +115,7 @@ class Informer:
         """Follows changes until a new list is due or the server no longer knows where we were (raises Gone)."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
+        asked = 0.0
         while failures < _FAILURES_BEFORE_RELIST and time.monotonic() < relist_at:
             began = time.monotonic()
             try:
@@ -123,13 +124,14 @@ class Informer:
                 raise
             except ApiError as error:
                 version = str(self.store.revision or version)  # what came before the failure was taken
-                failures += 1
+                failures, asked = failures + 1, error.retry_after or 0.0
                 self._complain(error)
             if time.monotonic() - began >= _HEALTHY_SECONDS:
                 failures = 0
                 self._backoff.reset()
             else:
-                await asyncio.sleep(self._backoff.next())
+                await asyncio.sleep(max(self._backoff.next(), asked))
+                asked = 0.0
 
     async def _follow(self, version: str) -> str:
         """One watch request. Returns the version at which it ended."""

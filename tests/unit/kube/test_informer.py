@@ -1,6 +1,6 @@
 """The informer under faults: whatever the server does, the store ends up equal to it, without a storm of requests.
 
-Row numbers are those of the fault matrix that docs/architecture names.
+Row numbers are those of the table in tests/faults/README.md.
 """
 
 from __future__ import annotations
@@ -262,6 +262,17 @@ async def test_a_direct_read_tells_handlers_and_late_events_do_not_undo_it(
     await server.remove(f"{PODS}/a", silently=True)
     await informer.refresh(A)
     assert changes[-1] == ("DELETED", "a")
+
+
+@pytest.mark.parametrize("part", ["limit", "watch"])
+async def test_row_20_a_server_that_is_too_busy_is_asked_when_it_said(
+    server, informer, start, eventually, script, part
+):
+    server.fault("GET", part, script.refuse(429, "TooManyRequests", headers={"Retry-After": "1"}))
+    start(informer.run())
+    await eventually(lambda: server.following)
+    first, second = [one for one in server.log if part in one.query][:2]
+    assert second.at - first.at >= 1
 
 
 async def test_a_trouble_is_logged_once(server, informer, start, script, caplog):
