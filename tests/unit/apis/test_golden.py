@@ -26,7 +26,8 @@ def api_named(name: str) -> Api:
 
 
 def world_of(path: Path) -> World:
-    resource, *observed = yaml.safe_load_all(path.read_text())
+    example = yaml.safe_load(path.read_text())
+    resource, observed = example["resource"], example.get("observed", [])
     mine = [obj for obj in observed if key(obj) == key(resource)]
     return World(
         resource=resource,
@@ -58,10 +59,8 @@ ReadableDumper.add_representer(
 )
 
 
-def agrees(path: Path, documents: list[Any]) -> None:
-    text = "---\n".join(
-        yaml.safe_dump(document, sort_keys=False, width=140, allow_unicode=True) for document in documents
-    )
+def agrees(path: Path, value: Any) -> None:
+    text = yaml.dump(value, Dumper=ReadableDumper, sort_keys=False, width=140, allow_unicode=True)
     if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
@@ -72,7 +71,7 @@ def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path)
     api, world = api_named(path.parent.name), world_of(path)
     children, refusal = planned(api, world)
     agrees(path.with_suffix(".children.yaml"), children)
-    agrees(path.with_suffix(".status.yaml"), [api.status(world, refusal).status])
+    agrees(path.with_suffix(".status.yaml"), api.status(world, refusal).status)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
