@@ -40,6 +40,11 @@ copy_checkout() {
   git init --quiet  # ansible-test asks git for the files, and must not find the checkout's.
 }
 
+# One at a time: the copy is shared.
+mkdir -p "$checkout/.cache/ansible-test"
+exec 9> "$checkout/.cache/ansible-test/lock"
+flock 9
+
 provide_pip
 copy_checkout
 python=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')

@@ -62,6 +62,7 @@ class FakeApi:
         self.finalizers: set[str] = set()
         # Called with each object that was applied for real; a controller that acts at once.
         self.controller: Callable[[FakeApi, Object], None] = lambda _api, _resource: None
+        self._actions: list[tuple[str, Callable[[], object]]] = []
         self._version = 100
         self._history: list[tuple[int, str, Object]] = []
         self._oldest = 0
@@ -102,6 +103,18 @@ class FakeApi:
         with self._changed:
             self._oldest = self._version
             self._history.clear()
+
+    def once(self, verb: str, action: Callable[[], object]) -> None:
+        """Does something, in a thread, when it is next asked to do this; actions of one verb take turns."""
+        self._actions.append((verb, action))
+
+    def act(self, verb: str) -> None:
+        with self._changed:
+            found = next((entry for entry in self._actions if entry[0] == verb), None)
+            if found is None:
+                return
+            self._actions.remove(found)
+        threading.Thread(target=found[1], daemon=True).start()
 
     def asked(self, *verbs: str) -> list[Call]:
         return [call for call in self.calls if call.verb in verbs]
@@ -235,6 +248,7 @@ class FakeApi:
             if version < self._oldest:
                 write({"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}})
                 return
+        self.act("watch")
         while time.monotonic() < until:
             with self._changed:
                 ready = [entry for entry in self._history if entry[0] > version]
@@ -314,6 +328,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._watch(path, query)
         else:
             self._send(*self._result(verb, path, body, query))
+            self.api.act(verb)
 
     def _result(self, verb: str, path: str, body: Object, query: dict[str, str]) -> tuple[int, bytes]:
         if verb == "list":

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from fake_api import Answer, Call, FakeApi
@@ -20,13 +19,13 @@ def _is_watch(call: Call) -> bool:
     return call.verb == "watch"
 
 
-def _later(seconds: float, api: FakeApi) -> None:
-    threading.Timer(seconds, lambda: api.set_status(PATH + "a", **READY)).start()
+def _ready(api: FakeApi) -> None:
+    api.set_status(PATH + "a", **READY)
 
 
 def test_a_cut_stream_is_continued_where_it_was_cut(api: FakeApi, run: Run) -> None:
-    threading.Timer(0.5, api.cut_streams).start()
-    _later(1.0, api)
+    api.once("watch", api.cut_streams)
+    api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
     first, second = api.asked("watch")
     assert int(second.query["resourceVersion"]) >= int(first.query["resourceVersion"])
@@ -36,7 +35,7 @@ def test_a_cut_stream_is_continued_where_it_was_cut(api: FakeApi, run: Run) -> N
 def test_a_version_that_the_server_has_forgotten_is_listed_anew(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 410, "Expired", "too old resource version"))
-    _later(1.0, api)
+    api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
     assert len(api.asked("list")) == 1
 
@@ -47,8 +46,8 @@ def test_a_watch_that_ends_in_an_error_event_is_listed_anew(api: FakeApi, run: R
         api.forget()
         api.cut_streams()
 
-    threading.Timer(0.5, forget).start()
-    _later(1.0, api)
+    api.once("watch", forget)
+    api.once("watch", lambda: _ready(api))
     assert not run("model", **TASK).failed
     assert len(api.asked("list")) >= 1
 
@@ -69,7 +68,7 @@ def test_a_restart_of_the_server_is_waited_out(api: FakeApi, run: Run) -> None:
         api.set_status(PATH + "a", **READY)
         api.start()
 
-    threading.Timer(0.5, restart).start()
+    api.once("watch", restart)
     result = run("model", **TASK)
     assert not result.failed
     assert result["results"][0]["waited"] > 1
@@ -114,7 +113,7 @@ def test_a_field_that_the_definition_lacks_is_not_retried(api: FakeApi, run: Run
 def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 403, "Forbidden", 'models.krypton.ai is forbidden: User "u" cannot watch'))
-    _later(1.0, api)
+    api.once("list", lambda: _ready(api))
     assert not run("model", **TASK).failed
     assert len(api.asked("watch")) == 1
     assert api.asked("list")
@@ -122,11 +121,11 @@ def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> Non
 
 def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
-    threading.Timer(0.4, api.stop).start()
-    result = run("model", **{**TASK, "wait_timeout": 3})
+    api.once("watch", api.stop)
+    result = run("model", **{**TASK, "wait_timeout": 5})
     assert result["error_code"] == "timeout"
     assert result["msg"].startswith(
-        "Model models/a is not ready after 3 s. At the end the API server could not be asked: "
+        "Model models/a is not ready after 5 s. At the end the API server could not be asked: "
         f"{api.url} cannot be reached: Connection refused."
     )
     assert result["msg"].endswith("WaitingForPods: No replica answers yet.")
