@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Write a tiny GGUF model: the llama architecture, a byte-level tokenizer, random weights; under 700 KB.
 
 The real llama.cpp loads and serves it like any other model, chat, completions and embeddings, within milliseconds; what

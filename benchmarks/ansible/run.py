@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -114,12 +115,18 @@ class Cluster:
             client.CoreV1Api(self._api).delete_namespace(NAMESPACE)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 @contextlib.contextmanager
 def reachable() -> Iterator[Cluster]:
     """The cluster that the environment names, else one that is made for the time being."""
     given = os.environ.get("K8S_AUTH_KUBECONFIG", "")
     with contextlib.ExitStack() as stack:
-        found = Cluster(given or str(stack.enter_context(cluster(0))))
+        found = Cluster(given or str(stack.enter_context(cluster(free_port()))))
         found.prepare()
         stack.callback(found.remove)
         yield found

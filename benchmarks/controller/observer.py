@@ -29,7 +29,7 @@ class Observer:
             while not all(key in self.seen for key in wanted):
                 self._news.clear()
                 await self._news.wait()
-        return {name: max(self.seen[resource, name] for resource in CHILDREN) for _, name in wanted}
+        return {name: max(self.seen[resource, name] for resource in CHILDREN) for _resource, name in wanted}
 
     async def quiet(self, calm: float, seconds: float) -> None:
         """Waits until nothing has changed for ``calm`` seconds."""

@@ -15,14 +15,14 @@ CORE, APPS = kubernetes.client.CoreV1Api(), kubernetes.client.AppsV1Api()
 
 
 @kopf.on.startup()
-def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+def configure(settings: kopf.OperatorSettings, **_rest: Any) -> None:
     settings.posting.enabled = False
     settings.execution.max_workers = 20
 
 
 @kopf.on.create("krypton.ai", "v1alpha1", "models")
 @kopf.on.update("krypton.ai", "v1alpha1", "models", field="spec")
-def apply(name: str, namespace: str, spec: kopf.Spec, patch: kopf.Patch, meta: kopf.Meta, **_: Any) -> None:
+def apply(name: str, namespace: str, spec: kopf.Spec, patch: kopf.Patch, meta: kopf.Meta, **_rest: Any) -> None:
     labels = {"krypton.ai/model": name}
     source, port = spec["source"], spec.get("port", 8080)
     place = ["--host", "0.0.0.0", "--port", str(port)]  # noqa: S104 - inside a pod

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures the controller beside kopf on a real API server: one command, interleaved rounds.
 
     run.py            1,000 Models, 2 rounds, 60 s of watching for writes: about ten minutes
@@ -159,7 +158,7 @@ ROWS = (
 def table(results: dict[str, list[Round]]) -> tuple[str, bool]:
     """The medians side by side, and whether every goal was met."""
     median = {
-        name: {row: statistics.median(getattr(one, row) for one in rounds) for row, *_ in ROWS}
+        name: {row: statistics.median(getattr(one, row) for one in rounds) for row, _text, _goal in ROWS}
         for name, rounds in results.items()
     }
     lines, good = [f"{'':36}{'slipway':>10}{'kopf':>10}{'kopf / slipway':>16}  goal"], True

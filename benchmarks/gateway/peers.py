@@ -44,7 +44,7 @@ class Place:
 
     def template(self, name: str) -> Path:
         """A file of ``peers/`` with this place's ports filled in."""
-        text = (toolchain.HERE / "peers" / name).read_text()
+        text = (toolchain.HERE / "peers" / f"{name}.in").read_text()
         values = {"PORT": self.port, "KEY": KEY, "UPSTREAM_1": self.upstreams[0], "UPSTREAM_2": self.upstreams[1]}
         for word, value in values.items():
             text = text.replace(f"@{word}@", str(value))

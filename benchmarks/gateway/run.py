@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures the gateway beside its peers: one command, interleaved rounds, tables on the screen and JSON in a file.
 
     run.py            the whole grid, 5 rounds of 4 s: about an hour
@@ -57,7 +56,7 @@ class Benchmark:
         self._capacity: dict[str, float] = {}
 
     def start(self, chosen: list[Peer], stack: ExitStack) -> None:
-        upstreams = tuple(free_port() for _ in range(2))
+        upstreams = tuple(free_port() for _upstream in range(2))
         for port in upstreams:
             engine = Place(self._folder, port, (0, 0)).spawn([toolchain.native("mock"), str(port)])
             stack.callback(Running(port, [engine]).stop)
@@ -143,7 +142,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     asked = arguments()
     # So that whoever ends this early leaves nothing running.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_signal: sys.exit(143))
     rounds = asked.rounds or (2 if asked.quick else 5)
     seconds = asked.seconds or (1.0 if asked.quick else 4.0)
     chosen = [peer for peer in PEERS if not asked.peers or peer.name in (FLOOR, OURS, *asked.peers)]
@@ -178,8 +177,8 @@ def main() -> int:
         "seconds": seconds,
         "missing": bench.missing,
         "goals": [dataclasses.asdict(goal) for goal in judged],
-        "rows": [report.document(row) for rows, _ in found for row in rows],
-        "floors": [{"of": name, **report.document(row)} for _, floors in found for name, row in floors.items()],
+        "rows": [report.document(row) for rows, _floors in found for row in rows],
+        "floors": [{"of": name, **report.document(row)} for _rows, floors in found for name, row in floors.items()],
     }
     asked.output.write_text(json.dumps(document, indent=1) + "\n")
     print(f"\nwritten: {asked.output}")

@@ -11,7 +11,7 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import yaml
@@ -95,10 +95,10 @@ class Cluster:
         except (NotFoundError, ConflictError):
             return
 
-    def namespace(self, prefix: str = "test", labels: Mapping[str, str] = RESTRICTED) -> str:
+    def namespace(self, prefix: str = "test") -> str:
         """A new namespace with a name of its own, at the restricted Pod Security level."""
         name = unique(prefix)
-        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}})
+        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}})
         return name
 
     def logs(self, namespace: str, pod: str, container: str = "") -> str:

@@ -33,7 +33,7 @@ class Load:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(self.clients)]
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _client in range(self.clients)]
         for thread in self._threads:
             thread.start()
         self.more(self.clients)

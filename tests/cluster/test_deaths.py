@@ -33,7 +33,7 @@ def test_a_controller_that_is_killed_at_any_time_leaves_nothing_half_done(cluste
     cluster.create(
         {"kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}, "spec": {"hard": {"pods": "1"}}}
     )
-    names = [unique("killed") for _ in range(24)]
+    names = [unique("killed") for _number in range(24)]
     for round_, name in enumerate(names):
         cluster.make_model(namespace, name)
         if round_ % 6 == 5:
@@ -88,10 +88,10 @@ def test_a_gateway_pod_that_is_killed_costs_no_client_its_answer(
 
     wait("it answers", 30, ask)
     cluster.delete("Pod", SYSTEM, running(cluster, GATEWAY)[0]["metadata"]["name"], grace=0)
-    assert all(ask() for _ in range(30))
+    assert all(ask() for _request in range(30))
     wait("two gateway pods again", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
     cluster.kill(SYSTEM, running(cluster, GATEWAY)[0]["metadata"]["name"], "haproxy")
-    assert all(ask() for _ in range(30))
+    assert all(ask() for _request in range(30))
     wait("two gateway pods again", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
 
 

@@ -36,7 +36,7 @@ GATEWAY = [("watch", "", "services"), ("watch", "discovery.k8s.io", "endpointsli
 
 
 def allowed(cluster: Cluster, account: str, verb: str, group: str, resource: str) -> bool:
-    resource, _, subresource = resource.partition("/")
+    resource, _slash, subresource = resource.partition("/")
     attributes = {
         "verb": verb,
         "group": group,
