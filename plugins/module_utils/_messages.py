@@ -67,7 +67,8 @@ def _state(result: Mapping[str, Any]) -> str:
     if warnings and not message:
         text = f"{text} {warnings[-1]['reason']}: {warnings[-1]['message']}".strip()
     log = [line for line in result.get("log") or () if line.strip()][-LOG_LINES:]
-    if log and log[-1].strip() not in message:
+    # A message of several lines brings those lines of the log that matter.
+    if log and "\n" not in message:
         text = "\n".join([f"{text} Last log lines:".strip(), *log])
     return text or "It says no reason."
 
