@@ -18,7 +18,7 @@ COMMANDS = {
 
 def usage() -> str:
     lines = [f"slipway {__version__}", "usage: slipway COMMAND [OPTIONS]", ""]
-    lines += [f"  {name:<11} {purpose}" for name, (_, purpose) in COMMANDS.items()]
+    lines += [f"  {name:<11} {purpose}" for name, (_module, purpose) in COMMANDS.items()]
     return "\n".join(lines) + "\n"
 
 

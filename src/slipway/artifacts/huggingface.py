@@ -48,26 +48,27 @@ def environment(endpoint: str, home: str) -> tuple[Object, ...]:
 def token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
     """Hands a token that the user gave as HUGGINGFACE_HUB_TOKEN on as HF_TOKEN; nothing where HF_TOKEN is given.
 
-    From ``env`` by reference, so that the value stands once. From ``envFrom`` as an optional key of the last Secret,
-    since Kubernetes lets the last source win and a variable from ``envFrom`` cannot be referred to.
+    From ``envFrom`` as an optional key of its one Secret; with several it cannot be known which one has it, and a name
+    can be set only once.
     """
-    names = {variable["name"] for variable in env}
-    if TOKEN in names:
+    variables = {variable["name"]: variable for variable in env}
+    if TOKEN in variables:
         return ()
-    if OLD_TOKEN in names:
-        return ({"name": TOKEN, "value": f"$({OLD_TOKEN})"},)
-    for source in reversed(env_from):
-        prefix = source.get("prefix", "")
-        if "secretRef" in source and OLD_TOKEN.startswith(prefix):
-            key = {"name": source["secretRef"]["name"], "key": OLD_TOKEN.removeprefix(prefix), "optional": True}
-            return ({"name": TOKEN, "valueFrom": {"secretKeyRef": key}},)
-    return ()
+    if OLD_TOKEN in variables:
+        return ({**variables[OLD_TOKEN], "name": TOKEN},)
+    sources = [
+        source for source in env_from if "secretRef" in source and OLD_TOKEN.startswith(source.get("prefix", ""))
+    ]
+    if len(sources) != 1:
+        return ()
+    name, key = sources[0]["secretRef"]["name"], OLD_TOKEN.removeprefix(sources[0].get("prefix", ""))
+    return ({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}},)
 
 
 REFUSALS = (
     (
         401,
-        "the hub asks for a token: give HUGGINGFACE_HUB_TOKEN by envFrom (a name that does not exist looks the same)",
+        "the hub asks for a token: set HF_TOKEN by env, or HUGGINGFACE_HUB_TOKEN in envFrom's only Secret",
     ),
     (403, "the token may not read this repository: accept its terms on the hub, or use a token of an account that has"),
     (404, "the hub has no such repository or file: check source.huggingface and source.file"),

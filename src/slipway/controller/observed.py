@@ -18,6 +18,7 @@ from slipway.kube.objects import (
     Object,
     controller_owner,
     key,
+    labels,
 )
 from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, routed_service
 from slipway.serving.workload import MANAGER
@@ -36,7 +37,7 @@ class Observed:
         mine = f"{MANAGED_BY}={MANAGER}"
         self.children = {kind: Informer(client, kind, labels=mine, indexes={OWNER: by_owner}) for kind in CHILD_KINDS}
         self.pods = Informer(client, POD, labels=mine, indexes={WORKLOAD: _workloads}, trim=_without_spec)
-        self.routes = Informer(client, SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: _names})
+        self.routes = Informer(client, SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
 
     @property
     def informers(self) -> list[Informer]:
@@ -58,7 +59,7 @@ class Observed:
 
     def owners_of_rivals(self, kind: Kind, service: Object) -> list[Key]:
         """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
-        services = (rival for name in _names(service) for rival in self.routes.store.by_index(NAMES, name))
+        services = (rival for name in route_names(service) for rival in self.routes.store.by_index(NAMES, name))
         return [owner for rival in services for owner in _owners(kind, rival)]
 
 
@@ -70,21 +71,23 @@ def _owners(kind: Kind, child: Object) -> list[Key]:
 
 
 def _key(text: str) -> Key:
-    namespace, _, name = text.partition("/")
-    return Key(namespace, name)
+    return Key(*text.split("/", 1))
 
 
 def _workloads(pod: Object) -> Iterable[str]:
     """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
-    owner, template = controller_owner(pod), (pod["metadata"].get("labels") or {}).get("pod-template-hash", "")
+    owner, template = controller_owner(pod), labels(pod).get("pod-template-hash", "")
     if owner is None or owner.kind != "ReplicaSet" or not template:
         return []
     return [f"{pod['metadata']['namespace']}/{owner.name.removesuffix(f'-{template}')}"]
 
 
-def _names(service: Object) -> Iterable[str]:
+def route_names(child: Object) -> Iterable[str]:
+    """The public model names that a Service asks for; none where it does not take part or its route cannot be read."""
+    if ROUTE not in labels(child):
+        return []
     try:
-        return routed_service(service).route.models
+        return routed_service(child).route.models
     except InvalidRoute:
         return []
 

@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from slipway.controller.observed import Observed
+from slipway.controller.observed import Observed, route_names
 from slipway.kube.applier import Applied, Applier
 from slipway.kube.client import Client
 from slipway.kube.conditions import Condition, merge
@@ -23,7 +23,7 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, Key, Kind, Object, deleting, key, uid
 from slipway.kube.status import StatusWriter
 from slipway.serving.plan import Api, Invalid, Refusal, World
-from slipway.serving.route import ROUTE, RoutedService, routed_service
+from slipway.serving.route import RoutedService
 from slipway.serving.settings import Settings
 from slipway.serving.workload import MANAGER
 
@@ -78,7 +78,6 @@ class Reconciler:
 
     async def _sync(self, resource: Object) -> Result:
         applied, refusal = Applied(), None
-        children: tuple[Object, ...] = ()
         try:
             children = self._api.plan(self._world(resource, ())).children
         except Invalid as error:
@@ -86,7 +85,9 @@ class Reconciler:
         else:
             applied = await self._applier.sync(resource, children)
             refusal = _refusal(applied)
-        routed = self._routed(resource, children)
+            # The status must not be read off children as they were before.
+            await self._expectations.met(uid(resource))
+        routed = self._routed(resource)
         verdict = self._api.status(self._world(resource, routed), refusal)
         await self._write_status(resource, verdict.status)
         applied.raise_passing()
@@ -95,7 +96,7 @@ class Reconciler:
 
     def _world(self, resource: Object, routed: tuple[RoutedService, ...]) -> World:
         children = self._applier.children(resource)
-        deployments = [child for (kind, _), child in children.items() if kind == DEPLOYMENT.kind]
+        deployments = [child for child in children.values() if child["kind"] == DEPLOYMENT.kind]
         return World(
             resource=resource,
             children=children,
@@ -105,16 +106,10 @@ class Reconciler:
             now=time.time(),
         )
 
-    def _routed(self, resource: Object, planned: tuple[Object, ...]) -> tuple[RoutedService, ...]:
-        """The Services that ask for this resource's names; its own as planned, which may be too new to be seen."""
-        services = planned or tuple(self._applier.children(resource).values())
-        own = {
-            key(service): routed_service(service)
-            for service in services
-            if ROUTE in service["metadata"].get("labels", {})
-        }
-        rivals = self._observed.rivals(name for service in own.values() for name in service.route.models)
-        return (*own.values(), *(rival for rival in rivals if Key(rival.namespace, rival.name) not in own))
+    def _routed(self, resource: Object) -> tuple[RoutedService, ...]:
+        """The Services that ask for the names of this resource's own, which are among them."""
+        names = (name for child in self._applier.children(resource).values() for name in route_names(child))
+        return tuple(self._observed.rivals(names))
 
     async def _write_status(self, resource: Object, status: Object) -> None:
         before = resource.get("status", {}).get("conditions", [])
@@ -150,7 +145,11 @@ class Reconciler:
 
 
 def _refusal(applied: Applied) -> Refusal | None:
-    """The first child that the API server or another owner keeps us from making."""
+    """The first child that is not as planned, what stays so until someone acts before what passes."""
     for failure in applied.failures:
         return Refusal(failure.reason, f"{failure.kind} {failure.name}: {failure.message}")
+    for error in applied.errors:
+        return Refusal("Retrying", f"The API server does not take the objects yet: {error}", passing=True)
+    for child in applied.waiting:
+        return Refusal("Retrying", f"{child} of an earlier owner has to be gone first.", passing=True)
     return None

@@ -10,14 +10,10 @@ from slipway.engines.engine import Launch
 from slipway.kube.objects import Object
 from slipway.serving.diagnosis import Failure
 
-OWNED = {
-    "--host": "--host",
-    "--port": "--port",
-    "--hf-repo": "--hf-repo", "-hf": "--hf-repo", "-hfr": "--hf-repo",
-    "--hf-file": "--hf-file", "-hff": "--hf-file",
-    "--alias": "--alias", "-a": "--alias",
-}  # fmt: skip
-"""Spelling on the command line -> flag that slipway decides."""
+OWNED = frozenset(
+    ("--host", "--port", "--hf-repo", "-hf", "-hfr", "--hf-file", "-hff", "--alias", "-a"),
+)
+"""The flags that slipway decides, in every spelling."""
 
 HTTP_THREADS = 128
 """llama-server gives each open request a thread and has few by default; with all of them taken ``/health`` waits, and a
@@ -40,7 +36,8 @@ class LlamaCpp:
 
     def owned_flags(self, args: Sequence[str]) -> tuple[str, ...]:
         spelled = [arg.split("=", 1)[0] for arg in args]
-        return tuple(dict.fromkeys(spelling for spelling in spelled if spelling in OWNED))
+        # llama-server takes an underscore in a long option for a hyphen.
+        return tuple(dict.fromkeys(spelling for spelling in spelled if spelling.replace("_", "-") in OWNED))
 
     def env(self, endpoint: str) -> tuple[Object, ...]:
         own = {"LLAMA_CACHE": f"{self.cache_path}/llama.cpp", "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS)}

@@ -16,21 +16,26 @@ from slipway.serving.times import unix_time
 Explain = Callable[[str], "Failure | None"]
 """What an engine knows of its own last log lines; None: nothing that helps."""
 
+TEMPLATE = "slipway.inference/template"
+"""Annotation of a pod template and so of its pods: a digest of it, which tells pods of an older spec apart."""
 LOG_LINES = 8
 LOG_LINE_LENGTH = 300
 PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+RECHECK_SECONDS = 30.0
 REJECTED_GRACE_SECONDS = 5
 """The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
 PATIENCE_RESTARTS = 3
 """Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
 STOPPED = frozenset({0, 137, 143})
 """Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
-STOP_SECONDS = 90
-"""How long the kubelet takes at most to stop a container. One that ran longer than its start may take plus this had
-started, and was stopped for another reason."""
+STOP_SECONDS = 60
+"""How long the kubelet takes at most to stop a container that is drained. One that ran longer than its start may take
+plus this had started, and was stopped for another reason."""
+UNTOLD = frozenset({"ContainerStatusUnknown"})
+"""Reasons of an end of which the kubelet knows nothing but that it was one: it says nothing of the engine."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -56,20 +61,20 @@ class Limits(msgspec.Struct, frozen=True):
 
     startup_seconds: int
     unschedulable_grace_seconds: int
+    drain_seconds: int
 
 
 def diagnose(
     deployment: Object | None, pods: Sequence[Object], limits: Limits, now: float, explain: Explain
 ) -> Diagnosis:
-    """The first thing that keeps a pod from being ready; the newest pod speaks first, as it has the newest spec.
+    """The first thing that keeps a pod of the newest spec from being ready; the newest pod speaks first.
 
-    A pod that is ready or on its way out says nothing. A container that failed and was started again keeps its failure
+    A pod that is ready, on its way out or of an older spec says nothing, nor does one that has ended where another has
+    taken its place. A container that failed and was started again keeps its failure
     until it is ready, so that a crash loop does not flicker between Failed and Pending.
     """
     recheck: list[float] = []
-    for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"], reverse=True):
-        if deleting(pod) or is_ready(pod):
-            continue
+    for pod in _of_the_newest_spec(deployment, pods):
         found = _pod(pod, limits, now, explain)
         if found.failure:
             return found
@@ -79,6 +84,21 @@ def diagnose(
     if rejected.recheck_seconds is not None:
         recheck.append(rejected.recheck_seconds)
     return Diagnosis(rejected.failure, min(recheck, default=None))
+
+
+def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Those that may have something to say, the newest first."""
+    wanted = template_digest(deployment["spec"].get("template", {})) if deployment else None
+    current = [pod for pod in pods if not deleting(pod) and template_digest(pod) == wanted]
+    alive = [pod for pod in current if pod.get("status", {}).get("phase") != "Failed"]
+    unready = [pod for pod in alive or current if not is_ready(pod)]
+    return sorted(unready, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
+
+
+def template_digest(templated: Object) -> str | None:
+    """The mark that a pod has from the template that it was made of (see slipway.serving.workload)."""
+    mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
+    return mark
 
 
 def is_ready(pod: Object) -> bool:
@@ -140,7 +160,8 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain) -> 
     running = state.get("running")
     if running and not status.get("started"):
         # The kubelet enforces the limit; this is when to look again should its word get lost.
-        return Diagnosis(recheck_seconds=max(1.0, unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now))
+        left = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
+        return Diagnosis(recheck_seconds=left if left > 0 else RECHECK_SECONDS)
     return Diagnosis()
 
 
@@ -150,21 +171,28 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Fa
     if ended.get("reason") == "OOMKilled":
         text = "The engine used more memory than resources.limits.memory: raise it, or take a smaller model or context"
         return Failure("OOMKilled", f"{text} ({times}).")
-    if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= limits.startup_seconds + STOP_SECONDS:
+    latest = limits.startup_seconds + limits.drain_seconds + STOP_SECONDS
+    if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
         text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
     if code == 0 and "running" in status.get("state", {}):
+        return None
+    if ended.get("reason") in UNTOLD:
         return None
     known = explain(log)
     if known and known.passing and status["restartCount"] < PATIENCE_RESTARTS:
         return None
     if known:
         return Failure(known.reason, f"{known.message} ({times}).{_shown(_lines(known.log)[:LOG_LINES])}")
+    if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
+        return None
     text = f"The engine ended with exit code {code} ({times})"
     return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
 
 
 def _seconds(ended: Object) -> float:
+    if not ended.get("finishedAt") or not ended.get("startedAt"):
+        return 0.0
     return unix_time(ended["finishedAt"]) - unix_time(ended["startedAt"])
 
 

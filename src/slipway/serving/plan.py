@@ -26,7 +26,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[Object]
     """The pods of the resource's workload."""
     routed: Sequence[RoutedService]
-    """Every Service of the cluster that takes part in routing."""
+    """The Services that ask for a public name of this resource, its own among them."""
     settings: Settings
     now: float
     """Unix seconds."""
@@ -48,10 +48,12 @@ class Invalid(Exception):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a resource's children could not be made as planned."""
+    """Why a resource's children are not as planned."""
 
     reason: str
     message: str
+    passing: bool = False
+    """Tried again by itself, such as when the API server is overloaded; what is there already serves on."""
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -35,9 +35,10 @@ def report(
     """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none."""
     status = (deployment or {}).get("status", {})
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
-    failure = Failure(refusal.reason, "See the condition Accepted.") if refusal else diagnosis.failure
+    refused = refusal and not refusal.passing
+    failure = Failure(refusal.reason, "See the condition Accepted.") if refusal and refused else diagnosis.failure
     # A failure is told once: where Available tells it, Progressing points there.
-    elsewhere = failure and not refusal and not ready
+    elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
     found = (_accepted(refusal), _available(ready, failure), _progressing(deployment, stopped), routed)
     phase = "Ready" if ready else "Failed" if failure else "Pending"
@@ -47,7 +48,7 @@ def report(
 
 def _accepted(refusal: Refusal | None) -> Condition:
     if refusal:
-        return Condition("Accepted", "False", refusal.reason, refusal.message)
+        return Condition("Accepted", "Unknown" if refusal.passing else "False", refusal.reason, refusal.message)
     return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
 
 

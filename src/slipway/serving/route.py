@@ -29,7 +29,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     port: str = ""
     """Name of the Service's port that speaks the OpenAI protocol. Empty: the first port."""
     created: int = 0
-    """Unix seconds at which the model was declared; decides name conflicts. 0: the Service's creation."""
+    """Unix seconds at which the model was declared, for its card. 0: the Service's creation."""
     owned_by: str = "slipway"
     """``owned_by`` of the model card."""
     source: str = ""
@@ -46,6 +46,8 @@ class RoutedService(NamedTuple):
     namespace: str
     name: str
     route: Route
+    since: int
+    """Unix seconds of the Service's creation, which only the API server can set: it decides name conflicts."""
 
     @property
     def key(self) -> str:
@@ -73,7 +75,7 @@ def routed_service(service: Object) -> RoutedService:
         port=route.port or ports[0],
         created=route.created or created_unix(service),
     )
-    return RoutedService(metadata["namespace"], metadata["name"], route)
+    return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service))
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -88,7 +90,7 @@ def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     status of a model says what the gateway does.
     """
     decided: dict[str, RoutedService] = {}
-    for service in sorted(services, key=lambda service: (service.route.created, service.key)):
+    for service in sorted(services, key=lambda service: (service.since, service.key)):
         for model in service.route.models:
             decided.setdefault(model, service)
     return decided

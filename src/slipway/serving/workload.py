@@ -6,7 +6,12 @@ as the applier sends these objects by server-side apply.
 
 from __future__ import annotations
 
+import hashlib
+
+import msgspec
+
 from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, SERVICE_ACCOUNT, Kind, Object
+from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.route import Route, route_metadata
 from slipway.serving.server import Scale, Server
 
@@ -45,17 +50,25 @@ def service(server: Server, route: Route) -> Object:
 
 
 def deployment(server: Server, scale: Scale) -> Object:
+    pod = _pod(server)
     spec = {
         "replicas": scale.replicas,
         "selector": {"matchLabels": dict(server.selector)},
         "revisionHistoryLimit": 2,
         "progressDeadlineSeconds": server.startup_seconds + ROLLOUT_MARGIN_SECONDS,
         "template": {
-            "metadata": {"labels": {**server.labels, **server.selector, MANAGED_BY: MANAGER}},
-            "spec": _pod(server),
+            "metadata": {
+                "labels": {**server.labels, **server.selector, MANAGED_BY: MANAGER},
+                "annotations": {TEMPLATE: _digest(pod)},
+            },
+            "spec": pod,
         },
     }
     return _object(DEPLOYMENT, server, spec=spec)
+
+
+def _digest(pod: Object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(pod, order="deterministic"), digest_size=6).hexdigest()
 
 
 def _pod(server: Server) -> Object:

@@ -41,6 +41,7 @@ def test_own_flags_come_before_the_users() -> None:
     [
         ({"args": ["-hf", "other/repo"]}, "-hf"),
         ({"args": ["--ctx-size", "1", "--host=127.0.0.1", "-a", "x"]}, "--host, -a"),
+        ({"args": ["--hf_repo", "x/y"]}, "--hf_repo"),
         ({"startupTimeout": "soon"}, "startupTimeout"),
         ({"startupTimeout": "-5s"}, "startupTimeout"),
         ({"source": {"huggingface": "no-slash", "file": "x.gguf"}}, "repository id"),
@@ -69,19 +70,22 @@ def test_the_start_is_bounded_by_startup_timeout() -> None:
     assert probe["failureThreshold"] * probe["periodSeconds"] == 120
 
 
-def test_a_token_by_env_reaches_the_engine_under_the_name_that_it_reads() -> None:
-    variables = environment(world(env=[{"name": "HUGGINGFACE_HUB_TOKEN", "value": "secret"}]))
-    assert variables["HF_TOKEN"] == {"name": "HF_TOKEN", "value": "$(HUGGINGFACE_HUB_TOKEN)"}
+@pytest.mark.parametrize(
+    "given", [{"value": "secret"}, {"valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}}]
+)
+def test_a_token_by_env_reaches_the_engine_under_the_name_that_it_reads(given: dict[str, Any]) -> None:
+    variables = environment(world(env=[{"name": "HUGGINGFACE_HUB_TOKEN", **given}]))
+    assert variables["HF_TOKEN"] == {"name": "HF_TOKEN", **given}
 
 
-def test_a_token_by_env_from_reaches_the_engine_from_the_last_secret() -> None:
-    sources = [
-        {"secretRef": {"name": "first"}},
-        {"prefix": "HUGGINGFACE_", "secretRef": {"name": "hf"}},
-        {"configMapRef": {"name": "c"}},
-    ]
+def test_a_token_by_env_from_reaches_the_engine_from_the_only_secret() -> None:
+    sources = [{"prefix": "HUGGINGFACE_", "secretRef": {"name": "hf"}}, {"configMapRef": {"name": "c"}}]
     key = environment(world(envFrom=sources))["HF_TOKEN"]["valueFrom"]["secretKeyRef"]
     assert key == {"name": "hf", "key": "HUB_TOKEN", "optional": True}
+
+
+def test_no_secret_is_guessed_among_several() -> None:
+    assert "HF_TOKEN" not in environment(world(envFrom=[{"secretRef": {"name": name}} for name in ("hf", "other")]))
 
 
 def test_a_token_under_its_new_name_is_left_alone() -> None:
@@ -104,6 +108,14 @@ def test_the_operators_mirror_image_and_user_reach_the_pod() -> None:
 def test_the_weights_lie_on_the_volume_that_llama_cpp_downloads_to() -> None:
     made = container(world())
     assert environment(world())["HF_HOME"]["value"].startswith(made["volumeMounts"][0]["mountPath"] + "/")
+
+
+def test_objects_that_the_server_does_not_take_yet_are_no_failure() -> None:
+    status = Krypton().status(world(), Refusal("Retrying", "429", passing=True)).status
+    conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
+    assert status["phase"] == "Pending"
+    assert conditions["Accepted"] == ("Unknown", "Retrying")
+    assert conditions["Available"] == ("False", "WaitingForPods")
 
 
 def test_a_refused_spec_keeps_a_ready_model_ready() -> None:

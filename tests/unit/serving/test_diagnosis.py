@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from slipway.engines.llamacpp import LlamaCpp
-from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose
 from slipway.serving.times import unix_time
 
-LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30)
+LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15)
 NOW = unix_time("2026-11-21T09:10:00Z")
 
 
@@ -51,13 +51,21 @@ RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
             "CreateContainerConfigError",
         ),
         (container(**CRASHED, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
-        (container(**RUNNING, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
+        (container(restarts=2, **RUNNING, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
+        (container(restarts=1, **RUNNING, lastState=ended(255, 2)), None),
         (container(**RUNNING, lastState=ended(0, 2)), None),
         (container(**CRASHED, lastState=ended(0, 2)), "CrashLoopBackOff"),
         (container(**CRASHED, lastState=ended(137, 2, reason="OOMKilled")), "OOMKilled"),
         (container(**RUNNING, lastState=ended(137, 75)), "StartupTimeout"),
         (container(**RUNNING, lastState=ended(0, 61)), "StartupTimeout"),
-        (container(**RUNNING, lastState=ended(143, 3500)), "CrashLoopBackOff"),
+        (container(restarts=2, **RUNNING, lastState=ended(143, 3500)), "CrashLoopBackOff"),
+        (
+            container(
+                **RUNNING,
+                lastState={"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None}},
+            ),
+            None,
+        ),
         (container(**CRASHED, lastState=ended(1, 1, "error: invalid argument: --bogus")), "InvalidArgument"),
         (container(**CRASHED, lastState=ended(1, 1, "E get_repo_commit: error: GET failed (404):")), "DownloadFailed"),
     ],
@@ -117,10 +125,31 @@ def test_ready_pods_and_pods_on_their_way_out_say_nothing() -> None:
     assert reason_of(leaving, pod(containerStatuses=crashed, conditions=[{"type": "Ready", "status": "True"}])) is None
 
 
+def templated(item: dict[str, Any], digest: str) -> dict[str, Any]:
+    return {**item, "metadata": {**item.get("metadata", {}), "annotations": {TEMPLATE: digest}}}
+
+
+def test_pods_of_an_older_spec_say_nothing_of_the_newest() -> None:
+    broken = templated(
+        pod("old", containerStatuses=container(state={"waiting": {"reason": "ImagePullBackOff"}})), "old"
+    )
+    loading = templated(pod("new", containerStatuses=container(restarts=0, **RUNNING)), "new")
+    deployment = {"spec": {"template": templated({}, "new")}}
+    assert reason_of(broken, loading, deployment=deployment) is None
+    assert reason_of(broken, deployment=deployment) is None
+    assert reason_of(broken, deployment={"spec": {"template": templated({}, "old")}}) == "ImagePullBackOff"
+
+
+def test_a_pod_that_was_evicted_says_nothing_once_another_has_its_place() -> None:
+    evicted = pod("old", phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    assert reason_of(evicted, pod("new", conditions=[{"type": "Ready", "status": "True"}])) is None
+    assert reason_of(evicted) == "Evicted"
+
+
 def test_pods_that_the_cluster_refuses_are_told_by_the_deployment_after_a_moment() -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute"}
     old, new = (
-        {"status": {"conditions": [refused | {"lastTransitionTime": f"2026-11-21T09:09:{second}Z"}]}}
+        {"spec": {}, "status": {"conditions": [refused | {"lastTransitionTime": f"2026-11-21T09:09:{second}Z"}]}}
         for second in (50, 58)
     )
     assert reason_of(deployment=old) == "PodsRejected"

@@ -24,7 +24,9 @@ def service(annotation: str | None = None, **metadata: Any) -> dict[str, Any]:
 
 
 def test_a_service_by_hand_needs_the_label_alone() -> None:
-    assert routed_service(service()) == RoutedService("models", "tiny", Route(("tiny",), "metrics", 1795251600))
+    assert routed_service(service()) == RoutedService(
+        "models", "tiny", Route(("tiny",), "metrics", 1795251600), 1795251600
+    )
 
 
 def test_what_the_controller_writes_is_read_back() -> None:
@@ -44,8 +46,8 @@ def test_an_annotation_that_is_no_route_is_refused_by_name(annotation: str) -> N
         routed_service(service(annotation))
 
 
-def test_the_oldest_wins_a_name_and_equals_are_decided_by_namespace_and_name() -> None:
-    young = RoutedService("a", "x", Route(models=("m", "only-young"), created=2))
-    old = RoutedService("z", "x", Route(models=("m",), created=1))
-    twin = RoutedService("y", "x", Route(models=("m",), created=1))
+def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:
+    young = RoutedService("a", "x", Route(models=("m", "only-young"), created=1), since=2)
+    old = RoutedService("z", "x", Route(models=("m",), created=9), since=1)
+    twin = RoutedService("y", "x", Route(models=("m",), created=9), since=1)
     assert winners([young, old, twin]) == {"m": twin, "only-young": young}

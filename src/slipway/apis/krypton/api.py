@@ -45,7 +45,12 @@ class Krypton:
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
-        limits = Limits(_startup_seconds_or_default(world.resource), world.settings.unschedulable_grace_seconds)
+        settings = world.settings
+        limits = Limits(
+            startup_seconds=_startup_seconds_or_default(world.resource),
+            unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
+            drain_seconds=settings.drain_seconds,
+        )
         deployment = world.children.get(("Deployment", name))
         diagnosis = diagnose(deployment, world.pods, limits, world.now, self._engine.explain)
         told = report(

@@ -1,0 +1,64 @@
+"""How what the informers see leads back to the resource that it belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slipway.apis.krypton.types import KIND
+from slipway.controller.observed import Observed, route_names
+from slipway.kube.client import Client
+from slipway.kube.objects import DEPLOYMENT, Key
+
+OWNER = {"apiVersion": KIND.api_version, "kind": KIND.kind, "uid": "1", "controller": True}
+
+
+def owned(name: str, owner: str, namespace: str = "models", **fields: Any) -> dict[str, Any]:
+    references = [{**OWNER, "name": owner}]
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "ownerReferences": references}
+    return {"metadata": {**metadata, "creationTimestamp": "2026-11-21T09:00:00Z", "resourceVersion": "1"}, **fields}
+
+
+def routed(name: str, namespace: str, annotation: str = "{}") -> dict[str, Any]:
+    service = owned(name, name, namespace, spec={"ports": [{"name": "http", "port": 8080}]})
+    service["metadata"]["labels"] = {"slipway.inference/route": "true"}
+    service["metadata"]["annotations"] = {"slipway.inference/route": annotation}
+    return service
+
+
+def observed() -> Observed:
+    client: Client = None  # type: ignore[assignment]  # nothing is read from a server here
+    return Observed(client)
+
+
+def test_a_pod_leads_to_its_model_through_its_replica_set_and_deployment() -> None:
+    seen = observed()
+    seen.children[DEPLOYMENT].store.put(owned("tiny", "tiny"))
+    pod = {
+        "metadata": {
+            "name": "tiny-abc-x",
+            "namespace": "models",
+            "labels": {"pod-template-hash": "abc"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "tiny-abc", "uid": "2", "controller": True}
+            ],
+        }
+    }
+    assert seen.owner_of_pod(KIND, pod) == [Key("models", "tiny")]
+
+
+def test_a_pod_of_something_else_leads_nowhere() -> None:
+    assert observed().owner_of_pod(KIND, {"metadata": {"name": "alone", "namespace": "models"}}) == []
+
+
+def test_a_change_of_a_routed_service_concerns_every_model_that_asks_for_its_name() -> None:
+    seen = observed()
+    for namespace in ("a", "b"):
+        seen.routes.store.put(routed("tiny", namespace))
+    seen.routes.store.put(routed("other", "c"))
+    assert set(seen.owners_of_rivals(KIND, routed("tiny", "a"))) == {Key("a", "tiny"), Key("b", "tiny")}
+    assert {rival.key for rival in seen.rivals(["tiny"])} == {"a/tiny", "b/tiny"}
+
+
+def test_a_service_whose_route_cannot_be_read_asks_for_no_name() -> None:
+    assert route_names(routed("tiny", "a", annotation="{")) == []
+    assert route_names(owned("plain", "plain", spec={"ports": [{"port": 1}]})) == []

@@ -1,0 +1,56 @@
+"""The controller's settings file is read strictly: what it does not know is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slipway.controller.main import main
+from slipway.controller.settings import read_settings
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "controller.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_an_empty_file_means_every_default(tmp_path: Path) -> None:
+    settings = read_settings(written(tmp_path, ""))
+    assert [api.name for api in settings.chosen()] == ["krypton"]
+    assert settings.run_as_user == 65532
+
+
+def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
+    lines = (
+        "apis: [krypton]",
+        "huggingFaceEndpoint: http://hub",
+        "images: {llamacpp: x}",
+        "leaderElection: {namespace: n}",
+    )
+    text = "\n".join(lines)
+    settings = read_settings(written(tmp_path, text))
+    assert settings.hugging_face_endpoint == "http://hub"
+    assert settings.leader_election.namespace == "n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
+        ("apis: [kryptn]", "kryptn unknown; there are krypton"),
+        ("runAsUser: root", "runAsUser"),
+        ("[", "controller.yaml"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_and_key(
+    tmp_path: Path, text: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--config", str(written(tmp_path, text))]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml" in capsys.readouterr().err
