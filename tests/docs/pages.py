@@ -61,7 +61,7 @@ def blocks(page: Path) -> list[Block]:
 
 def _until_fence(lines: Iterator[tuple[int, str]], indent: str, where: str) -> str:
     taken: list[str] = []
-    for _, line in lines:
+    for _number, line in lines:
         if line == f"{indent}```":
             return "\n".join(taken) + "\n"
         taken.append(line.removeprefix(indent))

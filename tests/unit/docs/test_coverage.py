@@ -66,7 +66,7 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
 
 
 def reasons() -> set[str]:
-    found = {reason for _, reason, _ in SAYINGS}
+    found = {reason for _pattern, reason, _text in SAYINGS}
     for call, name, constants in calls(REASON_CALLS):
         for position in REASON_CALLS[name]:
             found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))

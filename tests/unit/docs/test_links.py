@@ -18,7 +18,7 @@ def test_links_resolve(page: Path) -> None:
 def _resolves(page: Path, target: str) -> bool:
     if target.startswith("https://"):
         return True
-    path, _, fragment = target.partition("#")
+    path, _hash, fragment = target.partition("#")
     file = page.parent / path if path else page
     if not file.exists() or not file.resolve().is_relative_to(ROOT):
         return False
