@@ -19,14 +19,13 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import Al
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of resource. ``order``: kinds with a lower number are applied first, and deleted last."""
+    """A kind of resource, and what its status means."""
 
     group: str
     version: str
     kind: str
     plural: str
     namespaced: bool = True
-    order: int = 0
     # None: it is ready as soon as it is there, and never fails.
     ready: Rule | None = None
     failed: Rule | None = None
@@ -63,7 +62,6 @@ KRYPTON_MODEL = Kind(
     version="v1alpha1",
     kind="Model",
     plural="models",
-    order=60,
     ready=AllOf((Field("status.phase", within=("Ready",)), Condition("Progressing", "False", reasons=("Complete",)))),
     failed=AnyOf(
         (
