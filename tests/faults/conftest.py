@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest_asyncio
 from slipway.kube.credentials import Credentials
 
 from .harness import Api, Run
+from .slow import SLOW
 
 INSTALLED = ("deployment/slipway-controller", "--namespace", "slipway-system")
 
@@ -42,6 +44,36 @@ async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
     credentials = await Credentials.find(kubeconfig)
     async with credentials.session() as session:
         yield Api(credentials, session)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who waits for the slow runs comes last."""
+    items.sort(key=lambda item: bool(chosen([item], "slow_run")))
+
+
+def chosen(items: list[pytest.Item], parameter: str) -> list[str]:
+    """The values of a parameter for which tests were chosen to run."""
+    parameters = [
+        item.callspec.params for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    return [str(found[parameter]) for found in parameters if parameter in found]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def slow(
+    api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """The chosen slow runs, by name."""
+
+    async def one(name: str) -> None:
+        async with Run(api, tmp_path_factory.mktemp("slow")) as run:
+            await SLOW[name](run)
+
+    running = {name: asyncio.create_task(one(name)) for name in chosen(request.session.items, "slow_run")}
+    yield running
+    for task in running.values():
+        task.cancel()
+    await asyncio.gather(*running.values(), return_exceptions=True)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

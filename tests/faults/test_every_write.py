@@ -33,9 +33,9 @@ WRITES = (
 async def test_the_writes_of_the_scenario_are_these_and_no_more(clean: Run) -> None:
     counted = Counter(write.label for write in clean.proxy.writes)
     assert set(counted) == set(WRITES)
-    assert all(number == 1 for label, number in counted.items() if "status" not in label)
-    assert all(number <= 3 for number in counted.values())
-    assert all(write.status < 300 for write in clean.proxy.writes)
+    assert not [label for label, number in counted.items() if number > (4 if "models" in label else 1)], counted
+    refused = [write for write in clean.proxy.writes if write.status >= 300]
+    assert not [write for write in refused if write.label != "delete models"], "it may be gone already"
     clean.no_child_was_deleted()
 
 
@@ -88,6 +88,7 @@ async def cases(api: Api, clean: Run, request: pytest.FixtureRequest, tmp_path_f
     yield running
     for task in running.values():
         task.cancel()
+    await asyncio.gather(*running.values(), return_exceptions=True)
 
 
 @pytest.mark.parametrize("label", WRITES)
@@ -104,7 +105,7 @@ async def the_world_ends_as_without_the_fault(clean: Run, run: Run, label: str, 
     assert injected.fired, "the scenario has no such write"
     assert run.snapshots == clean.snapshots
     run.no_child_was_deleted()
-    assert len(run.controller.exits) == fault.startswith("crash")
+    await run.until(run.always(lambda: len(run.controller.exits) == fault.startswith("crash")), what="wrong exits")
     again = [write for write in run.proxy.writes if write.label == label and write.at > injected.fired[0].at]
     assert len(again) <= 4
     if fault == "429":

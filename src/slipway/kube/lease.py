@@ -75,7 +75,7 @@ class LeaderElector:
         while True:
             if await self._attempt():
                 break
-            await asyncio.sleep(self._retry_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+            await asyncio.sleep(self._retry_seconds * random.uniform(0.7, 1.0))  # noqa: S311
         log.info("leading as %s", self.identity)
         self._gauge.set(1)
 

@@ -1,6 +1,7 @@
 """Two controllers, and connections that only look alive: rows 5, 12 and 38 of the table in README.md.
 
-These take as long as leases and bookmarks do, so all of them start with the session and go on beside the other tests.
+These take as long as leases and bookmarks do, so they start first and go on beside the other tests; ``test_slow.py``
+waits for them.
 """
 
 from __future__ import annotations
@@ -8,17 +9,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
-import pytest
-import pytest_asyncio
-
-from .harness import Api, Controller, Run, model
+from .harness import Controller, Run, model
 from .proxy import Fault, Proxy, black_hole
-
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
-
-Slow = dict[str, asyncio.Task[None]]
 
 
 async def row_5_a_terminated_leader_hands_over_within_3_seconds(run: Run) -> None:
@@ -104,24 +98,3 @@ SLOW: dict[str, Callable[[Run], Awaitable[None]]] = {
         row_12_a_half_open_connection_is_noticed_within_90_seconds,
     )
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def slow(
-    api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Slow]:
-    async def one(name: str) -> None:
-        async with Run(api, tmp_path_factory.mktemp("slow")) as run:
-            await SLOW[name](run)
-
-    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    names = [params["slow_run"] for params in chosen if "slow_run" in params]
-    running = {name: asyncio.create_task(one(name)) for name in names}
-    yield running
-    for task in running.values():
-        task.cancel()
-
-
-@pytest.mark.parametrize("slow_run", SLOW)
-async def test_slow(slow: Slow, slow_run: str) -> None:
-    await slow[slow_run]

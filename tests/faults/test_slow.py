@@ -1,0 +1,16 @@
+"""Waits for the slow runs, which started before all other tests of this folder: see slow.py."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from .slow import SLOW
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
+
+
+@pytest.mark.parametrize("slow_run", SLOW)
+async def test_slow(slow: dict[str, asyncio.Task[None]], slow_run: str) -> None:
+    await slow[slow_run]
