@@ -18,6 +18,10 @@ class CommandFailed(RuntimeError):
     """HAProxy could not be reached, or did not do what it was told."""
 
 
+class NotRunning(CommandFailed):
+    """Nobody listens on the socket: HAProxy has not started, is being restarted, or takes no more connections."""
+
+
 class CommandLine:
     """An open session on the socket of HAProxy's working process."""
 
@@ -50,11 +54,11 @@ def _verb(command: str) -> str:
 
 @asynccontextmanager
 async def session(socket: Path) -> AsyncIterator[CommandLine]:
-    """Opens a session for as long as the context lasts. Raises CommandFailed."""
+    """Opens a session for as long as the context lasts. Raises CommandFailed; NotRunning when nobody listens."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_LIMIT)
     except OSError as error:
-        raise CommandFailed(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
+        raise NotRunning(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
     try:
         line = CommandLine(reader, writer)
         await line.ask("prompt")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slipway.gateway import cli, haproxy, metrics, render, runtime
-from slipway.gateway.cli import CommandFailed, CommandLine
+from slipway.gateway.cli import CommandFailed, CommandLine, NotRunning
 from slipway.gateway.render import State
 from slipway.gateway.settings import Settings
 
@@ -52,6 +52,8 @@ class DataPlane:
             for attempt in ("first", "second"):
                 try:
                     await self._steer(state)
+                except NotRunning:
+                    raise  # it will read the files when it starts; a reload would revive one that is told to end
                 except CommandFailed as error:
                     log.warning("HAProxy cannot be changed as it runs, %s attempt: %s", attempt, error)
                 else:

@@ -76,7 +76,7 @@ async def _run(settings: Settings, table: Path | None) -> int:
         work = asyncio.create_task(source.run(control))
         await _until_told_to_stop(work)
         if not work.done():
-            await _leave(control, dataplane)
+            await _leave(control, dataplane, work)
             work.cancel()
         await asyncio.wait({work})
         if not work.cancelled():
@@ -106,8 +106,8 @@ async def _until_told_to_stop(work: asyncio.Task[None]) -> None:
     stopped.cancel()
 
 
-async def _leave(control: Control, dataplane: DataPlane) -> None:
-    """Turns new traffic away and goes on steering until HAProxy's last stream has ended.
+async def _leave(control: Control, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
+    """Turns new traffic away, steers until HAProxy is told to stop, and waits for its last stream.
 
     Where HAProxy goes on, only this container is being replaced: traffic is welcome again.
     """
@@ -118,6 +118,7 @@ async def _leave(control: Control, dataplane: DataPlane) -> None:
     while loop.time() < patience:
         if await dataplane.stopping():
             log.info("HAProxy ends")
+            work.cancel()  # it takes no more commands; only the model list is still asked for
             await dataplane.ended()
             return
         await asyncio.sleep(0.5)

@@ -1,0 +1,72 @@
+"""How the control process falls back, with pretended sockets of HAProxy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from slipway.gateway.cli import CommandFailed, NotRunning
+from slipway.gateway.dataplane import DataPlane, write_files
+from slipway.gateway.render import State
+from slipway.gateway.settings import Settings
+
+
+@asynccontextmanager
+async def listening(path: Path, answer: str, prompt: str = "") -> AsyncIterator[list[str]]:
+    """Pretends to be a command socket that gives one answer to everything; yields what it was told."""
+    told: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            told.append(line.decode().strip())
+            writer.write((answer + prompt).encode())
+        writer.close()
+
+    server = await asyncio.start_unix_server(serve, path)
+    try:
+        yield told
+    finally:
+        server.close()
+
+
+async def test_a_haproxy_that_is_told_to_end_is_not_revived(tmp_path: Path) -> None:
+    dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
+    async with listening(tmp_path / "master.sock", "Success=1\n") as told:
+        with pytest.raises(NotRunning):
+            await dataplane.apply(State())
+    assert told == []
+    assert (tmp_path / "haproxy.cfg").exists(), "who starts next reads what is wanted"
+
+
+async def test_a_haproxy_with_older_settings_is_loaded_anew(tmp_path: Path) -> None:
+    dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
+    async with (
+        listening(tmp_path / "master.sock", "Success=1\n") as told,
+        listening(tmp_path / "haproxy.sock", "", "\n> "),
+    ):
+        await dataplane.apply(State())
+    assert told == ["reload"]
+
+
+async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:
+    dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
+    async with (
+        listening(tmp_path / "master.sock", "Success=0\n--\nbad line 7\n\n"),
+        listening(tmp_path / "haproxy.sock", "", "\n> "),
+    ):
+        with pytest.raises(CommandFailed, match="bad line 7"):
+            await dataplane.apply(State())
+
+
+def test_files_are_replaced_as_a_whole_and_only_where_they_differ(tmp_path: Path) -> None:
+    write_files(tmp_path, {"lua/a.lua": "one", "b": "same"})
+    before = (tmp_path / "b").stat().st_ino
+    write_files(tmp_path, {"lua/a.lua": "two", "b": "same"})
+    assert (tmp_path / "lua/a.lua").read_text() == "two"
+    assert (tmp_path / "b").stat().st_ino == before
+    assert (tmp_path / "b").stat().st_mode & 0o077 == 0
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.lua", "b", "lua"]
