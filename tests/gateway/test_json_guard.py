@@ -32,6 +32,8 @@ ACCEPTED = {
     "model last in a large body": "{" + LARGE + ',"model":"m1"}',
     "model in the middle of a large body": "{" + LARGE + ',"model":"m1","tail":' + json.dumps(PROMPT * 10) + "}",
     "model first in a huge body": '{"model":"m1",' + HUGE + "}",
+    "many escapes of the row of m": '{"prompt":"' + "\\u0060" * 3000 + '","model":"m1"}',
+    "a tool that has a parameter model": '{"tools":[{"properties":{"model":{}}}],"model":"m1",' + LARGE + "}",
     "model last in a huge body": "{" + HUGE + ',"model":"m1","stream":false}',
 }
 
@@ -110,3 +112,11 @@ def test_the_engine_gets_the_bytes_that_the_client_sent(client: requests.Session
     body = b'{ "model": "\\u006d1" ,"caf\\u00e9": [1.50, {"z":1,"a":2}], "drop": false}'
     assert client.post("/v1/chat/completions", data=body).status_code == 200
     assert engine.bodies[-1] == body  # type: ignore[attr-defined]
+
+
+def test_a_body_that_would_cost_minutes_to_read_is_refused_soon(client: requests.Session) -> None:
+    body = b'{"a":[' + b"1," * 1_500_000 + b'1],"\\u006dodel":"m1"}'
+    answer = client.post("/v1/chat/completions", data=body)
+    assert answer.status_code == 400
+    assert "complex" in answer.json()["error"]["message"]
+    assert answer.elapsed.total_seconds() < 5

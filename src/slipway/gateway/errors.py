@@ -33,6 +33,11 @@ BROKEN = Failure(400, "The body of the request is not a valid JSON object.")
 DUPLICATE = Failure(400, "The body of the request holds the key model more than once.", param="model")
 MISSING = Failure(400, "You must provide a model parameter.", param="model")
 NOT_TEXT = Failure(400, "The model parameter must be a string.", param="model")
+TOO_COMPLEX = Failure(
+    400,
+    "The body is too complex to be searched for its model: write the key model once, first and plainly.",
+    param="model",
+)
 NO_KEY = Failure(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )

@@ -216,8 +216,11 @@ def _body(settings: Settings) -> str:
     limit = settings.max_body_bytes
     too_large = errors.return_rule(errors.TOO_LARGE)
     refusals = {
-        "broken": errors.BROKEN, "duplicate": errors.DUPLICATE, "missing": errors.MISSING, "type": errors.NOT_TEXT,
-    }  # fmt: skip
+        "duplicate": errors.DUPLICATE,
+        "missing": errors.MISSING,
+        "type": errors.NOT_TEXT,
+        "complex": errors.TOO_COMPLEX,
+    }
     refused = "\n".join(
         f"    http-request {errors.return_rule(failure)} if {{ var(txn.refused) -m str {reason} }}"
         for reason, failure in refusals.items()
@@ -231,7 +234,8 @@ def _body(settings: Settings) -> str:
     acl plain req.body -m reg '{PLAIN_BODY}'
     http-request set-var(txn.model) req.body,json_query('$.model') if small plain
     http-request lua.read_model unless {{ var(txn.model) -m found }}
-{refused}"""
+{refused}
+    http-request {errors.return_rule(errors.BROKEN)} unless {{ var(txn.model) -m found }}"""
 
 
 def _route(settings: Settings) -> str:

@@ -3,17 +3,19 @@
 -- Engines in Python take the last of two equal keys and decode escapes in keys; a gateway that reads the first plain
 -- "model" could be led around. So the name is trusted only where the body can be read in one way:
 --
---   quick    the text "model" stands exactly once, no \u006 exists (every escaped spelling of the key needs it, as the
---            codes of m, o, d, e and l all begin so), its value is a plain string, and the shorter side of the body
---            proves that the key belongs to the outermost object
+--   quick    the text "model" stands exactly once, no letter of it is escaped anywhere, its value is a plain string, and
+--            the shorter side of the body proves that the key belongs to the outermost object
 --   strict   otherwise the whole body is read by the rules of RFC 8259; a second "model" is refused
 --
 -- Only bodies larger than the argument are read quickly: what is broken elsewhere in them is left to the engine to refuse,
 -- as reading every byte of megabytes would cost more than all the rest of the gateway. Smaller ones come here when a
 -- regular expression in haproxy.cfg did not take them, and are read strictly.
 --
--- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type.
--- Loaded once in each thread; keeps no state.
+-- Reading costs work, and nobody may order hours of it: each value and each escape is counted, and a body with more of
+-- them than WORK is refused. Only bodies of megabytes that hide their model well come near it.
+--
+-- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type, complex.
+-- Loaded once in each thread. Keeps no state: HAProxy interrupts long work to serve others.
 
 local small_body = tonumber((...))
 
@@ -22,6 +24,8 @@ local concat, tonumber = table.concat, tonumber
 
 local SPACE = "^[ \t\r\n]*"
 local MAX_DEPTH = 512
+local WORK = 1000000
+local VALUE_WORK, ESCAPE_WORK = 4, 1
 local PLAIN_ESCAPE = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
@@ -32,7 +36,7 @@ local function skip(text, at)
 end
 
 -- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
-local function string_end(text, at)
+local function string_end(text, at, work)
     local from, escaped = at + 1, false
     while true do
         local stop = find(text, '[%z\1-\31"\\]', from)
@@ -41,6 +45,8 @@ local function string_end(text, at)
         if code == QUOTE then return stop + 1, escaped end
         if code ~= BACKSLASH then return nil end
         escaped = true
+        work.left = work.left - ESCAPE_WORK
+        if work.left < 0 then return nil end
         local kind = sub(text, stop + 1, stop + 1)
         if PLAIN_ESCAPE[kind] then
             from = stop + 2
@@ -52,9 +58,9 @@ local function string_end(text, at)
     end
 end
 
-local function scalar_end(text, at)
+local function scalar_end(text, at, work)
     local code = byte(text, at)
-    if code == QUOTE then return (string_end(text, at)) end
+    if code == QUOTE then return (string_end(text, at, work)) end
     local _, last = find(text, "^-?%d+", at)
     if last then
         if find(text, "^-?0%d", at) then return nil end
@@ -69,9 +75,9 @@ local function scalar_end(text, at)
 end
 
 -- The index of the value behind the key that opens at `at`; nil where key or colon is broken. Then the key's bounds.
-local function value_of_key(text, at)
+local function value_of_key(text, at, work)
     if byte(text, at) ~= QUOTE then return nil end
-    local after, escaped = string_end(text, at)
+    local after, escaped = string_end(text, at, work)
     if not after then return nil end
     local colon = skip(text, after)
     if byte(text, colon) ~= COLON then return nil end
@@ -79,11 +85,13 @@ local function value_of_key(text, at)
 end
 
 -- The index behind the value that begins at `at`; nil where it is broken. Nesting is kept in a list, not on the stack.
-local function value_end(text, at)
+local function value_end(text, at, work)
     local closers, depth = {}, 0
     while true do
         local code = byte(text, at)
         local opened = false
+        work.left = work.left - VALUE_WORK
+        if work.left < 0 then return nil end
         if code == OPEN or code == OPEN_LIST then
             depth = depth + 1
             if depth > MAX_DEPTH then return nil end
@@ -91,7 +99,7 @@ local function value_end(text, at)
             at = skip(text, at + 1)
             opened = byte(text, at) ~= closers[depth]
         else
-            at = scalar_end(text, at)
+            at = scalar_end(text, at, work)
             if not at then return nil end
         end
         while not opened do
@@ -109,7 +117,7 @@ local function value_end(text, at)
             end
         end
         if closers[depth] == CLOSE then
-            at = value_of_key(text, at)
+            at = value_of_key(text, at, work)
             if not at then return nil end
         end
     end
@@ -142,18 +150,18 @@ local function unescape(text)
 end
 
 -- Reads "model" of a whole document: its name, or nil and why it is refused.
-local function strict(text)
+local function strict(text, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return nil, "broken" end
     at = skip(text, at + 1)
     local seen, model, wrong = false, nil, nil
     local more = byte(text, at) ~= CLOSE
     while more do
-        local value, key_end, key_escaped = value_of_key(text, at)
+        local value, key_end, key_escaped = value_of_key(text, at, work)
         if not value then return nil, "broken" end
         local key = sub(text, at + 1, key_end - 2)
         if key_escaped then key = unescape(key) end
-        local after = value_end(text, value)
+        local after = value_end(text, value, work)
         if not after then return nil, "broken" end
         if key == "model" then
             if seen then wrong = "duplicate" end
@@ -175,13 +183,13 @@ local function strict(text)
 end
 
 -- Whether what stands before `stop` is the begin of an object and whole members of it.
-local function opens_object(text, stop)
+local function opens_object(text, stop, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return false end
     at = skip(text, at + 1)
     while at < stop do
-        at = value_of_key(text, at)
-        at = at and value_end(text, at)
+        at = value_of_key(text, at, work)
+        at = at and value_end(text, at, work)
         if not at then return false end
         at = skip(text, at)
         if byte(text, at) ~= COMMA then return false end
@@ -191,27 +199,38 @@ local function opens_object(text, stop)
 end
 
 -- Whether what stands from `at` on is whole members, the end of an object and nothing more.
-local function closes_object(text, at)
+local function closes_object(text, at, work)
     at = skip(text, at)
     while byte(text, at) == COMMA do
-        at = value_of_key(text, skip(text, at + 1))
-        at = at and value_end(text, at)
+        at = value_of_key(text, skip(text, at + 1), work)
+        at = at and value_end(text, at, work)
         if not at then return false end
         at = skip(text, at)
     end
     return byte(text, at) == CLOSE and skip(text, at + 1) > #text
 end
 
+-- Whether a letter of the word model is written as an escape somewhere. Some encoders escape other characters of the same
+-- row, as the grave accent.
+local function may_hide_key(text)
+    local at = find(text, "\\u006", 1, true)
+    while at do
+        if match(text, "^[45cCdDfF]", at + 5) then return true end
+        at = find(text, "\\u006", at + 6, true)
+    end
+    return false
+end
+
 -- The name where the body is beyond doubt at a glance; nil where `strict` must decide.
-local function quick(text)
+local function quick(text, work)
     local first, last = find(text, '"model"', 1, true)
-    if not first or find(text, '"model"', last + 1, true) or find(text, "\\u006", 1, true) then return nil end
+    if not first or find(text, '"model"', last + 1, true) or may_hide_key(text) then return nil end
     if byte(text, first - 1) == BACKSLASH then return nil end
     local name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*"([^%z\1-\31"\\]+)"()', last + 1)
     if not name then return nil end
     if #text - after < first then
-        if closes_object(text, after) then return name end
-    elseif opens_object(text, first) then
+        if closes_object(text, after, work) then return name end
+    elseif opens_object(text, first, work) then
         return name
     end
     return nil
@@ -219,8 +238,10 @@ end
 
 local function read_model(txn)
     local text = txn.f:req_body()
-    local model, refused = #text > small_body and quick(text), nil
-    if not model then model, refused = strict(text) end
+    local work = {left = WORK}
+    local model, refused = #text > small_body and quick(text, work), nil
+    if not model then model, refused = strict(text, work) end
+    if work.left < 0 then refused = "complex" end
     if model then
         txn:set_var("txn.model", model)
     else
