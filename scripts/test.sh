@@ -42,6 +42,9 @@ step() { # DESCRIPTION COMMAND...; the status of the command
   return "$status"
 }
 
+# No part may hang for ever.
+bounded=(timeout --foreground --kill-after 30 20m)
+
 in_folders() { # FOLDER...; those that exist
   local folder
   for folder in "$@"; do
@@ -106,23 +109,24 @@ without_cluster() {
   local folders
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
-  step "Unit tests" pytest --quiet "${folders[@]}"
-  step "Unit tests of the modules, as Ansible runs them" scripts/ansible-test.sh units
+  step "Unit tests" "${bounded[@]}" pytest --quiet "${folders[@]}"
+  step "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
 on_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
   local scenario others
   # Most of these tests wait for pods; four at a time keep two cores busy.
-  step "Cluster tests" pytest --quiet --durations 8 -n 4 --dist loadgroup -m 'not disruptive' tests/cluster tests/conformance
-  step "Cluster tests that kill our pods" pytest --quiet --durations 5 -m disruptive tests/cluster
+  step "Cluster tests" "${bounded[@]}" pytest --quiet --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
+    tests/cluster tests/conformance
+  step "Cluster tests that kill our pods" "${bounded[@]}" pytest --quiet --durations 5 -m disruptive tests/cluster
   for others in $(in_folders tests/faults tests/docs); do
-    step "Tests in $others" pytest --quiet --durations 5 "$others"
+    step "Tests in $others" "${bounded[@]}" pytest --quiet --durations 5 "$others"
   done
   for scenario in extensions/molecule/*/molecule.yml; do
     [[ -e $scenario ]] || continue
     scenario=$(basename "$(dirname "$scenario")")
-    step "Molecule scenario $scenario" molecule test --scenario-name "$scenario"
+    step "Molecule scenario $scenario" "${bounded[@]}" molecule test --scenario-name "$scenario"
   done
 }
 

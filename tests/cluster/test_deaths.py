@@ -107,12 +107,13 @@ def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: st
     assert load.failures == []
 
 
+@pytest.mark.timeout(600)  # two rollouts of the gateway
 def test_keys_are_turned_on_and_off_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
     name = unique("keys")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
     chat = [{"role": "user", "content": "hello"}]
-    with Load(gateway_url, name, headers={"Authorization": "Bearer key-of-the-tests"}) as load:
+    with Load(gateway_url, name, clients=1, headers={"Authorization": "Bearer key-of-the-tests"}) as load:
         try:
             site("--tags", "gateway", "-e", '{"gateway_api_keys": {"tests": "key-of-the-tests"}}')
             load.more(10)
