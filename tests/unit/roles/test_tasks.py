@@ -1,0 +1,50 @@
+"""Traps that the roles' tasks and the playbooks keep clear of, seen in their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
+
+
+def mappings(node: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping below a node: plays, blocks, tasks and their arguments."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for item in node:
+            yield from mappings(item)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) -> None:
+    """Asked by name, k8s_info ignores label_selectors: what is another's would pass for ours, and be removed."""
+    asked = [
+        task["kubernetes.core.k8s_info"]
+        for task in mappings(yaml.safe_load(file.read_text()))
+        if "kubernetes.core.k8s_info" in task
+    ]
+
+    assert [arguments for arguments in asked if "name" in arguments and "label_selectors" in arguments] == []
+
+
+def test_the_controller_knows_the_name_of_its_pod() -> None:
+    """A container that was restarted in its pod takes its own lease up at once, by that name."""
+    container = yaml.safe_load((ROOT / "roles/controller/vars/main.yml").read_text())["__controller_container"]
+
+    assert {item["name"]: item["valueFrom"] for item in container["env"]} == {
+        "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}}
+    }
+
+
+def test_the_secret_stays_until_no_pod_asks_for_it() -> None:
+    tasks = [task["name"] for task in yaml.safe_load((ROOT / "roles/component/tasks/main.yml").read_text())]
+
+    assert tasks.index("Wait for the pods") < tasks.index("Remove a secret that is no longer wanted")
