@@ -157,7 +157,7 @@ class Run:
         self.api, self._folder = api, folder
         self.namespace = f"faults-{uuid.uuid4().hex[:8]}"
         self.proxy = Proxy(api.credentials, api.session, self.namespace)
-        self.snapshots: list[str] = []
+        self.snapshots: list[list[str]] = []
         self._controllers: list[Controller] = []
         self._proxies = [self.proxy]
 
@@ -269,7 +269,8 @@ class Run:
             assert "deletionTimestamp" not in owned[role]["metadata"], f"{role} is being deleted"
         status, deployed = resource.get("status", {}), owned["Deployment", name]
         assert status.get("observedGeneration") == resource["metadata"]["generation"], "status is of an old generation"
-        assert deployed["status"].get("observedGeneration") == deployed["metadata"]["generation"]
+        assert deployed["status"].get("observedGeneration") == deployed["metadata"]["generation"], "rollout not begun"
+        assert deployed["status"].get("updatedReplicas") == deployed["spec"]["replicas"], "pods are still being made"
         assert status["replicas"] == deployed["status"].get("replicas", 0) > 0
         reasons = {one["type"]: one["reason"] for one in status["conditions"]}
         assert (status["phase"], reasons["Available"], reasons["Accepted"]) == ("Pending", "WaitingForPods", "Valid")
@@ -313,13 +314,13 @@ class Run:
         await self.delete("Model")
         await self.gone()
 
-    async def snapshot(self) -> str:
-        """The world as text without what differs from run to run by its nature."""
+    async def snapshot(self) -> list[str]:
+        """The world as lines of text without what differs from run to run by its nature."""
         resource = await self.get("Model")
         assert resource is not None
         owned = await self.owned(resource["metadata"]["uid"])
         world = [without(resource), *(without(owned[role]) for role in sorted(owned))]
-        return yaml.safe_dump(world).replace(self.namespace, "NAMESPACE")
+        return yaml.safe_dump(world).replace(self.namespace, "NAMESPACE").splitlines()
 
     def told(self) -> str:
         """For a failed test: what was written and logged."""
