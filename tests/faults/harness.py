@@ -167,7 +167,7 @@ class Run:
         self.controller = self.new_controller(self.proxy)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_unused: object) -> None:
         for controller in self._controllers:
             await controller.close()
         for proxy in self._proxies:

@@ -163,7 +163,7 @@ class Proxy:
 
     def narrowed(self, path: str) -> str:
         if ALL_NAMESPACES.fullmatch(path):
-            head, _, resource = path.rpartition("/")
+            head, _unused, resource = path.rpartition("/")
             return f"{head}/namespaces/{self._namespace}/{resource}"
         return path
 

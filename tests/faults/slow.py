@@ -44,7 +44,7 @@ async def row_12_a_half_open_connection_is_noticed_within_90_seconds(run: Run) -
 
 
 async def row_38_a_leader_that_cannot_renew_ends_and_never_writes_beside_its_successor(run: Run) -> None:
-    first, _, other = await pair(run)
+    first, _unused, other = await pair(run)
     await run.create("Model", model())
     await run.settled()
     run.proxy.faults.append(Fault(lambda one: one.resource == "leases", black_hole, 10**6))
@@ -52,7 +52,7 @@ async def row_38_a_leader_that_cannot_renew_ends_and_never_writes_beside_its_suc
 
 
 async def row_38_a_leader_that_was_frozen_never_writes_when_it_wakes(run: Run) -> None:
-    first, _, other = await pair(run)
+    first, _unused, other = await pair(run)
     await run.create("Model", model())
     await run.settled()
     first.signal(signal.SIGSTOP)

@@ -59,11 +59,11 @@ def crash_after(run: Run) -> Action:
 FAULTS = {
     "crash before": crash_before,
     "crash after": crash_after,
-    "answer lost": lambda _: lose_answer,
-    "connection lost": lambda _: drop,
-    "409": lambda _: answer(409, "Conflict"),
-    "429": lambda _: answer(429, "TooManyRequests", headers={"Retry-After": "1"}),
-    "500": lambda _: answer(500, "InternalError"),
+    "answer lost": lambda _unused: lose_answer,
+    "connection lost": lambda _unused: drop,
+    "409": lambda _unused: answer(409, "Conflict"),
+    "429": lambda _unused: answer(429, "TooManyRequests", headers={"Retry-After": "1"}),
+    "500": lambda _unused: answer(500, "InternalError"),
 }
 
 

@@ -184,7 +184,7 @@ def client(gateway: Standalone) -> Iterator[Api]:
 
 def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
     """Returns when the condition holds; fails the test when it does not in time."""
-    for _ in range(int(seconds / 0.02)):
+    for _unused in range(int(seconds / 0.02)):
         if condition():
             return
         threading.Event().wait(0.02)

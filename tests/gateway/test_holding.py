@@ -47,7 +47,7 @@ def waiting(gateway: Standalone) -> float:
 
 def test_waiting_requests_go_on_when_a_server_appears(patient: Standalone, make_engine: Callable[..., Engine]) -> None:
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(ask, patient) for _ in range(5)]
+        asked = [pool.submit(ask, patient) for _unused in range(5)]
         wait_for(lambda: waiting(patient) == 5)
         patient.route({"cold": [make_engine("warm").endpoint]})
         appeared = time.monotonic()
@@ -62,7 +62,7 @@ def test_a_server_that_does_not_listen_yet_is_waited_for(
     late = make_engine("late", start=False)
     with ThreadPoolExecutor(8) as pool:
         patient.route({"cold": [late.endpoint]})
-        asked = [pool.submit(ask, patient) for _ in range(5)]
+        asked = [pool.submit(ask, patient) for _unused in range(5)]
         time.sleep(1.5)
         late.start()
         assert [answer.result().status_code for answer in asked] == [200] * 5
@@ -70,7 +70,7 @@ def test_a_server_that_does_not_listen_yet_is_waited_for(
 
 def test_too_many_are_turned_away_at_once_and_too_long_after_the_time(patient: Standalone) -> None:
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(ask, patient) for _ in range(5)]
+        asked = [pool.submit(ask, patient) for _unused in range(5)]
         wait_for(lambda: waiting(patient) == 5)
         began = time.monotonic()
         refused = ask(patient)
@@ -90,7 +90,7 @@ def test_a_client_that_leaves_frees_its_place(patient: Standalone) -> None:
             ask(patient, timeout=0.5)
 
     with ThreadPoolExecutor(8) as pool:
-        for left in [pool.submit(leave) for _ in range(5)]:
+        for left in [pool.submit(leave) for _unused in range(5)]:
             left.result()
         time.sleep(1.1)
         asked = pool.submit(ask, patient)

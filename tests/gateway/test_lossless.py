@@ -109,7 +109,7 @@ async def test_a_model_without_endpoints_for_a_moment_costs_nothing(
     served: Standalone, pair: tuple[Engine, Engine]
 ) -> None:
     async def blink() -> None:
-        for _ in range(4):
+        for _unused in range(4):
             served.route({"m1": []})
             await asyncio.sleep(0.2)
             served.route({"m1": [pair[0].endpoint]})
@@ -133,7 +133,7 @@ async def test_an_engine_that_dies_costs_no_request_that_it_had_not_begun_to_ans
 
 async def test_reloads_cost_nothing(served: Standalone) -> None:
     async def reload() -> None:
-        for _ in range(3):
+        for _unused in range(3):
             await cli.reload(served.run / "master.sock")
             await asyncio.sleep(0.2)
 
@@ -210,8 +210,8 @@ async def test_sixty_four_large_bodies_at_once_stay_small(served: Standalone) ->
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         watching = asyncio.create_task(watch())
-        for _ in range(2):
-            assert await asyncio.gather(*(ask(session) for _ in range(64))) == [200] * 64
+        for _unused in range(2):
+            assert await asyncio.gather(*(ask(session) for _unused in range(64))) == [200] * 64
         watching.cancel()
     assert peak < 256 << 20, f"{peak >> 20} MiB"
 

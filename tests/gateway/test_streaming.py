@@ -18,7 +18,7 @@ def test_events_arrive_as_they_are_made_and_in_order(client: requests.Session) -
     began = time.monotonic()
     with client.post(CHAT, json=body, stream=True) as answer:
         lines = [(time.monotonic() - began, line) for line in answer.iter_lines() if line]
-    contents = [line.decode().partition('"content": "')[2].partition(" ")[0] for _, line in lines[:-1]]
+    contents = [line.decode().partition('"content": "')[2].partition(" ")[0] for _unused, line in lines[:-1]]
     assert contents == [str(number) for number in range(10)]
     assert lines[0][0] < 0.5
     assert lines[-1][0] > 0.9

@@ -135,7 +135,7 @@ def test_broken_http_is_an_openai_error(gateway: Standalone) -> None:
     host, port = gateway.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nno colon here\r\n\r\n")
-        head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+        head, _unused, body = connection.recv(65536).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert set(json.loads(body)["error"]) == FIELDS
 

@@ -46,7 +46,7 @@ class Cluster:
     async def run(self, control: Control) -> None:
         """Feeds `control` until cancelled."""
         for informer in (self._services, self._slices):
-            informer.add_handler(lambda _: self._dirty.set())
+            informer.add_handler(lambda _unused: self._dirty.set())
         async with asyncio.TaskGroup() as tasks:
             for run in (self._services.run, self._slices.run, self._recorder.run):
                 tasks.create_task(run())

@@ -104,7 +104,7 @@ class DataPlane:
         """Waits until HAProxy's last process is gone."""
         while True:
             try:
-                _, writer = await asyncio.open_unix_connection(self._master)
+                _unused, writer = await asyncio.open_unix_connection(self._master)
             except OSError:
                 return
             writer.close()

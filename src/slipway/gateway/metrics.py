@@ -48,7 +48,7 @@ class HaproxyCollector(Collector):
 
 
 def _model(backend: str) -> tuple[str, str]:
-    namespace, _, service = backend.partition(":")
+    namespace, _unused, service = backend.partition(":")
     return namespace, service
 
 

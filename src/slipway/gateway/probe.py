@@ -48,7 +48,7 @@ class Prober:
         return backend._replace(endpoints=tuple(filter(self._listening.__contains__, backend.endpoints)))
 
     async def _try(self, endpoint: str) -> None:
-        host, _, port = endpoint.rpartition(":")
+        host, _unused, port = endpoint.rpartition(":")
         pause = _FIRST_PAUSE
         while not await _listens(host.strip("[]"), int(port)):
             await asyncio.sleep(pause)
@@ -61,7 +61,7 @@ class Prober:
 async def _listens(host: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(host, port)
+            _unused, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError):
         return False
     writer.close()

@@ -62,7 +62,7 @@ def parse_map(text: str) -> dict[str, str]:
     """Reads the answer to ``show map``: reference, key, value on each line. Of equal keys the first one counts."""
     entries: dict[str, str] = {}
     for line in text.splitlines():
-        _, key, value = line.split(" ", 2)
+        _unused, key, value = line.split(" ", 2)
         entries.setdefault(key, value)
     return entries
 

@@ -60,5 +60,5 @@ def load(path: Path) -> Settings:
 
 def address(listen: str) -> tuple[str, int]:
     """Host and port of ``[host]:port``; without a host all interfaces are meant."""
-    host, _, port = listen.rpartition(":")
+    host, _unused, port = listen.rpartition(":")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104

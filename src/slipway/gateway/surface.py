@@ -16,7 +16,7 @@ from slipway.gateway.table import RoutingTable
 def model_list(current: Callable[[], RoutingTable]) -> web.Application:
     """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes."""
 
-    async def listed(_: web.Request) -> web.Response:
+    async def listed(_unused: web.Request) -> web.Response:
         table = current()
         return web.json_response({"object": "list", "data": [table.cards[model].public() for model in table.listed]})
 
@@ -43,13 +43,13 @@ def _unknown(model: str) -> web.Response:
 def operations(ready: Callable[[], bool], numbers: Callable[[], Awaitable[bytes]]) -> web.Application:
     """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``."""
 
-    async def healthz(_: web.Request) -> web.Response:
+    async def healthz(_unused: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def readyz(_: web.Request) -> web.Response:
+    async def readyz(_unused: web.Request) -> web.Response:
         return web.Response(text="ok") if ready() else web.Response(status=503, text="not ready")
 
-    async def metrics(_: web.Request) -> web.Response:
+    async def metrics(_unused: web.Request) -> web.Response:
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
         return web.Response(body=await numbers(), headers=headers)
 

@@ -90,7 +90,7 @@ class Library:
 
     def has(self, name: str) -> bool:
         """Whether there is such a repository. Any text may be asked for."""
-        organisation, _, model = name.partition("/")
+        organisation, _unused, model = name.partition("/")
         if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
             return False
         folder = self._root / organisation / model

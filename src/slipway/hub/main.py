@@ -31,7 +31,7 @@ class RequestLog(AbstractAccessLogger):
 
 def address(text: str) -> tuple[str, int]:
     """``HOST:PORT``, an IPv6 host in brackets."""
-    host, _, port = text.rpartition(":")
+    host, _unused, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -96,14 +96,14 @@ class Hub:
         return web.json_response(documents.model(repository, revision, blobs=_flag(request, "blobs")))
 
     async def refs(self, request: web.Request) -> web.Response:
-        repository, _ = await self._find(request)
+        repository, _unused = await self._find(request)
         document = documents.refs(repository)
         if not _flag(request, "include_prs"):
             del document["pullRequests"]
         return web.json_response(document)
 
     async def tree(self, request: web.Request) -> web.Response:
-        _, revision = await self._find(request)
+        _unused, revision = await self._find(request)
         path = request.match_info.get("path", "").strip("/")
         if path and (path not in revision.entries or isinstance(revision.entries[path], File)):
             raise errors.entry_not_found(path, revision.sha)
@@ -112,7 +112,7 @@ class Hub:
 
     async def paths_info(self, request: web.Request) -> web.Response:
         """Details of named paths. The client sends a form, others JSON; both are understood."""
-        _, revision = await self._find(request)
+        _unused, revision = await self._find(request)
         return web.json_response(documents.paths_info(revision, await _paths(request)))
 
     async def resolve(self, request: web.Request) -> web.StreamResponse:
@@ -149,7 +149,7 @@ class Hub:
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Know the user by the token. A hub without tokens ignores them: engines may carry one for the public hub."""
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        kind, _unused, token = request.headers.get("Authorization", "").partition(" ")
         if self._tokens and kind.lower() == "bearer":
             user = await asyncio.to_thread(self._tokens.user, token.strip())
             if user is None:

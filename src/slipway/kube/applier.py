@@ -161,7 +161,7 @@ class Applier:
             return Applied()
         wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
-        steps = [self._apply(owner, kind, child) for (kind, _), child in wanted.items()]
+        steps = [self._apply(owner, kind, child) for (kind, _unused), child in wanted.items()]
         if all(informer.synced.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
@@ -296,7 +296,7 @@ def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Ki
 
 
 def _immutable(error: Invalid) -> bool:
-    return any("immutable" in message for _, message in error.causes) or "immutable" in error.message
+    return any("immutable" in message for _unused, message in error.causes) or "immutable" in error.message
 
 
 def _digest(value: Any) -> bytes:

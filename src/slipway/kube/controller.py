@@ -86,7 +86,7 @@ class Controller:
     async def run(self) -> None:
         """Works until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._workers):
+            for _unused in range(self._workers):
                 tasks.create_task(self._work())
 
     async def _work(self) -> None:

@@ -38,14 +38,14 @@ async def serve(listen: str, *, ready: Callable[[], bool], metrics: Metrics) -> 
     """Answers on ``listen`` (``HOST:PORT``) while the context lasts."""
     pulse = Pulse()
 
-    async def healthz(_: web.Request) -> web.Response:
+    async def healthz(_unused: web.Request) -> web.Response:
         lag = pulse.lag
         return web.Response(status=200 if lag < LAG_SECONDS else 503, text=f"event loop {lag:.1f} s late\n")
 
-    async def readyz(_: web.Request) -> web.Response:
+    async def readyz(_unused: web.Request) -> web.Response:
         return web.Response(text="ready\n") if ready() else web.Response(status=503, text="stores are being filled\n")
 
-    async def numbers(_: web.Request) -> web.Response:
+    async def numbers(_unused: web.Request) -> web.Response:
         return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     application = web.Application()
@@ -54,7 +54,7 @@ async def serve(listen: str, *, ready: Callable[[], bool], metrics: Metrics) -> 
     )
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    host, _, port = listen.rpartition(":")
+    host, _unused, port = listen.rpartition(":")
     beat = asyncio.create_task(pulse.run())
     try:
         await web.TCPSite(runner, host or None, int(port)).start()

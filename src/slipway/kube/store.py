@@ -119,7 +119,7 @@ class Store:
         while not test():
             waiting = loop.create_future()
             self._waiting.add(waiting)
-            done, _ = await asyncio.wait({waiting}, timeout=max(0.0, deadline - loop.time()))
+            done, _unused = await asyncio.wait({waiting}, timeout=max(0.0, deadline - loop.time()))
             if not done:
                 self._waiting.discard(waiting)
                 return test()

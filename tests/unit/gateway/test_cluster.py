@@ -42,7 +42,7 @@ class Api:
         self.asked.append((kind.plural, labels))
         yield Page([obj for obj in self.objects if obj["kind"] == kind.kind], "1")
 
-    async def watch(self, kind: Kind, **_: Any) -> AsyncIterator[WatchEvent]:
+    async def watch(self, kind: Kind, **_unused: Any) -> AsyncIterator[WatchEvent]:
         while True:
             yield await self._queue(kind.plural).get()
 
@@ -52,7 +52,7 @@ class Api:
                 return obj
         raise NotFound("not found")
 
-    async def create(self, kind: Kind, obj: dict[str, Any], **_: Any) -> dict[str, Any]:
+    async def create(self, kind: Kind, obj: dict[str, Any], **_unused: Any) -> dict[str, Any]:
         assert kind == EVENT
         self.written.append(obj)
         return obj
@@ -138,7 +138,7 @@ async def test_services_and_slices_become_a_table_that_follows_them() -> None:
     await until(lambda: seen.table and seen.table.backends["ns:m1"].endpoints == ("10.0.0.2:8080",))
     api.tell("services", "DELETED", service("m1", version="3"))
     await until(lambda: seen.table and not seen.table.models)
-    assert {labels for _, labels in api.asked} == {f"{ROUTE}=true"}
+    assert {labels for _unused, labels in api.asked} == {f"{ROUTE}=true"}
     await stop(task)
 
 

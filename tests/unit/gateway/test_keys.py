@@ -23,4 +23,4 @@ def test_empty_values_and_a_missing_secret_let_nobody_in() -> None:
 
 
 def test_equal_keys_count_once() -> None:
-    assert [name for _, name in hashes(secret(b=b"same", a=b"same"))] == ["a"]
+    assert [name for _unused, name in hashes(secret(b=b"same", a=b"same"))] == ["a"]

@@ -19,7 +19,7 @@ def shown(prober: Prober, wanted: RoutingTable) -> tuple[str, ...]:
 async def test_an_endpoint_is_shown_when_it_listens_and_told_of() -> None:
     changed = asyncio.Event()
     prober = Prober(changed.set)
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, start_serving=False)
+    server = await asyncio.start_server(lambda *_unused: None, "127.0.0.1", 0, start_serving=False)
     endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     assert shown(prober, table(endpoint)) == ()
     await server.start_serving()

@@ -55,7 +55,7 @@ def test_the_static_part_does_not_depend_on_the_table() -> None:
 
 @pytest.mark.parametrize("failure", errors.BY_STATUS)
 def test_each_error_file_is_a_whole_answer(failure: errors.Failure) -> None:
-    head, _, body = errors.error_file(failure).partition("\r\n\r\n")
+    head, _unused, body = errors.error_file(failure).partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {failure.status} ")
     assert f"content-length: {len(body)}" in head
     assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}

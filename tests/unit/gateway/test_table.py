@@ -53,51 +53,51 @@ def test_only_ready_endpoints_that_do_not_terminate_take_requests() -> None:
         piece("m1", endpoint("10.0.0.2", ready=True)),
         piece("m1", endpoint("10.9.9.9", ready=True), namespace="elsewhere"),
     ]
-    table, _ = build([service("m1")], pieces)
+    table, _unused = build([service("m1")], pieces)
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000", "10.0.0.2:8000")
 
 
 def test_a_service_without_ready_endpoints_is_known() -> None:
-    table, _ = build([service("m1")], [])
+    table, _unused = build([service("m1")], [])
     assert table.backends["default:m1"].endpoints == ()
     assert "m1" in table.models
 
 
 def test_the_port_is_chosen_by_name_also_where_it_has_none() -> None:
-    table, _ = build([service("m1", port="other")], [piece("m1", endpoint("10.0.0.1"))])
+    table, _unused = build([service("m1", port="other")], [piece("m1", endpoint("10.0.0.1"))])
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:9000",)
     nameless = service("m2")
     nameless["spec"]["ports"] = [{"port": 80}]
-    table, _ = build([nameless], [piece("m2", endpoint("10.0.0.1"), port=None)])
+    table, _unused = build([nameless], [piece("m2", endpoint("10.0.0.1"), port=None)])
     assert table.backends["default:m2"].endpoints == ("10.0.0.1:8000",)
 
 
 def test_of_two_families_one_is_used_and_ipv6_is_bracketed() -> None:
     six = piece("m1", endpoint("fd00::1", ready=True), family="IPv6")
-    table, _ = build([service("m1")], [six])
+    table, _unused = build([service("m1")], [six])
     assert table.backends["default:m1"].endpoints == ("[fd00::1]:8000",)
-    table, _ = build([service("m1")], [six, piece("m1", endpoint("10.0.0.1"))])
+    table, _unused = build([service("m1")], [six, piece("m1", endpoint("10.0.0.1"))])
     assert table.backends["default:m1"].endpoints == ("10.0.0.1:8000",)
 
 
 def test_of_two_models_of_one_name_the_oldest_wins_and_the_other_keeps_its_qualified_name() -> None:
     old = service("m1", "b", since="2026-01-01T00:00:00Z")
     new = service("m1", "a", since="2026-01-02T00:00:00Z")
-    table, _ = build([new, old], [])
+    table, _unused = build([new, old], [])
     assert table.models == {"m1": "b:m1", "a/m1": "a:m1", "b/m1": "b:m1"}
     assert table.listed == ("a/m1", "m1")
 
 
 def test_a_qualified_name_cannot_be_taken_by_another_service() -> None:
     thief = service("thief", since="2020-01-01T00:00:00Z", models=["default/m1", "mine"])
-    table, _ = build([thief, service("m1")], [])
+    table, _unused = build([thief, service("m1")], [])
     assert table.models["default/m1"] == "default:m1"
     assert table.models["mine"] == "default:thief"
 
 
 def test_cards_say_what_the_route_says() -> None:
     route = {"models": ["llama", "alias"], "created": 1700000000, "ownedBy": "team", "source": "hf:a/b"}
-    table, _ = build([service("m1", **route)], [])
+    table, _unused = build([service("m1", **route)], [])
     assert table.listed == ("alias", "llama")
     assert table.cards["llama"].public() == {
         "id": "llama",

@@ -173,7 +173,7 @@ async def test_single_file_download_is_head_then_get(hub: RunningHub, tmp_path: 
         return Path(file).read_text()
 
     assert await hub.call(read) == "odd"
-    assert [method for method, _ in hub.calls()] == ["HEAD", "GET"]
+    assert [method for method, _unused in hub.calls()] == ["HEAD", "GET"]
 
 
 async def test_unknown_repository_revision_and_file_raise_their_own_errors(hub: RunningHub, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def engine(image: str, hub: RunningHub, weights: Path, unused_tcp_port: int, tmp
 @pytest.fixture
 async def ready(engine: str) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(engine) as session:
-        for _ in range(300):
+        for _unused in range(300):
             try:
                 async with session.get("/health") as answer:
                     if answer.status == 200:

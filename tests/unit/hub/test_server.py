@@ -77,7 +77,7 @@ async def test_head_of_a_range_has_its_length_and_no_body(http: aiohttp.ClientSe
 
 
 async def test_empty_file_is_sent_and_the_connection_stays(http: aiohttp.ClientSession) -> None:
-    for _ in range(3):
+    for _unused in range(3):
         async with http.get(f"/{REPOSITORY}/resolve/main/empty.txt") as answer:
             assert (answer.status, answer.headers["Content-Length"], await answer.read()) == (200, "0", b"")
 
@@ -157,7 +157,7 @@ async def test_invalid_settings_fail_their_repository_alone(hub: RunningHub, htt
 async def test_ready_once_every_file_is_hashed(http: aiohttp.ClientSession) -> None:
     async with http.get("/healthz") as answer:
         assert answer.status == 200
-    for _ in range(100):
+    for _unused in range(100):
         async with http.get("/readyz") as answer:
             if answer.status == 200:
                 return
@@ -208,7 +208,7 @@ async def test_program_serves_until_it_is_told_to_stop(root: Path, tmp_path: Pat
                     await asyncio.sleep(0.1)
     finally:
         process.send_signal(signal.SIGTERM)
-    output, _ = await asyncio.wait_for(process.communicate(), 30)
+    output, _unused = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
     assert FILE.encode() in output
     assert TOKEN.encode() not in output

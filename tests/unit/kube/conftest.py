@@ -52,7 +52,7 @@ def status(code: int, reason: str = "", message: str = "", **details: Any) -> di
 def refuse(
     code: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None, **details: Any
 ) -> Answer:
-    async def answer(_: web.Request) -> web.StreamResponse:
+    async def answer(_unused: web.Request) -> web.StreamResponse:
         return web.json_response(status(code, reason, message, **details), status=code, headers=headers)
 
     return answer
@@ -110,7 +110,7 @@ class ApiServer:
 
     async def put(self, path: str, **fields: Any) -> dict[str, Any]:
         """Creates or replaces an object behind everybody's back."""
-        collection, _, name = path.rpartition("/")
+        collection, _unused, name = path.rpartition("/")
         namespace = collection.split("/namespaces/")[1].split("/")[0] if "/namespaces/" in collection else ""
         metadata = {"name": name, "namespace": namespace, **fields.pop("metadata", {})}
         return await self.store(path, {"metadata": metadata, **fields})
@@ -177,7 +177,7 @@ class ApiServer:
         return await answers[request.method](request, body)
 
     def matches(self, path: str, obj: dict[str, Any], request: web.Request) -> bool:
-        prefix, _, plural = request.path.rpartition("/")
+        prefix, _unused, plural = request.path.rpartition("/")
         inside = path.startswith(f"{prefix}/") and path.rpartition("/")[0].endswith(f"/{plural}")
         wanted = [term.split("=") for term in request.query.get("labelSelector", "").split(",") if term]
         labels = obj["metadata"].get("labels") or {}
@@ -202,7 +202,7 @@ class ApiServer:
         assert transport is not None
         self.following.add(transport)
         try:
-            await self.follow(request, response, sum(version <= since for version, *_ in self.history))
+            await self.follow(request, response, sum(version <= since for version, *_unused in self.history))
         finally:
             self.following.discard(transport)
         return response
@@ -214,11 +214,11 @@ class ApiServer:
                     await self.changed.wait()
             await self.deliver.wait()
             news, told = self.history[told:], len(self.history)
-            for _, kind, path, obj in news:
+            for _unused, kind, path, obj in news:
                 if self.matches(path, obj, request) and request.transport is not None:
                     await response.write(event(kind, obj))
 
-    async def get(self, request: web.Request, _: Any) -> web.Response:
+    async def get(self, request: web.Request, _unused: Any) -> web.Response:
         if request.path not in self.objects:
             return web.json_response(status(404, "NotFound"), status=404)
         return web.json_response(self.objects[request.path])

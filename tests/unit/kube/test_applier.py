@@ -92,7 +92,7 @@ async def test_children_are_made_with_owner_and_label(server, bench):
 
 
 async def test_nothing_is_written_when_nothing_changed(server, bench):
-    for _ in range(4):
+    for _unused in range(4):
         await bench.sync(owner(), [deployment(), service()])
     assert len(server.writes) == 2
     assert set(bench.applier.children(owner())) == {("Deployment", "m"), ("Service", "m")}
@@ -120,7 +120,7 @@ async def test_row_27_an_owned_field_is_restored_once_and_foreign_ones_are_left_
     metadata = {**current["metadata"], "annotations": {"theirs": "yes"}}
     await server.store(f"{DEPLOYMENTS}/m", {**current, "metadata": metadata, "spec": {"replicas": 7, "paused": True}})
     await eventually(lambda: store.all()[0]["spec"]["replicas"] == 7)
-    for _ in range(3):
+    for _unused in range(3):
         await bench.sync(owner(), [deployment()])
     assert server.objects[f"{DEPLOYMENTS}/m"]["spec"] == {"replicas": 1, "paused": True}
     assert server.objects[f"{DEPLOYMENTS}/m"]["metadata"]["annotations"] == {"theirs": "yes"}
@@ -146,7 +146,7 @@ async def test_row_29_defaults_and_conversions_of_the_server_write_nothing_again
         return web.json_response(await server.store(request.path, body))
 
     server.fault("PATCH", DEPLOYMENTS, default)
-    for _ in range(3):
+    for _unused in range(3):
         await bench.sync(owner(), [deployment()])
     assert len(server.writes) == 1
 

@@ -72,7 +72,7 @@ async def test_an_http_status_is_a_typed_error(server, client, script, code, rea
 
 
 async def test_a_page_of_a_proxy_is_quoted(server, client):
-    async def page(_):
+    async def page(_unused):
         return web.Response(status=502, text="<html>bad gateway</html>")
 
     server.fault("GET", PODS, page)

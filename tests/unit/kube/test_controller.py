@@ -53,7 +53,7 @@ async def test_row_45_a_poison_object_backs_off_alone(metrics, start, eventually
     controller = Controller("test", reconcile, metrics=metrics, workers=1)
     start(controller.run())
     controller.queue.add(A)
-    for _ in range(20):
+    for _unused in range(20):
         controller.queue.add(B)
         await asyncio.sleep(0.02)
     assert len(times(calls, B)) >= 15
@@ -105,7 +105,7 @@ async def test_row_20_retry_after_is_waited_for_even_when_the_object_changes(met
     start(controller.run())
     controller.queue.add(A)
     await eventually(lambda: calls)
-    for _ in range(5):
+    for _unused in range(5):
         controller.queue.add(A)
         controller.queue.add(B)
         await asyncio.sleep(0.01)

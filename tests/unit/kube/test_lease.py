@@ -118,7 +118,7 @@ async def test_an_unreachable_server_is_waited_for(server, elect, script):
 
 
 async def test_of_many_candidates_one_leads_at_any_time(server, elect, kubeconfig, metrics, start):
-    clients = [await Client.connect(kubeconfig, metrics=metrics) for _ in range(4)]
+    clients = [await Client.connect(kubeconfig, metrics=metrics) for _unused in range(4)]
     electors = [
         LeaderElector(
             one,
@@ -134,14 +134,14 @@ async def test_of_many_candidates_one_leads_at_any_time(server, elect, kubeconfi
     ]
 
     async def serve(elector):
-        for _ in range(2):
+        for _unused in range(2):
             await elector.acquire()
             await asyncio.sleep(0.2)
             if int(elector.identity) % 2:
                 await elector.release()
 
     work = [start(serve(elector)) for elector in electors]
-    for _ in range(300):
+    for _unused in range(300):
         assert sum(elector.leading() for elector in electors) <= 1
         await asyncio.sleep(0.01)
     for one in work:
@@ -152,7 +152,7 @@ async def test_of_many_candidates_one_leads_at_any_time(server, elect, kubeconfi
 
 async def test_a_container_that_was_restarted_in_its_pod_leads_at_once(server, client, metrics, monkeypatch):
     monkeypatch.setenv("POD_NAME", "controller-abc")
-    for _ in range(2):
+    for _unused in range(2):
         elector = LeaderElector(client, "system", "boss", metrics=metrics)
         await asyncio.wait_for(elector.acquire(), 1)
     assert spec(server)["holderIdentity"] == "controller-abc"

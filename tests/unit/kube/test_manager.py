@@ -104,7 +104,7 @@ async def test_row_38_a_process_that_lost_leadership_ends(server, client, metric
 
 
 async def test_a_bug_outside_of_reconciliation_ends_the_process(server, client, metrics, listen):
-    def broken(_):
+    def broken(_unused):
         raise ValueError("bug")
 
     process = Process(client, metrics, listen)

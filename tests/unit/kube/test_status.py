@@ -108,7 +108,7 @@ def _events(server):
 
 async def test_a_new_process_counts_the_events_of_the_old_one_on(server, client, metrics, start, eventually):
     pod = await server.put(f"{PODS}/a")
-    first, second = (Recorder(client, "tester", metrics=metrics) for _ in range(2))
+    first, second = (Recorder(client, "tester", metrics=metrics) for _unused in range(2))
     start(first.run())
     first.record(POD, pod, "Normal", "Made", "made")
     await eventually(lambda: _events(server))

@@ -20,7 +20,7 @@ def queue(metrics):
 
 
 async def test_a_waiting_key_is_not_added_twice(queue, metrics):
-    for _ in range(5):
+    for _unused in range(5):
         queue.add(A)
     assert len(queue) == 1
     assert b'workqueue_depth{name="test"} 1.0' in metrics.text()
@@ -38,7 +38,7 @@ async def test_a_key_added_while_it_is_processed_waits_for_the_end_of_its_turn(q
 
 
 async def test_failures_wait_twice_as_long_each_time_until_forgotten(queue):
-    delays = [queue.add_rate_limited(A) for _ in range(30)]
+    delays = [queue.add_rate_limited(A) for _unused in range(30)]
     assert delays[:4] == [0.005, 0.01, 0.02, 0.04]
     assert max(delays) == CAP_SECONDS
     queue.forget(A)
@@ -76,7 +76,7 @@ async def test_row_20_a_held_key_waits_whatever_is_added(queue):
 async def test_row_17_a_key_that_never_stops_changing_starves_nobody(queue):
     turns = {A: 0, B: 0}
     queue.add(A)
-    for _ in range(100):
+    for _unused in range(100):
         key = await queue.get()
         turns[key] += 1
         queue.add(A)
@@ -110,8 +110,8 @@ async def test_random_work_is_never_lost_and_never_doubled(queue):
                 queue.forget(key)
             queue.done(key)
 
-    workers = [asyncio.create_task(work()) for _ in range(4)]
-    for _ in range(1000):
+    workers = [asyncio.create_task(work()) for _unused in range(4)]
+    for _unused in range(1000):
         key = dice.choice(keys)
         added[key] = time.monotonic()
         dice.choice([queue.add, lambda key: queue.add_after(key, dice.random() / 100)])(key)
