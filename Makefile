@@ -36,7 +36,8 @@ $(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh
 setup: $(COLLECTIONS)/.ready ## Install the Python packages and collections that the checkout uses
 
 # Ansible shows nothing until a task ends, and these may take minutes the first time: so they come before it, with progress.
-PUBLIC_IMAGES := kindest/node:v1.34.4 haproxy:3.4 ghcr.io/ggml-org/llama.cpp:server python:3.11-slim-bookworm
+include images/versions.env
+PUBLIC_IMAGES := $(NODE_IMAGE) $(HAPROXY_IMAGE) $(LLAMACPP_IMAGE) $(PYTHON_IMAGE)
 .PHONY: docker
 docker:
 	@scripts/docker.sh

@@ -8,12 +8,14 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/closed-network/lib.sh"
 
 kind_in_container() { # prints the path
-  local module=$CLOSED_DIR/go/kind golang=golang:1.25-bookworm dir
-  dir=$CACHE/bin/kind-$(key_of "$module" "$golang")
+  local module=$CLOSED_DIR/go/kind dir
+  dir=$CACHE/bin/kind-$(key_of "$module" "$GOLANG_IMAGE")
   if [[ ! -x $dir/kind ]]; then
+    docker image inspect "$GOLANG_IMAGE" > /dev/null 2>&1 || docker pull --quiet "$GOLANG_IMAGE" > /dev/null \
+      || die "kind needs Go 1.25 or newer on PATH, or a network that $GOLANG_IMAGE comes from"
     mkdir -p "$CACHE/tmp/kind"
     step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$CACHE/tmp/kind:/out" \
-      --workdir /module --env CGO_ENABLED=0 "$golang" go build -mod=readonly -trimpath -buildvcs=false \
+      --workdir /module --env CGO_ENABLED=0 "$GOLANG_IMAGE" go build -mod=readonly -trimpath -buildvcs=false \
       -ldflags '-s -w' -o /out/kind sigs.k8s.io/kind >&2
     mv "$CACHE/tmp/kind" "$dir"
   fi
@@ -21,8 +23,9 @@ kind_in_container() { # prints the path
 }
 
 kubectl_of() { # NODE_IMAGE; prints the path
-  local dir container
-  dir=$CACHE/bin/kubectl-$(key_of "$(docker image inspect --format '{{.Id}}' "$1")")
+  local dir container id
+  id=$(docker image inspect --format '{{.Id}}' "$1")
+  dir=$CACHE/bin/kubectl-$(key_of "$id")
   if [[ ! -x $dir/kubectl ]]; then
     container=$(docker create "$1")
     mkdir -p "$CACHE/tmp/kubectl"
@@ -41,7 +44,7 @@ case $tool in
     if command -v go > /dev/null; then
       path=$(go_binary kind kind sigs.k8s.io/kind)
     else
-      path=$(kind_in_container) || die "kind needs Go 1.25 or newer on PATH, or a network that golang's image comes from"
+      path=$(kind_in_container)
     fi
     ;;
   kubectl) path=$(kubectl_of "${2:?usage: tools.sh kubectl NODE_IMAGE}") ;;

@@ -17,7 +17,9 @@ candidate() { # PACKAGE; prints the version that apt would install
 
 # Debian bookworm's own Docker is too old: the next release is made known to apt, but only for what is asked from it.
 add_trixie() {
-  printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\nSigned-By: %s\n' "$(debian_mirror)" \
+  local mirror
+  mirror=$(debian_mirror)
+  printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\nSigned-By: %s\n' "$mirror" \
     /usr/share/keyrings/debian-archive-keyring.gpg > /etc/apt/sources.list.d/slipway-docker.sources
   printf 'Package: *\nPin: release n=trixie\nPin-Priority: 50\n' > /etc/apt/preferences.d/slipway-docker
   apt-get update -q

@@ -11,28 +11,35 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 recipe_of() { # IMAGE; prints the file
-  local recipe
-  for recipe in "$CLOSED_DIR"/recipes/*.sh; do
-    grep -qxF "image=$1" "$recipe" && { say "$recipe"; return; }
-  done
-  die "no recipe makes $1; there are: $(list | paste -sd ' ')"
+  local known
+  known=$(recipes)
+  awk -v image="$1" '$1 == image {print $2; found = 1} END {exit !found}' <<< "$known" \
+    || die "no recipe makes $1; there are: $(cut -d ' ' -f 1 <<< "$known" | paste -sd ' ')"
 }
 
-list() { sed -n 's/^image=//p' "$CLOSED_DIR"/recipes/*.sh; }
+recipes() { # prints IMAGE FILE for each
+  local recipe
+  for recipe in "$CLOSED_DIR"/recipes/*.sh; do
+    # shellcheck source=/dev/null
+    (source "$recipe"; say "$image $recipe")
+  done
+}
 
 # A recipe says which image it makes and what goes into it beside itself, and makes it.
 inputs() { :; }
 
 make_image() { # IMAGE
-  local image=$1 recipe key archive started=$SECONDS dir have files old
+  local image=$1 recipe key archive started=$SECONDS dir have text files old
   recipe=$(recipe_of "$image")
   # shellcheck source=/dev/null
   source "$recipe"
-  mapfile -t files < <(inputs)
-  key=$(key_of "$CLOSED_DIR/lib.sh" "$recipe" "${files[@]}")
+  text=$(inputs)
+  mapfile -t files <<< "$text"
+  key=$(key_of "$CLOSED_DIR/lib.sh" "$recipe" "$image" "${files[@]}")
   archive=$CACHE/images/$(basename "$recipe" .sh)/$key.tar
   have=$(image_inputs "$image")
   if [[ $have == "$key" ]]; then
+    [[ -e $archive ]] || save_image "$image" "$archive" # the run that built it was killed before this
     say "$image: present"
   elif [[ $have == foreign ]]; then
     say "$image: present, of another origin, left alone"
@@ -53,7 +60,7 @@ make_image() { # IMAGE
 
 case ${1:-} in
   '' | -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
-  --list) list; exit ;;
+  --list) recipes | cut -d ' ' -f 1; exit ;;
 esac
 docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
 open_cache

@@ -1,11 +1,16 @@
 # Shared by build.sh and the recipes: the cache, Debian root file systems, Go binaries and images made of them.
 # Everything under the cache is written under a temporary name and renamed when complete, so a run may be killed anywhere.
+# The first command that fails ends the run, so what a command prints is read into a variable first: bash overlooks a
+# failure in "$(...)" among the arguments of another command, and in <(...).
 # shellcheck shell=bash
 set -euo pipefail
+shopt -s inherit_errexit
 
 CLOSED_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CACHE=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
 KEY_LABEL=slipway.inference/inputs
+# shellcheck source=/dev/null
+source "$CLOSED_DIR/../versions.env"
 
 say() { printf '%s\n' "$*"; }
 
@@ -14,13 +19,23 @@ die() {
   exit 1
 }
 
-# Runs a command quietly and says what it was and how long it took; its output is shown only when it fails.
+# Runs a command quietly and says what it was and how long it took; its output is shown only when it fails. A function
+# ends at its first command that fails. Bash grants that nowhere below a condition (if, ||, &&): a step refuses to run there.
 step() { # DESCRIPTION COMMAND...
-  local description=$1 started=$SECONDS log
+  local description=$1 started=$SECONDS log status
   shift
+  set +e
+  (set -e; false; true)
+  status=$?
+  set -e
+  [[ $status != 0 ]] || die "the step \"$description\" is part of a condition, where a failure would go unseen"
   say "  $description ..."
   log=$(mktemp "$CACHE/tmp/log.XXXXXX")
-  if ! "$@" > "$log" 2>&1 < /dev/null; then
+  set +e
+  (set -e; "$@") > "$log" 2>&1 < /dev/null
+  status=$?
+  set -e
+  if [[ $status != 0 ]]; then
     tail -n 40 "$log" >&2
     die "$description failed after $((SECONDS - started)) s"
   fi
@@ -58,14 +73,18 @@ debian_mirror() {
     say "$SLIPWAY_DEBIAN_MIRROR"
     return
   fi
-  local format="\$(LABEL)|\$(REPO_URI)" mirror
-  mirror=$(apt-get indextargets --format "$format" 'Created-By: Packages' | sed -n 's/^Debian|//p' | head -n 1)
-  if [[ -z $mirror ]]; then
+  local mirrors
+  mirrors=$(apt_mirrors)
+  if [[ -z $mirrors ]]; then
     apt-get update -q > /dev/null
-    mirror=$(apt-get indextargets --format "$format" 'Created-By: Packages' | sed -n 's/^Debian|//p' | head -n 1)
+    mirrors=$(apt_mirrors)
   fi
-  [[ -n $mirror ]] || die "apt on this host knows no Debian mirror; set SLIPWAY_DEBIAN_MIRROR to the address of one"
-  say "$mirror"
+  [[ -n $mirrors ]] || die "apt on this host knows no Debian mirror; set SLIPWAY_DEBIAN_MIRROR to the address of one"
+  say "${mirrors%%$'\n'*}"
+}
+
+apt_mirrors() { # prints an address for every Debian source that apt has lists of
+  apt-get indextargets --format "\$(LABEL)|\$(REPO_URI)" 'Created-By: Packages' | sed -n 's/^Debian|//p'
 }
 
 need_debootstrap() {
@@ -88,13 +107,14 @@ in_root() { # DIR COMMAND...
 # The smallest root of a suite, kept as a tar archive: other roots start from it. What debootstrap mounts, it mounts for
 # itself, so that nothing stays mounted when it is killed.
 debian_base() { # SUITE; prints the archive
-  local suite=$1 archive dir
+  local suite=$1 archive dir mirror
   archive=$CACHE/roots/$suite-$(key_of "$CLOSED_DIR/lib.sh").tar
   if [[ ! -e $archive ]]; then
     need_debootstrap >&2
     dir=$CACHE/tmp/base-$suite
+    mirror=$(debian_mirror)
     step "bootstrap Debian $suite" \
-      unshare --mount debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$(debian_mirror)" >&2
+      unshare --mount debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$mirror" >&2
     tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --exclude './var/cache/apt/archives/*.deb' -c . > "$dir.tar"
     rm -rf "$dir" "$CACHE/roots/$suite"-*.tar
     mv "$dir.tar" "$archive"
@@ -128,9 +148,10 @@ debian_root() { # DIR SUITE PACKAGE...
 
 # Compiles a static binary from a module locked in go/MODULE, unless the cache has it.
 go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
-  local name=$1 module=$CLOSED_DIR/go/$2 package=$3 flags="-s -w ${4:-}" dir
+  local name=$1 module=$CLOSED_DIR/go/$2 package=$3 flags="-s -w ${4:-}" dir platform
   command -v go > /dev/null || die "compiling $name needs Go 1.25 or newer on PATH"
-  dir=$CACHE/bin/$name-$(key_of "$module" "$package" "$flags" "$(go env GOOS GOARCH GOVERSION)")
+  platform=$(go env GOOS GOARCH GOVERSION)
+  dir=$CACHE/bin/$name-$(key_of "$module" "$package" "$flags" "$platform")
   if [[ ! -x $dir/$name ]]; then
     mkdir -p "$CACHE/tmp/$name"
     step "compile $name" env CGO_ENABLED=0 go build -C "$module" -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" \
@@ -143,13 +164,17 @@ go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
 
 # ---- Images -------------------------------------------------------------------------------------------------------
 
-# Makes an image of a root file system. Every CHANGE is an instruction of a Dockerfile.
+# Makes an image of a root file system. Every CHANGE is an instruction of a Dockerfile. Docker takes a stream that broke
+# off for a whole one, so the image gets its name only when tar has read everything.
 import_root() { # DIR IMAGE KEY CHANGE...
-  local dir=$1 image=$2 changes=(--change "LABEL $KEY_LABEL=$3") change
+  local dir=$1 image=$2 changes=(--change "LABEL $KEY_LABEL=$3") change id
   shift 3
   for change in "$@"; do changes+=(--change "$change"); done
-  tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --numeric-owner -c . \
-    | docker import "${changes[@]}" - "$image" > /dev/null
+  if ! id=$(tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --numeric-owner -c . | docker import "${changes[@]}" -); then
+    [[ -z $id ]] || docker image rm "$id" > /dev/null
+    die "$image could not be made of its files"
+  fi
+  docker tag "$id" "$image"
 }
 
 image_inputs() { # IMAGE; prints the key that it was built with, "foreign" for an image of other origin, else nothing

@@ -48,8 +48,9 @@ sources_key() {
     | xargs -0 sha256sum) | sha256sum
 }
 
-key=$(key_of "$CLOSED_DIR/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$(sources_key)" "$arch" \
-  "$(docker image inspect --format '{{.Id}}' "$base")")
+sources=$(sources_key)
+base_id=$(docker image inspect --format '{{.Id}}' "$base")
+key=$(key_of "$CLOSED_DIR/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$sources" "$arch" "$base_id")
 if [[ $(image_inputs "$image") == "$key" ]]; then
   say "$image: present"
   exit
@@ -59,7 +60,8 @@ open_cache
 old=$(image_id "$image")
 context=$CACHE/tmp/context
 mkdir -p "$context/wheels"
-cp "$(requirement_wheels)"/*.whl "$context/wheels/"
+wheels=$(requirement_wheels)
+cp "$wheels"/*.whl "$context/wheels/"
 own_wheel "$context/wheels"
 cp "$CLOSED_DIR/../slipway/Dockerfile" "$context/"
 step "install the wheels into the image" docker build --network none --platform "linux/$arch" --build-arg "BASE=$base" \

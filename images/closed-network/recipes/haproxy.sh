@@ -1,8 +1,8 @@
 # HAProxy from Debian's packages, used like the official image: user haproxy (99), arguments go to haproxy, master-worker
 # mode in the foreground, a soft stop by SIGUSR1.
 # shellcheck shell=bash
-image=haproxy:3.4
-inputs() { say "$CLOSED_DIR/recipes/haproxy-entrypoint.sh"; }
+image=$HAPROXY_IMAGE
+inputs() { say "$CLOSED_DIR/haproxy/entrypoint.sh"; }
 
 build() { # DIR KEY
   local root=$1/root
@@ -20,5 +20,5 @@ haproxy_root() { # DIR
   in_root "$root" sh -euc 'groupmod -g 99 haproxy; usermod -u 99 -g 99 -d /var/lib/haproxy haproxy
     mkdir -p /var/lib/haproxy /usr/local/etc/haproxy; chown haproxy:haproxy /var/lib/haproxy
     ln -sf /usr/sbin/haproxy /usr/local/sbin/haproxy'
-  install -m755 "$CLOSED_DIR/recipes/haproxy-entrypoint.sh" "$root/usr/local/bin/docker-entrypoint.sh"
+  install -m755 "$CLOSED_DIR/haproxy/entrypoint.sh" "$root/usr/local/bin/docker-entrypoint.sh"
 }

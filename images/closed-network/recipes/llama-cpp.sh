@@ -1,7 +1,7 @@
 # The llama.cpp server from Debian's packages, used like the official server image: arguments go to llama-server, which
 # listens on port 8080 of all addresses unless told otherwise (Debian's build has another default port).
 # shellcheck shell=bash
-image=ghcr.io/ggml-org/llama.cpp:server
+image=$LLAMACPP_IMAGE
 
 build() { # DIR KEY
   local root=$1/root

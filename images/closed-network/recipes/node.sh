@@ -2,7 +2,7 @@
 # Debian, kind's own base files from its Go module. The pod network is node/static-cni, so a cluster of it is created
 # with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
 # shellcheck shell=bash
-image=kindest/node:v1.34.4
+image=$NODE_IMAGE
 inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR/go"; }
 
 version=${image#*:}
@@ -21,19 +21,31 @@ build() { # DIR KEY
   local dir=$1 name
   mkdir "$dir/bin"
   for name in kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do
-    cp "$(go_binary "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$stamp")" "$dir/bin/"
+    add_binary "$dir/bin" "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$stamp"
   done
-  cp "$(go_binary etcd etcd go.etcd.io/etcd/server/v3)" "$dir/bin/"
-  cp "$(go_binary coredns coredns github.com/coredns/coredns)" "$dir/bin/"
-  cp "$(go_binary pause pause .)" "$dir/bin/"
+  add_binary "$dir/bin" etcd etcd go.etcd.io/etcd/server/v3
+  add_binary "$dir/bin" coredns coredns github.com/coredns/coredns
+  add_binary "$dir/bin" pause pause slipway.inference/closed-network/pause
   control_plane_images "$dir"
   node_root "$dir/node" "$dir/bin"
   step "put the control plane's images into the node image" assemble "$dir" "$2"
 }
 
+add_binary() { # FOLDER, then what go_binary takes
+  local folder=$1 file
+  shift
+  file=$(go_binary "$@")
+  cp "$file" "$folder/"
+}
+
+wanted_images() { # BINARIES; prints the images that this kubeadm asks for
+  "$1/kubeadm" config images list --kubernetes-version "$version"
+}
+
 control_plane_images() { # DIR; leaves DIR/images.tar
-  local dir=$1 images name binary root
-  mapfile -t images < <("$dir/bin/kubeadm" config images list --kubernetes-version "$version" 2> /dev/null)
+  local dir=$1 text images name binary root
+  text=$(wanted_images "$dir/bin")
+  mapfile -t images <<< "$text"
   for name in "${images[@]}"; do
     binary=${name##*/}
     binary=${binary%%:*}
@@ -54,7 +66,10 @@ control_plane_images() { # DIR; leaves DIR/images.tar
 }
 
 node_root() { # DIR BINARIES
-  local root=$1 files
+  local root=$1 files pause setup
+  pause=$(wanted_images "$2" | sed -n 's#.*/\(pause:.*\)#\1#p')
+  [[ -n $pause ]] || die "kubeadm $version names no pause image"
+  setup=$(cat "$CLOSED_DIR/node/setup")
   debian_root "$root" bookworm "${node_packages[@]}"
   files=$(go -C "$CLOSED_DIR/go/kind" list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
   [[ -d $files ]] || die "kind's Go module holds no files of its node image"
@@ -69,7 +84,7 @@ node_root() { # DIR BINARIES
   install -m644 "$files"/etc/systemd/system/kubelet.service.d/* "$root/etc/systemd/system/kubelet.service.d/"
   # The pause image is the one that this kubeadm asks for. An OOM score can only be kept, not lowered, on a host that
   # lacks CAP_SYS_RESOURCE; without the second change no pod that has one would start there.
-  sed -e "s#pause:3.10\"#$(sandbox_tag "$2")\"#" -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
+  sed -e "s#pause:3.10\"#$pause\"#" -e 's/restrict_oom_score_adj = false/restrict_oom_score_adj = true/' \
     "$files/etc/containerd/config.toml" > "$root/etc/containerd/config.toml"
   ln -sf /usr/bin/containerd /usr/bin/ctr "$root/usr/local/bin/"
   cp "$root"/usr/lib/cni/{host-local,ptp,portmap,loopback} "$root/opt/cni/bin/"
@@ -77,20 +92,20 @@ node_root() { # DIR BINARIES
   install -m755 "$CLOSED_DIR"/node/{static-cni,crictl} "$root/usr/local/bin/"
   install -m644 "$CLOSED_DIR/node/static-cni.service" "$root/etc/systemd/system/"
   printf %s "$version" > "$root/kind/version"
-  in_root "$root" sh -c "$(cat "$CLOSED_DIR/node/setup")"
+  in_root "$root" sh -c "$setup"
 }
 
-sandbox_tag() { # BINARIES; prints pause:<tag>
-  "$1/kubeadm" config images list --kubernetes-version "$version" 2> /dev/null | sed -n 's#.*/\(pause:.*\)#\1#p'
-}
-
+# A step, so the trap is that of the step's own shell: it goes off however the step ends.
 assemble() { # DIR KEY
   local base=slipway-node-base:$2 builder=slipway-node-build-$2
-  import_root "$1/node" "$base" "$2" 'ENV container=docker'
   docker rm --force "$builder" > /dev/null 2>&1 || true
+  # shellcheck disable=SC2064  # the names are those of now
+  trap "docker rm --force $builder || true; docker image rm $base || true" EXIT
+  import_root "$1/node" "$base" "$2" 'ENV container=docker'
   docker run --detach --name "$builder" --privileged --entrypoint sleep "$base" infinity
   docker exec --detach "$builder" containerd
-  timeout 60 sh -c "until docker exec $builder ctr version; do sleep 0.3; done"
+  timeout 60 sh -c "until docker exec $builder ctr version; do sleep 0.3; done" \
+    || die "containerd did not start inside the node image within 60 s"
   docker cp --quiet "$1/images.tar" "$builder:/images.tar"
   docker exec "$builder" sh -euc 'ctr -n k8s.io images import --no-unpack /images.tar
     rm /images.tar
@@ -98,6 +113,4 @@ assemble() { # DIR KEY
     while pidof containerd; do sleep 0.1; done'
   docker commit --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' --change 'CMD []' \
     --change 'STOPSIGNAL SIGRTMIN+3' "$builder" "$image"
-  docker rm --force "$builder"
-  docker image rm "$base"
 }

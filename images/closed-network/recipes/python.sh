@@ -1,6 +1,6 @@
 # Debian's own Python with pip, used like the official slim image: python, python3 and pip on PATH, pip free to install.
 # shellcheck shell=bash
-image=python:3.11-slim-bookworm
+image=$PYTHON_IMAGE
 
 build() { # DIR KEY
   local root=$1/root

@@ -1,0 +1,53 @@
+"""Runs pieces of images/ in bash, with programs of the test's own in place of docker, tar, go and the like."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+IMAGES = Path(__file__).parents[3] / "images"
+
+
+@dataclass
+class Bench:
+    """A cache folder and a folder of stand-ins that comes first on PATH."""
+
+    folder: Path
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    @property
+    def calls(self) -> list[str]:
+        """What was called of the stand-ins, each with its arguments."""
+        log = self.folder / "calls"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def stand_in(self, program: str, body: str) -> None:
+        path = self.folder / "bin" / program
+        path.write_text(f'#!/usr/bin/env bash\necho "{program} $*" >> "{self.folder}/calls"\n{body}\n')
+        path.chmod(0o755)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+            "SLIPWAY_CACHE": str(self.cache),
+            "SLIPWAY_DEBIAN_MIRROR": "http://mirror.invalid/debian",
+        }
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def script(self, text: str) -> subprocess.CompletedProcess[str]:
+        """Runs lines of bash below ``lib.sh``, with the cache open."""
+        return self.run("bash", "-c", f'source "{IMAGES}/closed-network/lib.sh"\nopen_cache\n{text}')
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    (tmp_path / "bin").mkdir()
+    return Bench(tmp_path)

@@ -1,0 +1,127 @@
+"""A build that fails halfway ends there, says why, and leaves nothing under a final name."""
+
+from __future__ import annotations
+
+from .conftest import IMAGES, Bench
+
+
+def test_a_step_ends_at_its_first_command_that_fails(bench: Bench) -> None:
+    ended = bench.script("""
+        broken() { echo "reading"; ls /nowhere/at-all; touch "$CACHE/went-on"; }
+        step "make it" broken
+        touch "$CACHE/went-on"
+    """)
+
+    assert ended.returncode == 1
+    assert not (bench.cache / "went-on").exists()
+    assert "/nowhere/at-all" in ended.stderr
+    assert "error: make it failed" in ended.stderr
+
+
+def test_what_a_step_dies_of_is_shown(bench: Bench) -> None:
+    ended = bench.script("""
+        refuse() { die "apt offers none"; }
+        step "install it" refuse
+    """)
+
+    assert ended.returncode == 1
+    assert "error: apt offers none\nerror: install it failed" in ended.stderr
+
+
+def test_a_step_that_succeeds_is_quiet_and_the_run_goes_on(bench: Bench) -> None:
+    ended = bench.script("""
+        fine() { echo "a lot of words"; }
+        step "make it" fine
+        say "went on"
+    """)
+
+    assert ended.returncode == 0
+    assert "a lot of words" not in ended.stdout + ended.stderr
+    assert ended.stdout.endswith("went on\n")
+
+
+def test_a_step_below_a_condition_is_refused(bench: Bench) -> None:
+    ended = bench.script("""
+        broken() { false; touch "$CACHE/went-on"; }
+        make() { step "make it" broken; }
+        make || say "handled"
+    """)
+
+    assert "part of a condition" in ended.stderr
+    assert not (bench.cache / "went-on").exists()
+
+
+def test_a_failure_inside_a_command_substitution_ends_the_run(bench: Bench) -> None:
+    ended = bench.script("""
+        path() { false; say /some/path; }
+        found=$(path)
+        say "found $found"
+    """)
+
+    assert ended.returncode == 1
+    assert "found" not in ended.stdout
+
+
+def test_a_binary_that_did_not_compile_is_not_kept(bench: Bench) -> None:
+    compile_half = """
+        [[ $1 == env ]] && exit 0
+        while [[ $1 != -o ]]; do shift; done
+        echo half > "$2"; chmod 755 "$2"; echo "no space left" >&2; exit 1
+    """
+    bench.stand_in("go", compile_half)
+
+    ended = bench.script("path=$(go_binary pause pause .)\nsay went on")
+
+    assert ended.returncode == 1
+    assert "no space left" in ended.stderr
+    assert "went on" not in ended.stdout
+    assert list((bench.cache / "bin").iterdir()) == []
+
+
+def test_a_debian_root_that_was_not_packed_whole_is_not_kept(bench: Bench) -> None:
+    bench.stand_in("id", "echo 0")
+    bench.stand_in("debootstrap", "")
+    bench.stand_in("unshare", 'mkdir -p "${@: -2:1}"')
+    bench.stand_in("tar", "echo half; echo 'tar: no space left' >&2; exit 2")
+
+    ended = bench.script("archive=$(debian_base bookworm)\nsay went on")
+
+    assert ended.returncode == 2
+    assert "no space left" in ended.stderr
+    assert "went on" not in ended.stdout
+    assert list((bench.cache / "roots").iterdir()) == []
+
+
+def test_an_image_of_files_that_could_not_be_read_gets_no_name(bench: Bench) -> None:
+    bench.stand_in("tar", "echo half; exit 2")
+    bench.stand_in("docker", "[[ $1 != import ]] || { cat > /dev/null; echo sha256:half; }")
+
+    ended = bench.script("import_root / some/image:1 key\nsay went on")
+
+    assert ended.returncode == 1
+    assert "error: some/image:1 could not be made of its files" in ended.stderr
+    assert "docker image rm sha256:half" in bench.calls
+    assert not [call for call in bench.calls if call.startswith("docker tag")]
+
+
+def test_a_node_image_without_its_inner_images_is_not_committed(bench: Bench) -> None:
+    bench.stand_in("tar", "")
+    bench.stand_in(
+        "docker",
+        """
+        [[ $1 != import ]] || { cat > /dev/null; echo sha256:base; }
+        [[ "$*" != *"images import"* ]] || { echo "ctr: disk full" >&2; exit 1; }
+        """,
+    )
+
+    ended = bench.script(f"""
+        source "{IMAGES}/closed-network/recipes/node.sh"
+        step "assemble it" assemble "$CACHE" key
+        say went on
+    """)
+
+    assert ended.returncode == 1
+    assert "ctr: disk full" in ended.stderr
+    assert "went on" not in ended.stdout
+    assert not [call for call in bench.calls if call.startswith("docker commit")]
+    assert bench.calls[-2:] == ["docker rm --force slipway-node-build-key", "docker image rm slipway-node-base:key"]

@@ -1,0 +1,87 @@
+"""The public images are named once, in images/versions.env; whatever repeats a name agrees with it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import IMAGES
+
+ROOT = IMAGES.parent
+VERSIONS = dict(re.findall(r"^(\w+)=(.+)$", (IMAGES / "versions.env").read_text(), re.MULTILINE))
+# The exact image after a prefix that is the same in all its versions; other flavours of an image are not meant.
+NAMED = {
+    "NODE_IMAGE": r"kindest/node:v[\d.]+\d",
+    "HAPROXY_IMAGE": r"haproxy:\d[\d.]*\d",
+    "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server\b(?!-)\S*",
+    "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
+    "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
+}
+FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in [ROOT / "README.md", ROOT / "Makefile", *(p for f in FOLDERS for p in (ROOT / f).rglob("*"))]:
+        if path.is_file() and path.suffix in {".md", ".yml", ".yaml", ".py", ".sh", ".j2", ""}:
+            yield path, path.read_text(errors="ignore")
+
+
+def variables(path: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / path).read_text()))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_file_names_the_version_stated(name: str) -> None:
+    stated = VERSIONS[name]
+    others = {
+        f"{path.relative_to(ROOT)}: {found}"
+        for path, text in texts()
+        for found in re.findall(NAMED[name], text)
+        if found.rstrip("`'\",.)]}") != stated
+    }
+
+    assert re.fullmatch(NAMED[name], stated)
+    assert others == set()
+
+
+def test_the_local_cluster_is_of_the_node_image_and_its_locked_sources() -> None:
+    version = VERSIONS["NODE_IMAGE"].removeprefix("kindest/node:v")
+
+    assert variables("roles/local_cluster/defaults/main.yml")["local_cluster_kubernetes_version"] == version
+    assert f"k8s.io/kubernetes v{version} " in (IMAGES / "closed-network/go/kubernetes/go.mod").read_text()
+
+
+def test_the_images_role_provides_what_is_stated() -> None:
+    defaults = variables("roles/images/defaults/main.yml")
+
+    assert defaults["images_public"] == [VERSIONS["HAPROXY_IMAGE"], VERSIONS["LLAMACPP_IMAGE"]]
+    assert defaults["images_base"] == VERSIONS["PYTHON_IMAGE"]
+
+
+def test_every_stated_image_but_go_can_be_built_in_a_closed_network() -> None:
+    build = IMAGES / "closed-network/build.sh"
+    listed = subprocess.run([build, "--list"], capture_output=True, text=True, timeout=60, check=True).stdout.split()
+
+    assert set(listed) == set(VERSIONS.values()) - {VERSIONS["GOLANG_IMAGE"]}
+
+
+@pytest.mark.parametrize(
+    ("printed", "changed"),
+    [
+        ("node1: a: present\nnode2: a: present", False),
+        ("node1: a: loaded\nnode2: a: present", True),
+        ("node1: a: present\nnode2: a: loaded", True),
+        ("haproxy:3.4: pulled in 3 s", True),
+        ("a: building\n  compile built things ...\na: present", False),
+    ],
+)
+def test_the_images_role_sees_a_change_on_any_line(printed: str, changed: bool) -> None:
+    words = variables("roles/images/vars/main.yml")["images_change_words"]
+
+    assert (re.search(words, printed) is not None) == changed
