@@ -139,9 +139,10 @@ class Reconciler:
         path = "/metadata/finalizers"
         operations = [{"op": "test", "path": path, "value": finalizers}, {"op": "replace", "path": path, "value": kept}]
         try:
-            await self._client.json_patch(self._kind, key(resource), operations)
+            answer = await self._client.json_patch(self._kind, key(resource), operations)
         except NotFound:
             return
+        self._expectations.wrote(uid(resource), self.resources, answer)
 
 
 def _refusal(applied: Applied) -> Refusal | None:

@@ -24,6 +24,9 @@ from kubernetes.aio.config import incluster_config
 log = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 60.0
+_KEEP_SECONDS = 85.0
+"""How long an idle connection is kept: a TLS handshake costs the API server more than most requests. The API server
+itself drops one after 90 seconds."""
 
 
 class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
@@ -32,6 +35,11 @@ class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has 
     def session(self) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = self._create_pool_manager()
         return session
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(
+            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=_KEEP_SECONDS, ttl_dns_cache=60
+        )
 
 
 class Credentials:
