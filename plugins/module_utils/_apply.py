@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,6 +30,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Wanted
 
 WORKERS = 16
+# After these, the other objects are not even tried: each would wait for the same.
+FATAL = frozenset({"unreachable", "certificate", "unauthorized"})
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,24 +114,39 @@ def delete(
         except InferenceError as error:
             if error.code == "not_found":
                 return {}
+            if error.code == "conflict":
+                # The precondition: under the name there is no longer what was read.
+                raise InferenceError("replaced", f"It is not as it was read: {error.message}", error.status) from error
             raise
 
     return _outcomes(one, wanted)
 
 
 def _outcomes(act: Callable[[Wanted], Object], wanted: Sequence[Wanted]) -> dict[Key, Outcome]:
+    fatal: list[InferenceError] = []
+
     def caught(item: Wanted) -> Outcome:
+        if fatal:
+            return fatal[0]
         try:
             return act(item)
         except InferenceError as error:
+            if error.code in FATAL:
+                fatal.append(error)
             return error
 
     return dict(zip((item.key for item in wanted), concurrently(caught, wanted), strict=True))
 
 
 def concurrently(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """``act`` of every item, in order. The first error is raised."""
+    """``act`` of every item, in order. An error is raised soon: what has not begun by then is not done."""
     if len(items) <= 1:
         return [act(item) for item in items]
     with ThreadPoolExecutor(min(WORKERS, len(items))) as threads:
-        return list(threads.map(act, items))
+        futures = [threads.submit(act, item) for item in items]
+        done, pending = wait_for(futures, return_when=FIRST_EXCEPTION)
+        for future in pending:
+            future.cancel()
+        for future in done:
+            future.result()
+        return [future.result() for future in futures]

@@ -33,6 +33,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._wait import Boa
 API_SECONDS = 60.0
 # Of how many objects that are not ready the events and logs are fetched.
 DIAGNOSED = 3
+# How long that may take in all.
+DIAGNOSIS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -93,17 +95,19 @@ def absent(client: Client, kind: Kind, wanted: Sequence[Wanted], options: Option
     until = time.monotonic() + API_SECONDS
     found = _read(client, kind, wanted, until, predict=True)
     there = [item for item in wanted if item.key in found.objects]
+    outcomes = delete(client, kind, found.objects, there, until, dry_run=options.check_mode)
     for item in wanted:
-        before = found.objects.get(item.key)
-        # One that is going already is waited for, but its going is not this task's doing.
-        going = before is not None and before["metadata"].get("deletionTimestamp")
-        changed = before is not None and not going
+        before, outcome = found.objects.get(item.key), outcomes.get(item.key)
+        if isinstance(outcome, InferenceError):
+            continue
+        # One that is going already is waited for, but its going is not this task's doing. Neither is that of one that
+        # had gone when its deletion was asked for.
+        changed = bool(before and outcome) and not (before or {})["metadata"].get("deletionTimestamp")
         report.results[item.key] = {"name": item.key[1], "namespace": item.key[0], "changed": changed, "waited": 0.0}
         if changed:
             # The whole spec goes, whoever owned the fields.
             spec = {"spec": before.get("spec")} if before else {}
             report.diff.append(_diff.entry(item.label, spec, {}))
-    outcomes = delete(client, kind, found.objects, there, until, dry_run=options.check_mode)
     if _refused(outcomes, kind, report, "not deleted"):
         return report
     if options.wait and not options.check_mode:
@@ -199,9 +203,10 @@ def _explain(client: Client, kind: Kind, board: Board, options: Options, report:
     """Says what kept the wait from its end. Failures come before those that were still on their way."""
     failed = {key: item for key, item in board.items.items() if item.verdict.state == FAILED}
     late = {key: item for key, item in board.items.items() if item.verdict.state not in (READY, FAILED)}
+    until = time.monotonic() + DIAGNOSIS_SECONDS
     for key, item in [*(failed or late).items()][:DIAGNOSED]:
         if item.resource is not None and not gone:
-            report.results[key].update(diagnose(client, kind, item.resource))
+            report.results[key].update(diagnose(client, kind, item.resource, until))
     for key, item in failed.items():
         report.results[key]["error_code"] = "deleted" if item.verdict.reason == "Deleted" else "failed"
     if failed:

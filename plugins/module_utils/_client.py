@@ -84,7 +84,15 @@ class Client:
 
     def call(self, request: Request, until: float) -> Object:
         """The decoded answer. Trouble that may pass is retried until the time ``until`` of the monotonic clock."""
-        answer: Object = json.loads(self._retried(request, until) or b"{}")
+        body = self._retried(request, until)
+        try:
+            answer = json.loads(body or b"{}")
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            # Such as the login page of a proxy.
+            text = body[:100].decode(errors="replace").strip()
+            raise InferenceError("server_error", f"{self._connection.host} does not answer as an API server: {text}")
         return answer
 
     def text(self, request: Request, until: float) -> str:
@@ -99,9 +107,10 @@ class Client:
             query = {**request.query, "limit": PAGE, "continue": more}
             page = self.call(Request("list", request.kind, request.namespace, query=query), until)
             items += page.get("items") or []
-            more = page["metadata"].get("continue", "")
+            metadata = page.get("metadata") or {}
+            more = metadata.get("continue", "")
             if not more:
-                return items, page["metadata"].get("resourceVersion", "")
+                return items, metadata.get("resourceVersion", "")
 
     def watch(self, request: Request, seconds: int) -> Iterator[Object]:
         """Events as they come, for so many seconds at most. Ends, or raises, when the stream does."""
@@ -128,8 +137,11 @@ class Client:
     def _retried(self, request: Request, until: float) -> bytes:
         backoff, started = Backoff(), time.monotonic()
         while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise InferenceError("unreachable", "The time was up before the API server was asked.")
             try:
-                answer = self._send(request, ANSWER_SECONDS)
+                answer = self._send(request, min(ANSWER_SECONDS, left))
                 body: bytes = answer.data
             except InferenceError as error:
                 limit = until if self._answered.is_set() else min(until, started + FIRST_CONTACT_SECONDS)
@@ -158,14 +170,15 @@ class Client:
                 preload_content=request.verb != "watch",
                 retries=False,
                 redirect=False,
-                timeout=Timeout(connect=CONNECT_SECONDS, read=seconds),
+                timeout=Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds, total=seconds),
             )
+            # Of a watch, this reads only what the server says against it.
+            body = answer.data if answer.status >= 300 else b""
         except (HTTPError, OSError) as error:
             self._unreachable(error)
         self._answered.set()
         self._pass_warnings(answer.headers)
         if answer.status >= 300:
-            body = answer.data
             verb = _RBAC_VERBS.get(request.verb, request.verb)
             retry_after = answer.headers.get("Retry-After")
             raise from_answer(answer.status, body, retry_after, verb, request.kind.resource, request.where)

@@ -11,7 +11,6 @@ Best effort: what the account may not read, or what takes too long, is left out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,14 +18,12 @@ from ansible_collections.slipway.inference.plugins.module_utils._apis import EVE
 from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object, Request
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 
-SECONDS = 5.0
 EVENTS = 10
 LOG_LINES = 20
 
 
-def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
+def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
     """``events``: the newest last, each with type, reason, message, count and object; ``log``: lines, or empty."""
-    until = time.monotonic() + SECONDS
     metadata = resource["metadata"]
     pods = _pods(client, kind, metadata, until)
     pod = next((pod for pod in pods if not _is_ready(pod)), None)

@@ -12,6 +12,7 @@ Every failure of a module is one of these, so that a play can branch on ``error_
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ HINTS: Mapping[str, str] = {
     "timeout": "",
     "controller_missing": "Is the controller running? The role slipway.inference.controller installs it.",
     "deleted": "",
+    "replaced": "Run the task again.",
+    "internal_error": "This is a defect of the module.",
 }
 
 
@@ -144,7 +147,9 @@ def _status_object(body: bytes) -> dict[str, Any]:
 def _seconds(header: str | None, detail: Any) -> float | None:
     for value in (header, detail):
         try:
-            return max(0.0, float(value))  # type: ignore[arg-type]
+            seconds = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             continue
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
     return None

@@ -128,6 +128,10 @@ def _parse(option: Mapping[str, Any]) -> Rule:
         return AnyOf(tuple(_parse(part) for part in option["any"]))
     if option.get("condition"):
         return Condition(option["condition"], option.get("status") or "True", tuple(option.get("reason") or ()))
+    for test in ("in", "matches"):
+        # An empty variable would otherwise mean that the field only has to be there.
+        if option.get(test) is not None and not option[test]:
+            raise InferenceError("invalid_input", f"wait_for: {test} of the field {option['field']} is empty.")
     try:
         re.compile(option.get("matches") or "")
     except re.error as error:

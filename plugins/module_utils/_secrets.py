@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 MASK = "********"
 
@@ -23,8 +24,12 @@ _VARIABLE = re.compile(
 )
 # Fields that hold a secret themselves; not those that name one, such as secretName.
 _FIELD = re.compile(r"(token|password|passwd|api_?key|access_?key|private_?key|client_?secret)$", re.IGNORECASE)
-# Arguments of engines, such as --api-key VALUE or --hf-token=VALUE.
-_ARGUMENT = re.compile(r"^--?[\w-]*(token|api-?key|password|secret)(=.*)?$", re.IGNORECASE | re.DOTALL)
+# Arguments of engines, such as --api-key VALUE, --hf-token=VALUE or llama.cpp's short -hft VALUE.
+_ARGUMENT = re.compile(
+    r"^--?(?:hft|[\w-]*(?:token|api[-_]?key|password|secret))(?P<value>=.*)?$", re.IGNORECASE | re.DOTALL
+)
+# http://user:password@host, such as the address of a proxy.
+_USERINFO = re.compile(r"(?<=://)[^\s/?#]+(?=@)")
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -51,6 +56,8 @@ def _walk(value: Any, found: list[str]) -> Any:
         }
     if isinstance(value, list):
         return list(_arguments(value, found))
+    if isinstance(value, str):
+        return _USERINFO.sub(lambda match: _hide_userinfo(match[0], found), value)
     return value
 
 
@@ -69,16 +76,23 @@ def _arguments(values: list[Any], found: list[str]) -> Iterator[Any]:
         flag = _ARGUMENT.match(value) if isinstance(value, str) else None
         if after_flag and not flag and isinstance(value, str):
             yield _hide(value, found)
-        elif flag and flag.group(2):
+        elif flag and flag["value"]:
             name, _equals, secret = value.partition("=")
             yield f"{name}={_hide(secret, found)}"
         else:
             yield _walk(value, found)
-        after_flag = bool(flag and not flag.group(2))
+        after_flag = bool(flag and not flag["value"])
 
 
 def _hide(value: Any, found: list[str]) -> Any:
     if value in (None, ""):
         return value
     found.append(str(value))
+    return MASK
+
+
+def _hide_userinfo(text: str, found: list[str]) -> str:
+    user, _colon, password = text.partition(":")
+    secret = password or user
+    found += {text, secret, unquote(secret)}
     return MASK

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -18,7 +20,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._apis import Kin
 from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object, Request
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import summary
-from ansible_collections.slipway.inference.plugins.module_utils._secrets import mask, secrets_in
+from ansible_collections.slipway.inference.plugins.module_utils._secrets import MASK, mask, secrets_in
 
 Spec = dict[str, Any]
 
@@ -51,6 +53,52 @@ _MANIFEST: Spec = {
     "metadata": {"type": "dict"},
     "status": {"type": "dict"},
 }
+
+
+class Module(AnsibleModule):
+    """Keeps secrets out of all that it says: results, errors in its arguments, warnings, the target's system log."""
+
+    def _load_params(self) -> None:
+        super()._load_params()
+        # At once: an error in the arguments shows all of them as they came.
+        self._keep_secrets()
+
+    def _log_invocation(self) -> None:
+        self._keep_secrets()  # Texts have become dictionaries meanwhile.
+        super()._log_invocation()
+
+    def _keep_secrets(self) -> None:
+        found = secrets_in([self.params, _auth.options({}, os.environ)])
+        found += _auth.secrets_of(self.params.get("kubeconfig"))
+        # Short values are masked where they stand; masked everywhere they would garble the output.
+        self.no_log_values.update(secret for secret in found if len(secret) >= 6)
+
+    def _hide_arguments(self) -> None:
+        self.params = {
+            name: _shown_argument(mask(value), self.argument_spec.get(name, {})) for name, value in self.params.items()
+        }
+
+    def exit_json(self, **result: Any) -> NoReturn:
+        self._hide_arguments()
+        super().exit_json(**result)
+        raise AssertionError("exit_json ends the module")
+
+    def fail_json(self, msg: str, **result: Any) -> NoReturn:
+        """Without ``error_code`` it is Ansible that finds the arguments wrong."""
+        self._hide_arguments()
+        super().fail_json(msg=msg, **{"error_code": "invalid_input", "hint": "", "status": 0, **result})
+        raise AssertionError("fail_json ends the module")
+
+
+def _shown_argument(value: Any, spec: Mapping[str, Any]) -> Any:
+    """An argument as it may be shown. A text where a dictionary belongs could not be searched for secrets."""
+    if isinstance(value, str) and spec.get("type") in ("dict", "list"):
+        return MASK
+    if isinstance(value, list):
+        return [_shown_argument(part, {**spec, "type": spec.get("elements")}) for part in value]
+    if isinstance(value, dict):
+        return {name: _shown_argument(part, spec.get("options", {}).get(name, {})) for name, part in value.items()}
+    return value
 
 
 def state_arguments(plural: str) -> Spec:
@@ -91,49 +139,39 @@ def info_arguments() -> Spec:
     }
 
 
-def run_state(module: AnsibleModule, kind: Kind, plural: str) -> None:
+def run_state(module: Module, kind: Kind, plural: str) -> None:
     """Makes or deletes the objects that the task names, and ends the module."""
     items = _items(module, plural)
-    _keep_secrets(module, plural, items)
     _ending(module, lambda: _change(module, kind, items))
 
 
-def run_info(module: AnsibleModule, kind: Kind, plural: str) -> None:
+def run_info(module: Module, kind: Kind, plural: str) -> None:
     """Reads objects, and ends the module."""
-    _keep_secrets(module, plural, [])
     _ending(module, lambda: _look(module, kind, plural))
 
 
-def _items(module: AnsibleModule, plural: str) -> list[Mapping[str, Any]]:
+def _items(module: Module, plural: str) -> list[Mapping[str, Any]]:
     if module.params[plural] is not None:
         return list(module.params[plural])
     return [{name: module.params[name] for name in _OBJECT}]
 
 
-def _keep_secrets(module: AnsibleModule, plural: str, items: list[Mapping[str, Any]]) -> None:
-    """Keeps secrets out of everything that the module returns, its own arguments included."""
-    found = [*secrets_in(items), *_auth.secrets_of(module.params["kubeconfig"])]
-    # Short values are masked where they stand; masked everywhere they would garble the output.
-    module.no_log_values.update(secret for secret in found if len(secret) >= 6)
-    for name in (plural, "spec", "annotations"):
-        if module.params.get(name) is not None:
-            module.params[name] = mask(module.params[name])
-
-
-def _ending(module: AnsibleModule, work: Callable[[], dict[str, Any]]) -> None:
+def _ending(module: Module, work: Callable[[], dict[str, Any]]) -> None:
     try:
         result = work()
     except InferenceError as error:
         _fail(module, error, {"changed": False})
+    except Exception as error:  # noqa: BLE001  (a play can branch on whatever went wrong)
+        told = InferenceError("internal_error", f"{type(error).__name__}: {error}.")
+        _fail(module, told, {"changed": False, "exception": traceback.format_exc()})
     module.exit_json(**result)
 
 
-def _fail(module: AnsibleModule, error: InferenceError, result: dict[str, Any]) -> NoReturn:
+def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoReturn:
     module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
-    raise AssertionError("fail_json ends the module")
 
 
-def _change(module: AnsibleModule, kind: Kind, items: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _change(module: Module, kind: Kind, items: list[Mapping[str, Any]]) -> dict[str, Any]:
     params = module.params
     is_present = params["state"] == "present"
     wanted = _manifest.parse(items, kind, params["namespace"], is_present)
@@ -157,7 +195,7 @@ def _change(module: AnsibleModule, kind: Kind, items: list[Mapping[str, Any]]) -
     return result
 
 
-def _look(module: AnsibleModule, kind: Kind, plural: str) -> dict[str, Any]:
+def _look(module: Module, kind: Kind, plural: str) -> dict[str, Any]:
     params = module.params
     query = {
         "fieldSelector": f"metadata.name={params['name']}" if params["name"] else "",

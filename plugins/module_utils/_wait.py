@@ -155,6 +155,16 @@ class _Follower:
         self._polling = False
 
     def run(self) -> None:
+        """Follows until there is nothing left to learn. However it ends, the caller does not wait for a dead thread."""
+        try:
+            self._follow()
+        except InferenceError as error:
+            self._board.give_up(error)
+        except Exception as error:  # noqa: BLE001  (whatever it is, the wait has to end with it)
+            text = f"Following {self._kind.resource} in {self._namespace} ended: {type(error).__name__}: {error}."
+            self._board.give_up(InferenceError("internal_error", text))
+
+    def _follow(self) -> None:
         backoff, refused_since = Backoff(), 0.0
         while self._board.pending(self._namespace) and time.monotonic() < self._until:
             began = time.monotonic()
@@ -165,9 +175,9 @@ class _Follower:
                 if not error.transient:
                     refused_since = refused_since or began
                     if time.monotonic() - refused_since > REFUSAL_SECONDS:
-                        self._board.give_up(error)
-                        return
-                time.sleep(backoff.pause() if error.retry_after is None else error.retry_after)
+                        raise
+                pause = backoff.pause() if error.retry_after is None else error.retry_after
+                time.sleep(max(0.0, min(pause, self._until - time.monotonic())))
             else:
                 self._board.trouble, refused_since = "", 0.0
                 if time.monotonic() - began < 1:

@@ -171,21 +171,21 @@ results:
       type: bool
     ready:
       description: Whether it runs as described and answers.
-      returned: when O(state=present)
+      returned: when O(state=present), unless the API server refused it
       type: bool
     phase:
       description: Phase of the model; empty as long as no controller has seen it.
-      returned: when O(state=present)
+      returned: when O(state=present), unless the API server refused it
       type: str
       sample: Ready
     url:
       description: Base URL of the model's own OpenAI API inside the cluster.
-      returned: when O(state=present)
+      returned: when O(state=present), unless the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     reason:
       description: Why it is not ready, in one word; empty when it is.
-      returned: when O(state=present), or when it could not be deleted
+      returned: when O(state=present), unless the API server refused it, or when it was not gone in time
       type: str
       sample: DownloadFailed
     message:
@@ -194,7 +194,7 @@ results:
       type: str
     conditions:
       description: Conditions in the status of the model.
-      returned: when O(state=present)
+      returned: when O(state=present), unless the API server refused it
       type: list
       elements: dict
       contains:
@@ -259,12 +259,13 @@ error_code:
   description:
     - What kind of failure it was. The codes keep their meaning.
     - V(failed) a model failed for good; V(timeout) not ready or gone in time; V(controller_missing) not in time, and no
-      controller has seen the newest spec; V(deleted) something else deleted it meanwhile.
+      controller has seen the newest spec; V(deleted) something else deleted it meanwhile; V(replaced) something
+      else changed it, or made another one of its name, while it was to be deleted.
     - V(invalid_input) the task's arguments; V(invalid) the API server finds the spec wrong; V(conflict) another manager
       owns a field; V(denied) refused by an admission rule or a quota; V(definition_missing) the API is not installed;
       V(namespace_missing); V(not_found).
     - V(unauthorized), V(forbidden), V(certificate), V(unreachable), V(server_error), V(no_connection_details),
-      V(missing_library).
+      V(missing_library), V(internal_error).
   returned: on failure
   type: str
   sample: failed
@@ -278,13 +279,12 @@ status:
   type: int
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
-from ansible_collections.slipway.inference.plugins.module_utils._task import run_state, state_arguments
+from ansible_collections.slipway.inference.plugins.module_utils._task import Module, run_state, state_arguments
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
             **state_arguments("models"),

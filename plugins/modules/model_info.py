@@ -136,13 +136,12 @@ status:
   type: int
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
-from ansible_collections.slipway.inference.plugins.module_utils._task import info_arguments, run_info
+from ansible_collections.slipway.inference.plugins.module_utils._task import Module, info_arguments, run_info
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = Module(
         argument_spec={
             "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
             **info_arguments(),
