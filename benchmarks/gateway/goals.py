@@ -51,8 +51,8 @@ def _of_case(rows: Sequence[Measured], floors: Mapping[str, Measured]) -> Iterat
 
 
 def _not_measured(case: str, peer: str, row: Measured | None) -> Goal:
-    reason = "left out" if row is None else row.problem
-    return Goal(f"{case}: {peer} was not measured: {reason or 'too few requests to judge'}", met=False)
+    reason = "left out" if row is None else "too few requests to judge" if row.results else row.problem
+    return Goal(f"{case}: {peer} was not measured: {reason}", met=False)
 
 
 def _cheaper(ours: Measured, by_peer: Mapping[str, Measured]) -> Iterator[Goal]:

@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
 from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS
-from fake_api import FakeApi
+from fake_api import Answer, FakeApi
 from krypton_models import FAILED, PENDING, READY, SPEC, becomes
 from module_run import Result, Run
 
@@ -71,6 +71,17 @@ def test_results_hold_nothing_that_is_not_documented(api: FakeApi, run: Run, mod
     check_result(module, run(module, **task))
 
 
+def test_refused_models_hold_what_is_documented_as_always_there(api: FakeApi, run: Run) -> None:
+    api.answers.append(Answer(lambda call: call.verb == "apply", 422, "Invalid", "spec.port: Invalid value: 0"))
+    result = run("model", name="a", namespace="models", spec=SPEC)
+    check_result("model", result)
+    documented = yaml.safe_load(load("model").RETURN)["results"]["contains"]
+    always = {name for name, value in documented.items() if value["returned"] == "always"}
+    assert always <= result["results"][0].keys()
+    unconditional = {name for name, value in documented.items() if value["returned"] == "when O(state=present)"}
+    assert unconditional <= result["results"][0].keys()
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_successful_results_hold_everything_that_is_documented(api: FakeApi, run: Run, module: str) -> None:
     api.controller = becomes(others=READY)
@@ -81,7 +92,10 @@ def test_successful_results_hold_everything_that_is_documented(api: FakeApi, run
         if value["returned"] == "success" or value["returned"].startswith("always"):
             assert name in result.data
             for key, inner in (value.get("contains") or {}).items():
-                if inner.get("returned", "always") in ("always", "when O(state=present)"):
+                if inner.get("returned", "always") in (
+                    "always",
+                    "when O(state=present), unless the API server refused it",
+                ):
                     assert key in result[name][0]
 
 

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from ansible_collections.slipway.inference.plugins.module_utils import _task
 from fake_api import Answer, FakeApi
 from krypton_models import FAILED, PATH, PENDING, READY, SPEC, becomes
 from module_run import Run
@@ -366,3 +368,64 @@ def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str)
     result = run("model", **options)
     assert result.failed
     assert message in result["msg"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"wait_timeot": 5},
+        {"api": "other"},
+        {"wait_timeout": "soon"},
+        {"name": "a"},
+        {"wait_for": [{}]},
+        {"spec": "env: HF_TOKEN hf_very-secret-one"},
+        {"models": [{"name": "a", "spec": "--api-key k-very-secret abc"}]},
+    ],
+)
+def test_secrets_are_in_no_argument_error(run: Run, wrong: dict[str, Any]) -> None:
+    spec = {
+        "env": [{"name": "HF_TOKEN", "value": "hf_very-secret-one"}, {"name": "PIN_TOKEN", "value": "abc"}],
+        "args": ["--api-key", "k-very-secret", "-hft", "h-very-secret"],
+    }
+    task = {"models": [{"name": "a", "spec": spec}], "proxy": "http://me:p-very-secret@proxy:3128"}
+    result = run("model", **{**task, **wrong})
+    assert result.failed
+    assert result["error_code"] == "invalid_input"
+    for secret in ("hf_very-secret-one", "k-very-secret", "h-very-secret", "p-very-secret", "the-api-key", "abc"):
+        assert secret not in str(result.data)
+
+
+def test_a_defect_of_the_module_has_a_code_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: object) -> None:
+        raise KeyError("metadata")
+
+    monkeypatch.setattr(_task._manifest, "parse", broken)
+    result = run("model", name="a", namespace="models", spec=SPEC)
+    assert (result.failed, result["error_code"]) == (True, "internal_error")
+    assert "KeyError: 'metadata'" in result["msg"]
+
+
+def test_a_removal_that_is_refused_is_no_change(api: FakeApi, run: Run) -> None:
+    names = ("a", "b", "c")
+    run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in names], wait=False)
+    for path, status, reason in (("/a", 403, "Forbidden"), ("/b", 409, "Conflict"), ("/c", 404, "NotFound")):
+        api.answers.append(_refusal(path, status, reason))
+    result = run("model", namespace="models", models=[{"name": name} for name in names], state="absent", wait=False)
+    assert result.failed
+    assert [model["changed"] for model in result["results"]] == [False, False, False]
+    assert (result["changed"], result["diff"]) == (False, [])
+    assert [model.get("error_code") for model in result["results"]] == ["denied", "replaced", None]
+    assert "force_conflicts" not in result["msg"]
+
+
+def _refusal(path: str, status: int, reason: str) -> Answer:
+    body = {"kind": "Status", "reason": reason, "message": "no", "details": {"name": path[1:]}}
+    return Answer(lambda call: call.verb == "delete" and call.path.endswith(path), status, text=json.dumps(body))
+
+
+def test_after_an_error_that_meets_all_the_others_are_not_tried(api: FakeApi, run: Run) -> None:
+    api.answers += [Answer(lambda call: call.verb == "apply", 401, "Unauthorized", "no") for _call in range(100)]
+    result = run("model", namespace="models", models=[{"name": f"m{i}", "spec": SPEC} for i in range(100)])
+    assert result["error_code"] == "unauthorized"
+    assert len(result["results"]) == 100
+    assert len(api.asked("apply")) <= 32

@@ -60,6 +60,15 @@ def test_a_rule_holds_or_not(rule: dict[str, Any], expected: bool) -> None:
     assert holds(parse([rule]), RESOURCE) is expected
 
 
+@pytest.mark.parametrize("test", [{"in": []}, {"matches": ""}])
+def test_an_empty_test_is_an_error_of_the_input(test: dict[str, Any]) -> None:
+    for rule in ({"field": "status.phase", **test}, {"any": [{"field": "status.phase", **test}]}):
+        with pytest.raises(InferenceError) as raised:
+            parse([rule])
+        assert raised.value.code == "invalid_input"
+        assert raised.value.message.endswith("of the field status.phase is empty.")
+
+
 def test_all_entries_have_to_hold() -> None:
     rules = [{"condition": "Available"}, {"field": "status.phase", "equals": "Ready"}]
     assert holds(parse(rules), RESOURCE)

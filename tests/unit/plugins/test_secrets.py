@@ -57,6 +57,19 @@ def test_arguments_are_masked() -> None:
     ]
 
 
+@pytest.mark.parametrize("flag", ["-hft", "--hft", "--hf-token", "--HF-TOKEN", "--hf_token", "--api_key"])
+def test_every_spelling_of_a_secret_argument_is_masked(flag: str) -> None:
+    assert mask([flag, "s3cr3t", "-c"]) == [flag, MASK, "-c"]
+    assert mask([f"{flag}=s3cr3t"]) == [f"{flag}={MASK}"]
+
+
+def test_users_and_passwords_in_addresses_are_masked() -> None:
+    value = {"proxy": "http://user:s3%2Fcr3t@proxy:3128"}
+    assert mask(value) == {"proxy": f"http://{MASK}@proxy:3128"}
+    assert {"s3%2Fcr3t", "s3/cr3t"} <= set(secrets_in(value))
+    assert mask("http://proxy:3128/a@b") == "http://proxy:3128/a@b"
+
+
 def test_fields_that_hold_a_secret_are_masked() -> None:
     assert mask({"auth": {"apiKey": "s3cr3t", "password": "s3cr3t"}}) == {"auth": {"apiKey": MASK, "password": MASK}}
 

@@ -6,8 +6,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
 import time
 
+import pytest
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._auth import connect
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Request
+from ansible_collections.slipway.inference.plugins.module_utils._diagnose import diagnose
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from fake_api import Answer, Call, FakeApi
 from krypton_models import PATH, PENDING, READY, SPEC, becomes
 from module_run import Run
@@ -129,3 +138,41 @@ def test_trouble_at_the_end_is_told(api: FakeApi, run: Run) -> None:
         f"{api.url} cannot be reached: Connection refused."
     )
     assert result["msg"].endswith("WaitingForPods: No replica answers yet.")
+
+
+@pytest.mark.parametrize("event", [{"type": "ADDED", "object": {}}, {"object": {}}])
+def test_a_watch_that_cannot_be_understood_ends_the_wait_at_once(api: FakeApi, run: Run, event: object) -> None:
+    api.controller = becomes(others=PENDING)
+    api.answers.append(Answer(_is_watch, 200, text=json.dumps(event) + "\n"))
+    started = time.monotonic()
+    result = run("model", **TASK)
+    assert time.monotonic() - started < 5
+    assert result["error_code"] == "internal_error"
+    assert "Following models.krypton.ai in models ended: KeyError" in result["msg"]
+
+
+def test_a_page_that_is_no_answer_of_an_api_server_is_told(api: FakeApi, run: Run) -> None:
+    api.answers.append(Answer(lambda _call: True, 200, text="<html>Please log in"))
+    result = run("model", **TASK)
+    assert result["error_code"] == "server_error"
+    assert result["msg"] == f"{api.url} does not answer as an API server: <html>Please log in"
+
+
+def test_a_pause_without_end_is_not_kept(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    api.answers.append(Answer(lambda _call: True, 429, "TooManyRequests", "slow", {"Retry-After": "inf"}))
+    assert not run("model", **TASK).failed
+
+
+def test_a_server_that_accepts_and_never_answers_is_left_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(connect({"host": f"http://127.0.0.1:{silent.getsockname()[1]}", "api_key": "k"}, {}), print)
+        pod = {"metadata": {"name": "a", "namespace": "models", "uid": "u"}}
+        for ask in (
+            lambda until: client.call(Request("get", MODELS["krypton"], "models", "a"), until),
+            lambda until: diagnose(client, MODELS["krypton"], pod, until),
+        ):
+            started = time.monotonic()
+            with contextlib.suppress(InferenceError):
+                ask(started + 1)
+            assert 0.9 < time.monotonic() - started < 2
