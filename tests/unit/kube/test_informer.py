@@ -194,7 +194,11 @@ async def test_row_13_deletions_during_an_outage_are_told(server, informer, chan
     assert informer.store.get(B)["metadata"]["uid"] == second != first
 
 
-async def test_row_15_a_lagging_server_does_not_turn_time_back(server, informer, changes, start, eventually):
+async def test_row_15_a_lagging_server_does_not_turn_time_back(
+    server, informer, changes, start, eventually, monkeypatch
+):
+    monkeypatch.setattr(informer._backoff, "next", lambda: 0.02)
+    monkeypatch.setattr(informer_module, "_STALE_LISTS", 10**6)
     await server.put(f"{PODS}/a")
     start(informer.run())
     await eventually(lambda: server.following)
@@ -207,7 +211,7 @@ async def test_row_15_a_lagging_server_does_not_turn_time_back(server, informer,
     server.objects, server.version = past
     server.oldest = 10**6
     server.cut()
-    await eventually(lambda: len(server.lists) == 4)
+    await eventually(lambda: len(server.lists) >= 4)
     assert names(informer) == {"b"}
     server.objects, server.version = present
     server.oldest = 0
