@@ -109,7 +109,7 @@ without_cluster() {
   local folders
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
-  step "Unit tests" "${bounded[@]}" pytest --quiet "${folders[@]}"
+  step "Unit tests" "${bounded[@]}" pytest --quiet -n 2 --dist loadfile "${folders[@]}"
   step "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
