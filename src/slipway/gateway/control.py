@@ -21,7 +21,7 @@ _GATHER_SECONDS = 0.03
 """Changes that come together are applied together."""
 _CHECK_SECONDS = 10.0
 """How often HAProxy is compared with the table though nothing changed: it may have been restarted."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
 class Control:

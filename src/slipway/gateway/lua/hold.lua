@@ -69,7 +69,7 @@ end
 
 -- The end of the wait, or nil: still waiting.
 local function outcome(txn, backend, room, now, deadline)
-    local servers = txn.c:nbsrv(backend)
+    local servers = txn.c:nbsrv(backend) or 0   -- nil: the model was deleted meanwhile
     if servers > 0 and may_pass(room, servers, now) then return "released" end
     if now >= deadline then return "timeout" end
     return nil
