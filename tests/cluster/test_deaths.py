@@ -117,11 +117,11 @@ def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: st
     name = unique("control")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
+    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
     with Load(gateway_url, name) as load:
+        # One after another: a pod whose process is away is unready, and with none ready no connection is let in.
         for pod in running(cluster, GATEWAY):
-            cluster.kill(SYSTEM, pod["metadata"]["name"], "control")
-        load.more(60)
-        wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+            kill_and_see_it_back(cluster, pod["metadata"]["name"], "control", lambda: load.more(30))
     assert load.failures == []
 
 
