@@ -95,12 +95,14 @@ def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[Routing
         backend = Backend(service.namespace, service.name, ready_addresses(pieces, service.route.port))
         backends[backend.name] = backend
 
-    qualified = {service.key: service for service in routed}
+    qualified: dict[str, RoutedService] = {}
+    for service in sorted(routed, key=lambda service: (service.since, service.key)):
+        qualified.setdefault(service.qualified, service)
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(routed).items() if model not in qualified}
     owners = public | qualified
     winning = {winner.key for winner in public.values()}
-    listed = [*public, *(key for key in qualified if key not in winning)]
+    listed = [*public, *(name for name, service in qualified.items() if service.key not in winning)]
     table = RoutingTable(
         backends=dict(sorted(backends.items())),
         models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(owners.items())},

@@ -14,10 +14,12 @@ from slipway.engines.llamacpp import LlamaCpp
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Object, created_unix, generation
 from slipway.serving.diagnosis import Limits, diagnose
-from slipway.serving.plan import Invalid, Plan, Refusal, Verdict, World
+from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.report import report, routed
 from slipway.serving.route import Route
+from slipway.serving.scaling import Scaling
 from slipway.serving.server import Cache, Scale, Server
+from slipway.serving.settings import Settings
 from slipway.serving.times import parse_duration
 from slipway.serving.workload import workload
 
@@ -37,10 +39,19 @@ class Krypton:
     def __init__(self, engine: Engine | None = None) -> None:
         self._engine = engine or LlamaCpp()
 
+    def references(self, _resource: Object, _settings: Settings) -> tuple[Reference, ...]:
+        return ()
+
+    def finish(self, _world: World) -> Plan | None:
+        return None
+
+    def scaling(self, _world: World) -> Scaling | None:
+        return None
+
     def plan(self, world: World) -> Plan:
         spec = read_spec(world.resource)
         server = self._server(world, spec)
-        return Plan(workload(server, Scale(spec.min_replicas), route(world.resource, spec)))
+        return Plan(children=workload(server, Scale(spec.min_replicas), route(world.resource, spec)))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]
