@@ -53,7 +53,8 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
     empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
     optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
-    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``.
+    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``, and name in ``stated_required`` what the schema calls
+    required though it has a default, as other generators write it.
     """
 
     kind: Kind
@@ -157,7 +158,8 @@ def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
     schema: Object = {"type": "object"}
     if text := _text(struct.__doc__):
         schema["description"] = text
-    if required := [field.encode_name for field in info.fields if field.required]:
+    stated = getattr(struct, "stated_required", ())
+    if required := [field.encode_name for field in info.fields if field.required or field.encode_name in stated]:
         schema["required"] = required
     schema["properties"] = properties
     if rules := getattr(struct, "validations", ()):

@@ -1,0 +1,1 @@
+"""KubeAI: the Model of kubeai.org/v1."""
