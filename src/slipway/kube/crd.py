@@ -53,8 +53,8 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
     empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
     optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
-    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``, and name in ``stated_required`` what the schema calls
-    required though it has a default, as other generators write it.
+    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``. It may name in ``stated_required`` the fields that
+    the schema calls required though they have a default, as other generators do.
     """
 
     kind: Kind
