@@ -13,6 +13,13 @@ import msgspec
 
 PORT = 8001
 CONTAINER = "loader"
+ADAPTER_LABEL = "adapter.kubeai.org/"
+"""Prefix of the label that a pod has for each adapter that it serves, as the original has it; the value is the digest
+of the adapter's url. What comes after is the adapter's own name, without its model's."""
+SERVING_LABEL = "adapter.slipway.inference/"
+"""Prefix of a second label, with the value ``SERVING`` whatever the version: Services select by it, so that pods can go
+over to another version one after another while all of them serve."""
+SERVING = "true"
 
 
 class Adapter(msgspec.Struct, frozen=True, rename="camel"):

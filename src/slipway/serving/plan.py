@@ -106,8 +106,18 @@ class Api(Protocol):
         """The kinds that it declares."""
 
     @property
+    def child_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of all objects that its plans may own."""
+
+    @property
+    def shared_kinds(self) -> tuple[Kind, ...]:
+        """The kinds that its references, notes and shared objects may have: ConfigMap (of the controller's namespace
+        only) and PersistentVolumeClaim."""
+
+    @property
     def foreign_finalizers(self) -> frozenset[str]:
-        """Finalizers of the original system. They are taken off on deletion, as there is nothing left to wait for."""
+        """Finalizers of the original system, that of its plans among them. They are taken off on deletion when
+        ``finish`` wants nothing more."""
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         """The objects that ``plan`` and ``status`` look at beside the resource's own; a change leads back to it."""

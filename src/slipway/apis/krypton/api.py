@@ -12,7 +12,7 @@ from slipway.artifacts.huggingface import HuggingFaceFile
 from slipway.engines.engine import Engine, Launch
 from slipway.engines.llamacpp import LlamaCpp
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import Object, created_unix, generation
+from slipway.kube.objects import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, Kind, Object, created_unix, generation
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.report import report, routed
@@ -34,6 +34,8 @@ class Krypton:
 
     name = "krypton"
     resources: tuple[CustomResource, ...] = (MODEL,)
+    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
+    shared_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
 
     def __init__(self, engine: Engine | None = None) -> None:
