@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from slipway.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import (
@@ -115,9 +115,10 @@ class _Waiting(Exception):
 class Applier:
     """Applies children of owners of one kind.
 
-    Guarantees: nothing is written when nothing changed; nothing is made for an owner that is being deleted; an object
-    whose controller is another one is neither changed nor deleted; deletions name the uid and the version that the
-    decision was based on. Assumes: the informers select by the ``managed-by`` label and have the index OWNER.
+    Guarantees: nothing is written when nothing changed; nothing is made for an owner that is being deleted unless that
+    is asked for; an object whose controller is another one is neither changed nor deleted; deletions name the uid and
+    the version that the decision was based on. Assumes: the informers select by the ``managed-by`` label and have the
+    index OWNER.
     """
 
     def __init__(
@@ -130,19 +131,22 @@ class Applier:
         field_manager: str,
         manager: str,
         replaceable: frozenset[Kind] = frozenset(),
+        shared: Mapping[Kind, Informer] | None = None,
     ) -> None:
-        """``manager`` is the value of the managed-by label.
+        """``manager`` is the value of the managed-by label; ``shared`` are the informers that ``ensure`` looks at.
 
         ``replaceable`` are the kinds of which an object is deleted and made again when an immutable field changes.
         """
         self._client = client
         self._owner_kind = owner_kind
         self._informers = dict(informers)
-        self._kinds = {(kind.api_version, kind.kind): kind for kind in informers}
         self._expectations = expectations
         self._field_manager = field_manager
         self._manager = manager
         self._replaceable = replaceable
+        self._shared = dict(shared or {})
+        kinds: list[Kind] = [*informers, *self._shared]
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
         for kind, informer in self._informers.items():
@@ -152,12 +156,14 @@ class Applier:
         """The owner's children in the stores, by (kind, name)."""
         return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
 
-    async def sync(self, owner: Object, children: Sequence[Object]) -> Applied:
+    async def sync(self, owner: Object, children: Sequence[Object], *, finishing: bool = False) -> Applied:
         """Makes the owner's children exactly ``children`` (complete intents without owner reference).
 
-        Raises nothing but programming errors; see Applied for what a server may say.
+        ``finishing``: also for an owner that is being deleted; what goes then goes in the foreground, so that it is
+        seen until all that it made is gone. Raises nothing but programming errors; see Applied for what a server may
+        say.
         """
-        if deleting(owner):
+        if deleting(owner) and not finishing:
             return Applied()
         wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
@@ -165,6 +171,26 @@ class Applier:
         if all(informer.synced.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+
+    async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
+        """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""
+        wanted = {(self._kind(obj), key(obj)): obj for obj in objects}
+        steps = [self._make(owner, kind, obj) for (kind, _unused), obj in wanted.items()]
+        return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+
+    async def _make(self, owner: Object, kind: Kind, obj: Object) -> None:
+        name, informer = key(obj), self._shared[kind]
+        if informer.store.get(name) is not None:
+            return
+        desired = _digest(obj)
+        self._refuse_again(kind, name, desired)
+        try:
+            answer = await self._client.create(kind, self._labelled(obj), field_manager=self._field_manager)
+        except Conflict:  # another owner was faster
+            return
+        except (Invalid, Forbidden, NotFound) as error:
+            raise self._refusal(kind, name, desired, error) from error
+        self._expectations.wrote(uid(owner), informer, answer)
 
     def _forget(self, kind: Kind, change: Change) -> None:
         if change.new is None:
@@ -182,10 +208,15 @@ class Applier:
         return self._kinds[child["apiVersion"], child["kind"]]
 
     def _complete(self, owner: Object, child: Object) -> Object:
-        metadata = dict(child["metadata"])
+        child = self._labelled(child)
+        child["metadata"]["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
+        return child
+
+    def _labelled(self, obj: Object) -> Object:
+        """A copy that carries our label."""
+        metadata = dict(obj["metadata"])
         metadata["labels"] = {**(metadata.get("labels") or {}), MANAGED_BY: self._manager}
-        metadata["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
-        return {**child, "metadata": metadata}
+        return {**obj, "metadata": metadata}
 
     async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
         name, informer = key(child), self._informers[kind]
@@ -199,10 +230,7 @@ class Applier:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
                 raise _Waiting
-        refused = self._refused.pop((kind, name), None)
-        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
-            self._refused[kind, name] = refused
-            raise _Refusal(refused.failure)
+        self._refuse_again(kind, name, desired)
         answer = await self._send(owner, kind, child, live)
         self._expectations.wrote(uid(owner), informer, answer)
         self._sent[kind, name] = _Sent(
@@ -219,12 +247,22 @@ class Applier:
                 log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
                 raise _Waiting from error
-            failure = Failure(kind.kind, name.name, error.reason, error.message)
-            now = time.monotonic()
-            self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
-            # One second less, so that it is over when the slow retry comes.
-            self._refused[kind, name] = _Refused(_digest(child), failure, now + _REFUSED_SECONDS - 1)
-            raise _Refusal(failure) from error
+            raise self._refusal(kind, name, _digest(child), error) from error
+
+    def _refusal(self, kind: Kind, name: Key, desired: bytes, error: ApiError) -> _Refusal:
+        failure = Failure(kind.kind, name.name, error.reason, error.message)
+        now = time.monotonic()
+        self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
+        # One second less, so that it is over when the slow retry comes.
+        self._refused[kind, name] = _Refused(desired, failure, now + _REFUSED_SECONDS - 1)
+        return _Refusal(failure)
+
+    def _refuse_again(self, kind: Kind, name: Key, desired: bytes) -> None:
+        """Raises what the server said to the same intent a short while ago."""
+        refused = self._refused.pop((kind, name), None)
+        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
+            self._refused[kind, name] = refused
+            raise _Refusal(refused.failure)
 
     async def _look(self, kind: Kind, name: Key) -> Object | None:
         try:
@@ -268,8 +306,10 @@ class Applier:
 
     async def _delete(self, owner: Object, kind: Kind, child: Object) -> None:
         self._sent.pop((kind, key(child)), None)
+        name, version = key(child), resource_version(child)
+        propagation = "Foreground" if deleting(owner) else "Background"
         try:
-            await self._client.delete(kind, key(child), uid=uid(child), resource_version=resource_version(child))
+            await self._client.delete(kind, name, uid=uid(child), resource_version=version, propagation=propagation)
         except NotFound:
             return
         self._expectations.deleted(uid(owner), self._informers[kind], child)

@@ -135,12 +135,15 @@ def controller_owner(obj: Object) -> OwnerReference | None:
 
 
 def owner_reference(owner_kind: Kind, owner: Object) -> Object:
-    """The owner reference that makes ``owner`` the controller of the object that carries it."""
+    """The owner reference that makes ``owner`` the controller of the object that carries it.
+
+    What is made for an owner that is being deleted does not block that: the garbage collector would remove it first.
+    """
     return {
         "apiVersion": owner_kind.api_version,
         "kind": owner_kind.kind,
         "name": owner["metadata"]["name"],
         "uid": uid(owner),
         "controller": True,
-        "blockOwnerDeletion": True,
+        "blockOwnerDeletion": not deleting(owner),
     }
