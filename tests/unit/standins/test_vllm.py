@@ -27,7 +27,7 @@ def url(start: Start) -> str:
         "--enable-lora",
         VLLM_ALLOW_RUNTIME_LORA_UPDATING="True",
         STANDIN_PREFILL_SECONDS=str(PREFILL),
-        STANDIN_CACHE_BLOCKS="200",
+        STANDIN_CACHE_BLOCKS="50",
     )
 
 
@@ -139,14 +139,14 @@ def test_a_prompt_that_is_known_takes_less_time_and_counts_as_hit(url: str) -> N
 
 
 def test_the_least_recently_used_blocks_go_first(url: str) -> None:
-    chat(url, "old " * 500)
+    chat(url, "old " * 100)
     for number in range(3):
-        chat(url, f"{number} new " * 1000)
-    assert chat(url, "old " * 500).json["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        chat(url, f"{number} new " * 200)
+    assert chat(url, "old " * 100).json["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
 def test_requests_beyond_its_slots_wait_and_are_counted(start: Start) -> None:
-    busy = start(MODULE, *FLAGS, STANDIN_SLOTS="1", STANDIN_DECODE_SECONDS="0.3")
+    busy = start(MODULE, *FLAGS, STANDIN_SLOTS="1", STANDIN_DECODE_SECONDS="0.1")
     clients = [threading.Thread(target=chat, args=(busy, "hello")) for _client in range(3)]
     for client in clients:
         client.start()
