@@ -20,7 +20,8 @@ from tests.gateway.conftest import Engine, wait_for
 
 CHAT = "/v1/chat/completions"
 SMALL = b'{"model":"m1","messages":[]}'
-MEDIUM = b'{"model":"m1","prompt":"' + b"a" * 60000 + b'"}'
+MEDIUM = b'{"model":"m1","prompt":"' + b"a" * 40000 + b'"}'
+LARGE = b'{"model":"m1","prompt":"' + b"a" * 100000 + b'"}'
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +128,26 @@ async def test_an_engine_that_dies_costs_no_request_that_it_had_not_begun_to_ans
         await asyncio.to_thread(pair[0].start)
         await asyncio.sleep(0.5)
 
-    seen = await under_load(served, die, (SMALL,))
+    seen = await under_load(served, die)
     assert set(seen) == {200}, seen
+
+
+async def test_an_engine_that_dies_drops_no_large_request_without_a_word(
+    served: Standalone, pair: tuple[Engine, Engine]
+) -> None:
+    """What the engine has read and not answered is a 502 in the log; nothing is lost with an idle connection."""
+
+    async def die() -> None:
+        for _unused in range(3):
+            await asyncio.to_thread(pair[0].kill)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(pair[0].start)
+            await asyncio.sleep(0.3)
+
+    seen = await under_load(served, die, (LARGE,))
+    assert set(seen) <= {200, 502}, seen
+    logged = (served.directory / "haproxy.log").read_text().count('"status": 502')
+    assert logged >= seen[502]
 
 
 async def test_reloads_cost_nothing(served: Standalone) -> None:

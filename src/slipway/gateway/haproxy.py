@@ -17,6 +17,8 @@ MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
+_ALONE = "txn.alone"
+"""Variable that is unique to a request which must not take an idle connection; unset for those that may."""
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
 
@@ -35,6 +37,12 @@ JSON_PATHS = (
 
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
+
+BUFFER = 49152
+"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than in a large buffer.
+But a copy of the whole buffer is kept of every request, so that twice the size would cost small ones a tenth."""
+REPEATED = BUFFER - 4096
+"""Size of a request, header and body, that certainly fits beside what HAProxy keeps in a buffer for itself."""
 
 # One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
 # beside it. Everything is possessive or decided by its first character, so a failed match costs no backtracking.
@@ -77,9 +85,14 @@ def server_name(endpoint: str) -> str:
     return endpoint.replace("[", "").replace("]", "")
 
 
+def server(endpoint: str) -> str:
+    """Address and options of an endpoint's server, in the file as on the command line."""
+    return f"{endpoint} pool-conn-name var({_ALONE})"
+
+
 def backend_section(backend: Backend) -> str:
     """Section of one model's backend."""
-    servers = [f"    server {server_name(endpoint)} {endpoint}" for endpoint in backend.endpoints]
+    servers = [f"    server {server_name(endpoint)} {server(endpoint)}" for endpoint in backend.endpoints]
     return "\n".join([f"backend {backend.name} from {MODEL_DEFAULTS}", *servers, ""])
 
 
@@ -112,7 +125,9 @@ global
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
     set-var {VERSION_VARIABLE} str(@VERSION@)
-    tune.bufsize 16384
+    tune.bufsize {BUFFER}
+    # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
+    tune.memory.hot-size {64 * BUFFER}
     # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
     tune.bufsize.large {settings.max_body_bytes + 131072}
     tune.lua.bool-sample-conversion normal
@@ -247,6 +262,11 @@ def _route(settings: Settings) -> str:
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
+    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
+    # without a word: so larger requests get a connection of their own, which is not kept.
+    acl repeated req.len le {REPEATED}
+    http-request set-var({_ALONE}) var(txn.id) unless repeated
+    http-request set-header connection close unless repeated
     http-request track-sc0 var(txn.be) table {TTFB_TABLE}
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
     use_backend control if models
