@@ -39,8 +39,8 @@ SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
 
 BUFFER = 49152
-"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than in a large buffer.
-But a copy of the whole buffer is kept of every request, so that twice the size would cost small ones a tenth."""
+"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large buffer.
+But HAProxy copies the whole buffer of every request, so that twice the size would cost small ones a tenth."""
 REPEATED = BUFFER - 4096
 """Size of a request, header and body, that certainly fits beside what HAProxy keeps in a buffer for itself."""
 

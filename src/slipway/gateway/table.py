@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.serving.route import InvalidRoute, RoutedService, routed_service, winners
+from slipway.serving.route import InvalidRoute, Route, RoutedService, routed_service, winners
 
 SERVICE_NAME = "kubernetes.io/service-name"
 """Label by which an EndpointSlice names its Service."""
@@ -27,6 +27,8 @@ class Backend(NamedTuple):
     namespace: str
     service: str
     endpoints: tuple[str, ...]
+    route: Route = Route()
+    """What the Service says of itself."""
 
     @property
     def name(self) -> str:
@@ -92,7 +94,8 @@ def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[Routing
     backends = {}
     for service in routed:
         pieces = by_service.get((service.namespace, service.name), ())
-        backend = Backend(service.namespace, service.name, ready_addresses(pieces, service.route.port))
+        addresses = ready_addresses(pieces, service.route.port)
+        backend = Backend(service.namespace, service.name, addresses, service.route)
         backends[backend.name] = backend
 
     qualified: dict[str, RoutedService] = {}
