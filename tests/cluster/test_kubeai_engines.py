@@ -141,7 +141,7 @@ def test_a_prompt_goes_to_the_pod_that_has_its_prefix(kubeai: KubeAI, free_names
     wait(
         "all pods are routed to",
         20,
-        lambda: {chat(gateway_url, name, f"{at}").words[0] for at in range(12)},
+        lambda: {chat(gateway_url, name, unique("any")).words[0] for _prompt in range(12)},
         lambda pods: len(pods) == 3,
     )
     # Connections are new, so both gateway pods take part: they choose alike.
