@@ -69,6 +69,9 @@ class Applied(msgspec.Struct, frozen=True):
     errors: tuple[ApiError, ...] = ()
     """Trouble that passes: conflicts, overload, timeouts."""
 
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(self.failures + other.failures, self.waiting + other.waiting, self.errors + other.errors)
+
     @property
     def retry_after(self) -> float | None:
         """Seconds after which a failure is worth another try; None when there was none."""

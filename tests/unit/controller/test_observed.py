@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipway.apis.krypton.api import Krypton
 from slipway.apis.krypton.types import KIND
 from slipway.controller.observed import Observed, route_names
 from slipway.kube.client import Client
@@ -27,7 +28,7 @@ def routed(name: str, namespace: str, annotation: str = "{}") -> dict[str, Any]:
 
 def observed() -> Observed:
     client: Client = None  # type: ignore[assignment]  # nothing is read from a server here
-    return Observed(client)
+    return Observed(client, [Krypton()], "slipway-system")
 
 
 def test_a_pod_leads_to_its_model_through_its_replica_set_and_deployment() -> None:
