@@ -13,7 +13,9 @@ import yaml
 
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.controller.settings import ControllerSettings
-from slipway.engines.llamacpp import SAYINGS
+from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.ollama import OLLAMA
+from slipway.engines.python import PYTHON
 from slipway.gateway import errors
 from slipway.gateway.haproxy import JSON_PATHS
 from slipway.gateway.settings import Settings as GatewaySettings
@@ -66,7 +68,7 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
 
 
 def reasons() -> set[str]:
-    found = {reason for _pattern, reason, _text in SAYINGS}
+    found = {saying.reason for saying in (*LLAMACPP.sayings, *OLLAMA.sayings, *PYTHON)}
     for call, name, constants in calls(REASON_CALLS):
         for position in REASON_CALLS[name]:
             found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))

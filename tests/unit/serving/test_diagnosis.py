@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from slipway.engines.llamacpp import LlamaCpp
+from slipway.engines.llamacpp import LLAMACPP
 from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose
 from slipway.serving.times import unix_time
 
-LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15)
+LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15, container="llama-server")
 NOW = unix_time("2026-11-21T09:10:00Z")
 
 
@@ -28,7 +28,7 @@ def ended(code: int, seconds: int, log: str = "", reason: str = "Error") -> dict
 
 
 def diagnosed(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> Diagnosis:
-    return diagnose(deployment, pods, LIMITS, NOW, LlamaCpp().explain)
+    return diagnose(deployment, pods, LIMITS, NOW, LLAMACPP.explain)
 
 
 def reason_of(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> str | None:
@@ -79,7 +79,7 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
     [
         ("error: GET failed (401):", "asks for a token"),
         ("failed to download model: Download 'http://hub/x' failed with status code: 403", "accept its terms"),
-        ("error: GET failed (404):", "check source.huggingface and source.file"),
+        ("error: GET failed (404):", "check their names"),
         ("error: GET failed (503):", "tries again by itself"),
         ("I Available GGUF files:\nI  - other.gguf", "has no file of that name"),
         ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
