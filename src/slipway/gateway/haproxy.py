@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable
 
 from slipway.gateway import errors
+from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 
@@ -87,7 +88,7 @@ def server_name(endpoint: str) -> str:
 
 def server(endpoint: str) -> str:
     """Address and options of an endpoint's server, in the file as on the command line."""
-    return f"{endpoint} pool-conn-name var({_ALONE})"
+    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE})"
 
 
 def backend_section(backend: Backend) -> str:
@@ -127,6 +128,7 @@ global
     set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
+    lua-prepend-path {run}/lua/?.lua
     tune.memory.hot-size {64 * BUFFER}
     # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
     tune.bufsize.large {settings.max_body_bytes + 131072}
@@ -165,6 +167,7 @@ defaults base
 defaults {MODEL_DEFAULTS} from base
     balance leastconn
     http-reuse always
+    cookie {ENDPOINT_COOKIE} indirect
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
 
@@ -263,6 +266,11 @@ def _route(settings: Settings) -> str:
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
     # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
+    http-request set-var(txn.ring) var(txn.be),map_str({run}/rings.map)
+    http-request set-var(txn.endpoint) lua.endpoint if {{ var(txn.ring) -m found }}
+    # Only the gateway chooses.
+    http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
+    http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if {{ var(txn.endpoint) -m len gt 0 }}
     # without a word: so larger requests get a connection of their own, which is not kept.
     acl repeated req.len le {REPEATED}
     http-request set-var({_ALONE}) var(txn.id) unless repeated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import errors, haproxy
+from slipway.gateway import balancing, errors, haproxy
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 

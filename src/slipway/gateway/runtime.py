@@ -11,7 +11,8 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from slipway.gateway.haproxy import MODEL_DEFAULTS, server_name
+from slipway.gateway.balancing import server_name
+from slipway.gateway.haproxy import MODEL_DEFAULTS
 from slipway.gateway.haproxy import server as haproxy_server
 from slipway.gateway.table import RoutingTable
 

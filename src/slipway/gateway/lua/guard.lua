@@ -19,21 +19,15 @@
 
 local small_body = tonumber((...))
 
+local json = require("json")
+local skip, unescape, PLAIN_ESCAPE = json.skip, json.unescape, json.PLAIN_ESCAPE
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
-local concat, tonumber = table.concat, tonumber
 
-local SPACE = "^[ \t\r\n]*"
 local MAX_DEPTH = 512
 local WORK = 1000000
 local VALUE_WORK, ESCAPE_WORK = 4, 1
-local PLAIN_ESCAPE = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
-
-local function skip(text, at)
-    local _, last = find(text, SPACE, at)
-    return last + 1
-end
 
 -- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
 local function string_end(text, at, work)
@@ -119,32 +113,6 @@ local function value_end(text, at, work)
         if closers[depth] == CLOSE then
             at = value_of_key(text, at, work)
             if not at then return nil end
-        end
-    end
-end
-
--- Decodes the escapes of a string without its quotes. Lone surrogates become U+FFFD.
-local function unescape(text)
-    local parts, from = {}, 1
-    while true do
-        local stop = find(text, "\\", from, true)
-        parts[#parts + 1] = sub(text, from, stop and stop - 1)
-        if not stop then return concat(parts) end
-        local kind = sub(text, stop + 1, stop + 1)
-        if kind ~= "u" then
-            parts[#parts + 1] = PLAIN_ESCAPE[kind]
-            from = stop + 2
-        else
-            local code = tonumber(sub(text, stop + 2, stop + 5), 16)
-            from = stop + 6
-            local low = code >= 0xD800 and code < 0xDC00 and match(text, "^\\u([dD][c-fC-F]%x%x)", from)
-            if low then
-                code = 0x10000 + (code - 0xD800) * 0x400 + (tonumber(low, 16) - 0xDC00)
-                from = from + 6
-            elseif code >= 0xD800 and code < 0xE000 then
-                code = 0xFFFD
-            end
-            parts[#parts + 1] = utf8.char(code)
         end
     end
 end
