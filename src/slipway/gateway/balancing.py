@@ -8,7 +8,7 @@ from __future__ import annotations
 from slipway.gateway.table import Backend, RoutingTable
 
 ENDPOINT_COOKIE = "slipway-endpoint"
-"""Cookie that tells HAProxy which server a request shall go to: the only such word that backends made at run time know."""
+"""Cookie that sends a request to a server: the only such means that backends made at run time have."""
 _LONGEST = 12000
 """Characters of an entry. A command for HAProxy must fit its buffer of 16 KiB: enough for 500 endpoints of IPv4."""
 _MOST_CHARACTERS = 10000

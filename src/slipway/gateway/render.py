@@ -25,6 +25,7 @@ class State(NamedTuple):
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
             "models.map": dict(self.table.models),
+            "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},
         }
         return maps | ({"keys.map": dict(self.keys)} if settings.api_keys_secret else {})
