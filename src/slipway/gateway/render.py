@@ -9,7 +9,7 @@ from slipway.gateway import balancing, errors, haproxy
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 
-LUA_FILES = ("guard.lua", "hold.lua", "surface.lua")
+LUA_FILES = ("json.lua", "guard.lua", "prefix.lua", "hold.lua", "surface.lua")
 
 
 class State(NamedTuple):
