@@ -134,8 +134,10 @@ global
     tune.bufsize.large {settings.max_body_bytes + 131072}
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
+    lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
+    lua-load-per-thread {run}/lua/prefix.lua
     lua-load {run}/lua/hold.lua {settings.hold_seconds} {settings.hold_requests} {host} {port}"""
 
 
