@@ -74,10 +74,14 @@ class Cluster:
         )
         return found
 
-    def create(self, body: Object) -> Object:
+    def create(self, body: Object, *, rehearsed: bool = False) -> Object:
+        """``rehearsed``: the API server checks and fills it in, but keeps nothing."""
         kind = body["kind"]
         body = body | {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind.partition(".")[0]}
-        made: Object = self._resource(kind).create(body=body, namespace=body["metadata"].get("namespace")).to_dict()
+        options = {"dry_run": "All"} if rehearsed else {}
+        made: Object = (
+            self._resource(kind).create(body=body, namespace=body["metadata"].get("namespace"), **options).to_dict()
+        )
         return made
 
     def patch(self, kind: str, namespace: str, name: str, body: Object) -> Object:
