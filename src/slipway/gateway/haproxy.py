@@ -81,11 +81,6 @@ def version(settings: Settings) -> str:
     return hashlib.sha256(_sections(settings).encode()).hexdigest()[:16]
 
 
-def server_name(endpoint: str) -> str:
-    """Name of an endpoint's server: the address without the brackets, which names cannot hold."""
-    return endpoint.replace("[", "").replace("]", "")
-
-
 def server(endpoint: str) -> str:
     """Address and options of an endpoint's server, in the file as on the command line."""
     return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE})"
@@ -128,7 +123,6 @@ global
     set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
-    lua-prepend-path {run}/lua/?.lua
     tune.memory.hot-size {64 * BUFFER}
     # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
     tune.bufsize.large {settings.max_body_bytes + 131072}
@@ -168,8 +162,8 @@ defaults base
 
 defaults {MODEL_DEFAULTS} from base
     balance leastconn
-    http-reuse always
     cookie {ENDPOINT_COOKIE} indirect
+    http-reuse always
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
 
@@ -267,12 +261,12 @@ def _route(settings: Settings) -> str:
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
-    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
     http-request set-var(txn.ring) var(txn.be),map_str({run}/rings.map)
     http-request set-var(txn.endpoint) lua.endpoint if {{ var(txn.ring) -m found }}
     # Only the gateway chooses.
     http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if {{ var(txn.endpoint) -m len gt 0 }}
+    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
     # without a word: so larger requests get a connection of their own, which is not kept.
     acl repeated req.len le {REPEATED}
     http-request set-var({_ALONE}) var(txn.id) unless repeated
