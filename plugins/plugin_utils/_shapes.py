@@ -24,6 +24,8 @@ class Leaf:
 
     expected: str
     read: Callable[[Any], Any]
+    # Elsewhere null is the same as nothing.
+    null: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _keys(value: Mapping[str, Any], shape: Keys, path: str, problems: list[str])
     for key, part in value.items():
         if key not in shape.keys:
             problems.append(f"{path} has no key {key}. {near(str(key), shape.keys)}")
-        elif part is not None:
+        elif part is not None or getattr(shape.keys[key], "null", False):
             known[str(key)] = read(part, shape.keys[key], f"{path}.{key}", problems)
     fault = shape.check(known)
     if fault:
@@ -145,6 +147,6 @@ def _mapping(value: Any) -> dict[str, Any]:
 TEXT = matching("a text", r"(?s).*")
 WHOLE = Leaf("a whole number", _whole)
 QUANTITY = matching("a quantity such as 2, 500m or 24Gi", r"(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,2})?")
-DURATION = matching("a duration such as 90s, 10m or 1h30m", r"(?=.*[1-9])(\d+|(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+)")
+DURATION = matching("a duration such as 90s, 10m or 1h30m", r"(?=.*[1-9])(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
 MAPPING = Leaf("a mapping", _mapping)
-ANYTHING = Leaf("anything", plain)
+ANYTHING = Leaf("anything", plain, null=True)

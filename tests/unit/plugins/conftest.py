@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 import tempfile
@@ -19,21 +19,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
-def _make_importable() -> None:
-    """Lets the checkout be imported as ansible_collections.slipway.inference. Under ansible-test it is already."""
-    try:
-        if importlib.util.find_spec("ansible_collections.slipway.inference.plugins.module_utils") is not None:
-            return
-    except ModuleNotFoundError:
-        pass
-    root = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
-    (root / "ansible_collections" / "slipway").mkdir(parents=True)
-    (root / "ansible_collections" / "slipway" / "inference").symlink_to(HERE.parents[2])
-    sys.path.insert(0, str(root))
-
-
-_make_importable()
 sys.path.insert(0, str(HERE))
+
+from importable import make_importable  # noqa: E402
+
+make_importable()
 
 from fake_api import FakeApi  # noqa: E402
 from module_run import Result, Run  # noqa: E402
