@@ -60,10 +60,11 @@ def test_python_compiles(block: Block) -> None:
 
 @of("yaml")
 def test_models_follow_the_definition(block: Block) -> None:
-    definition = yaml.safe_load((ROOT / "roles/crds/files/krypton.ai_models.yaml").read_text())
-    schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     models = [found for found in documents(block) if isinstance(found, dict) and found.get("kind") == "Model"]
     for model in models:
+        group = model["apiVersion"].partition("/")[0]
+        definition = yaml.safe_load((ROOT / f"roles/crds/files/{group}_models.yaml").read_text())
+        schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         jsonschema.validate(model, schema)
 
 
