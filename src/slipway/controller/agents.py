@@ -148,7 +148,10 @@ class Agents:
         if any(self._reports.get(uid(pod)) != before.get(uid(pod)) for pod in pods) and kind in self._listeners:
             self._listeners[kind](name)
         filling = any(_fills_a_cache(pod) for pod in pods)
-        return QUICK_SECONDS if filling or any(order.moving for order in wanted.values()) else SLOW_SECONDS
+        if filling or any(order.moving for order in wanted.values()):
+            return QUICK_SECONDS
+        pauses = [silent.until - time.monotonic() for pod in pods if (silent := self._silent.get(uid(pod)))]
+        return max(QUICK_SECONDS, min([*pauses, SLOW_SECONDS]))
 
     async def _ask_all(self, pods: Sequence[Object]) -> dict[str, AgentReport]:
         answers = await asyncio.gather(*(self._ask(pod, "GET", "/v1/state") for pod in pods))
