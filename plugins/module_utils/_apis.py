@@ -86,18 +86,18 @@ KRYPTON_MODEL = Kind(
 )
 
 # A model that nobody asks anything has no replica, and that is as it should be.
-_AVAILABLE_OR_ASLEEP = Condition("Available", "True", excused=("ScaledToZero",))
+_AVAILABLE = Condition("Available", "True", excused=("ScaledToZero",))
 _COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
 # Only models with a cache, or with adapters, have these.
 _CACHE_LOADED = Condition("CacheLoaded", "True", optional=True)
-_ADAPTERS_LOADED = Condition("AdaptersLoaded", "True", optional=True)
+_ADAPTERS_LOADED = Condition("AdaptersLoaded", "True", excused=("ScaledToZero",), optional=True)
 
 KUBEAI_MODEL = Kind(
     group="kubeai.org",
     version="v1",
     kind="Model",
     plural="models",
-    ready=AllOf((Condition("Accepted", "True"), _AVAILABLE_OR_ASLEEP, _COMPLETE, _CACHE_LOADED, _ADAPTERS_LOADED)),
+    ready=AllOf((Condition("Accepted", "True"), _AVAILABLE, _COMPLETE, _CACHE_LOADED, _ADAPTERS_LOADED)),
     failed=AnyOf(
         (
             Condition("Accepted", "False"),
@@ -106,7 +106,7 @@ KUBEAI_MODEL = Kind(
             Condition("AdaptersLoaded", "False", reasons=("AdapterFailed",)),
         )
     ),
-    telling=(Condition("Accepted", "True"), _CACHE_LOADED, _AVAILABLE_OR_ASLEEP, _ADAPTERS_LOADED, _COMPLETE),
+    telling=(Condition("Accepted", "True"), _CACHE_LOADED, _AVAILABLE, _ADAPTERS_LOADED, _COMPLETE),
     phase="",
     url="",
     pods=(

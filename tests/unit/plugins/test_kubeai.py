@@ -62,6 +62,7 @@ def adapters(state: str, reason: str, **others: tuple[str, str, str]) -> dict[st
         (model(status(Accepted=("False", "InvalidConfig", "interval: 5 is too short."))), "failed", "InvalidConfig"),
         (model(status(Accepted=("Unknown", "Retrying", "The API server is busy."))), "waiting", "Retrying"),
         (adapters("True", "Loaded"), "ready", ""),
+        (adapters("False", "ScaledToZero", Available=("False", "ScaledToZero", "")), "ready", ""),
         (adapters("False", "LoadingAdapters"), "waiting", "LoadingAdapters"),
         (adapters("False", "AdapterFailed"), "failed", "AdapterFailed"),
         (adapters("False", "LoadingAdapters", CacheLoaded=("True", "Loaded", "")), "waiting", "LoadingAdapters"),
