@@ -122,7 +122,7 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     ident = next((service.qualified for service in services if service.key == key), None)
     if ident is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
-    lost = [(name, decided[name].qualified) for name in names if decided[name].key != key]
+    lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
     if not lost:
         return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, ident])}.")
     told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slipway.kube.objects import Object
 
 
@@ -25,9 +27,10 @@ def image(name: str, reference: str) -> Object:
     return {"name": name, "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
 
 
-def secret(name: str, secret_name: str) -> Object:
-    """A Secret's keys as files; none where there is no such Secret."""
-    return {"name": name, "secret": {"secretName": secret_name, "optional": True}}
+def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
+    """Keys of a Secret as files of these names; none where there is no such Secret."""
+    items = [{"key": key, "path": file} for key, file in files.items()]
+    return {"name": name, "secret": {"secretName": secret_name, "optional": True, "items": items}}
 
 
 def config_map(name: str, config_map_name: str) -> Object:

@@ -161,7 +161,7 @@ def _patched(server: Server, pod: Object) -> Object:
 
 
 def _pod(server: Server) -> Object:
-    engine = _container(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
+    engine = container_spec(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
     pod_volumes = [*server.volumes]
     if server.files:
         pod_volumes.append(volumes.config_map(FILES_VOLUME, f"{server.name}-files"))
@@ -170,8 +170,8 @@ def _pod(server: Server) -> Object:
         "serviceAccountName": account,
         "securityContext": server.security,
         "terminationGracePeriodSeconds": server.drain_seconds + 15,
-        "initContainers": [_container(one, one.mounts) for one in server.before],
-        "containers": [engine, *(_container(one, one.mounts) for one in server.beside)],
+        "initContainers": [container_spec(one, one.mounts) for one in server.before],
+        "containers": [engine, *(container_spec(one, one.mounts) for one in server.beside)],
         "volumes": pod_volumes,
     }
     spec = {field: value for field, value in optional.items() if value}
@@ -210,7 +210,7 @@ def _probe(probe: Probe) -> Object:
     return asked | delay | times
 
 
-def _container(container: Container, mounts: Sequence[Mount], answering: Object | None = None) -> Object:
+def container_spec(container: Container, mounts: Sequence[Mount], answering: Object | None = None) -> Object:
     spec: Object = {
         "name": container.name,
         "image": container.image,

@@ -1,0 +1,181 @@
+"""Status of a KubeAI Model: what became of its pods, its cache and its adapters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.kubeai import cache, names, pods
+from slipway.apis.kubeai.model import ENGINES, read
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object, created_unix, deleting, generation, uid
+from slipway.serving.agent import Adapter, AdapterState, Progress
+from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, is_ready
+from slipway.serving.plan import Invalid, Refusal, Verdict, World
+from slipway.serving.report import Awaited, report, routed
+from slipway.serving.server import Probes
+
+LEAVING_SECONDS = 30.0
+"""When to look again at a Model that is being deleted: time alone may end what keeps it."""
+CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
+
+
+def status(world: World, refusal: Refusal | None) -> Verdict:
+    metadata, spec = world.resource["metadata"], world.resource["spec"]
+    name = metadata["name"]
+    deployment = world.children.get(("Deployment", names.workload_name(name)))
+    diagnosis = _diagnosis(world, deployment)
+    cached = _cache(world) if spec.get("cacheProfile") else None
+    awaited = None
+    if cached and not cached.loaded and not refusal:
+        awaited = Awaited("LoadingCache", cached.message)
+        diagnosis = cached.diagnosis if deployment is None else diagnosis
+    others = [_routed(world)]
+    if cached:
+        others.append(cached.condition)
+    if spec.get("adapters"):
+        others.append(_adapters(world, deployment))
+    told = report(deployment, diagnosis, refusal, others, generation(world.resource), awaited)
+    found: Object = {
+        "replicas": {"all": told.replicas, "ready": told.ready_replicas},
+        "selector": ",".join(f"{label}={value}" for label, value in names.selector(name).items()),
+        "observedGeneration": generation(world.resource),
+        "conditions": [msgspec.to_builtins(condition) for condition in told.conditions],
+    }
+    if cached:
+        found["cache"] = cached.told
+    leaving = LEAVING_SECONDS if deleting(world.resource) else None
+    rechecks = [seconds for seconds in (diagnosis.recheck_seconds, cached and cached.recheck, leaving) if seconds]
+    return Verdict(found, min(rechecks, default=None))
+
+
+def _diagnosis(world: World, deployment: Object | None) -> Diagnosis:
+    engine = ENGINES[world.resource["spec"]["engine"]]
+    limits = _limits(world, engine.probes)
+    return diagnose(deployment, [pod for pod in world.pods if not cache.job_of(pod)], limits, world.now, engine.explain)
+
+
+def _limits(world: World, probes: Probes) -> Limits:
+    return Limits(
+        startup_seconds=probes.startup.patience,
+        unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,
+        drain_seconds=world.settings.drain_seconds,
+        container=pods.CONTAINER,
+    )
+
+
+def _routed(world: World) -> Condition:
+    """The first of the model's names that is not its own; that of the model itself where all are."""
+    metadata, spec = world.resource["metadata"], world.resource["spec"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    services = {names.service_name(name): name} | {
+        names.adapter_service_name(name, adapter["name"]): names.public_name(name, adapter["name"])
+        for adapter in spec.get("adapters") or ()
+    }
+    found = [routed(f"{namespace}/{service}", (public,), world.routed) for service, public in services.items()]
+    return next((condition for condition in found if condition.status == "False"), found[0])
+
+
+class _Cache(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the cache is."""
+
+    loaded: bool
+    message: str
+    told: Object
+    """``status.cache``."""
+    diagnosis: Diagnosis = Diagnosis()
+
+    @property
+    def condition(self) -> Condition:
+        if self.loaded:
+            return Condition(CACHE_LOADED, "True", "Loaded", self.message)
+        failure = self.diagnosis.failure
+        if failure:
+            return Condition(CACHE_LOADED, "False", failure.reason, failure.message)
+        return Condition(CACHE_LOADED, "False", "LoadingCache", self.message)
+
+    @property
+    def recheck(self) -> float | None:
+        return self.diagnosis.recheck_seconds
+
+
+def _cache(world: World) -> _Cache:
+    if cache.loaded(world):
+        return _Cache(loaded=True, message="The weights are complete in the cache.", told={"loaded": True})
+    since, name = cache.failed_since(world), world.resource["metadata"]["name"]
+    loaders = [pod for pod in world.pods if cache.job_of(pod) == cache.load_name(name)]
+    if since is not None:
+        text = f"The weights could not be loaded into the cache: {_last_words(loaders)} It is tried again later."
+        return _Cache(
+            loaded=False,
+            message=text,
+            told={"loaded": False, "message": text},
+            diagnosis=Diagnosis(Failure("CacheLoadFailed", text), since + cache.RETRY_SECONDS - world.now),
+        )
+    running = [pod for pod in loaders if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
+    engine = ENGINES[world.resource["spec"]["engine"]]
+    diagnosis = diagnose(None, running, _limits(world, engine.probes), world.now, engine.explain)
+    progress = next((told.progress for pod in running if (told := world.agents.get(uid(pod))) and told.progress), None)
+    message = _progress(progress, len(loaders) - len(running), _last_words(loaders))
+    counts = {"doneBytes": progress.done_bytes} if progress else {}
+    if progress and progress.total_bytes:
+        counts["totalBytes"] = progress.total_bytes
+    return _Cache(
+        loaded=False, message=message, told={"loaded": False, **counts, "message": message}, diagnosis=diagnosis
+    )
+
+
+def _progress(progress: Progress | None, failures: int, last_words: str) -> str:
+    text = "The weights are being loaded into the cache."
+    if progress and progress.message:
+        text = f"The weights are being loaded into the cache: {progress.message}"
+    return f"{text} {failures} attempt{'s' * (failures != 1)} failed: {last_words}" if failures else text
+
+
+def _last_words(loaders: Sequence[Object]) -> str:
+    """What the newest loader that failed wrote last."""
+    for pod in sorted(loaders, key=created_unix, reverse=True):
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            ended = container.get("state", {}).get("terminated", {})
+            if ended.get("exitCode"):
+                lines = [line for line in ended.get("message", "").splitlines() if line.strip()]
+                return lines[-1].strip() if lines else f"it ended with exit code {ended['exitCode']}."
+        if pod.get("status", {}).get("phase") == "Failed":
+            return str(pod["status"].get("message") or pod["status"].get("reason") or "no reason is given.")
+    return "no reason is given."
+
+
+def _adapters(world: World, deployment: Object | None) -> Condition:
+    """Whether every pod that serves the model has all its adapters."""
+    try:
+        wanted = pods.adapters(read(world))
+    except Invalid as error:
+        return Condition(ADAPTERS_LOADED, "Unknown", error.reason, "See the condition Accepted.")
+    serving = [pod for pod in world.pods if not cache.job_of(pod) and not deleting(pod) and is_ready(pod)]
+    if deployment is not None and not deployment["spec"].get("replicas", 1):
+        return Condition(ADAPTERS_LOADED, "False", "ScaledToZero", "Each replica loads them when it starts.")
+    states = {(uid(pod), state.name): state for pod in serving for state in _states(world, pod)}
+    missing = [
+        (adapter, pod, states.get((uid(pod), adapter.name)))
+        for adapter in wanted
+        for pod in serving
+        if not _has(states.get((uid(pod), adapter.name)), adapter)
+    ]
+    for adapter, pod, state in missing:
+        if state and state.phase == "Failed":
+            text = f"{adapter.name} in pod {pod['metadata']['name']}: {state.message}"
+            return Condition(ADAPTERS_LOADED, "False", "AdapterFailed", text)
+    if missing or not serving:
+        some = sorted({adapter.name for adapter, _pod, _state in missing} or {adapter.name for adapter in wanted})
+        return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"On their way: {', '.join(some)}.")
+    return Condition(ADAPTERS_LOADED, "True", "Loaded", f"Every replica has {', '.join(one.name for one in wanted)}.")
+
+
+def _states(world: World, pod: Object) -> tuple[AdapterState, ...]:
+    told = world.agents.get(uid(pod))
+    return told.adapters if told else ()
+
+
+def _has(state: AdapterState | None, adapter: Adapter) -> bool:
+    return state is not None and state.loaded == adapter.digest
