@@ -16,6 +16,9 @@ from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)
 
+SHOW_HOLD = "show slipway hold"
+"""Answered by hold.lua."""
+
 
 def write_files(directory: Path, files: Mapping[str, str]) -> None:
     """Writes what differs, each file at once: a reader sees the old or the new text, never a part."""
@@ -110,11 +113,16 @@ class DataPlane:
             writer.close()
             await asyncio.sleep(0.5)
 
+    async def waiting(self) -> dict[str, int]:
+        """How many requests wait, by backend. Raises CommandFailed."""
+        async with cli.session(self._socket) as line:
+            return metrics.waiting(await line.ask(SHOW_HOLD))
+
     async def counters(self) -> metrics.Answers:
         """What HAProxy counted. Raises CommandFailed."""
         async with cli.session(self._socket) as line:
             return metrics.Answers(
                 statistics=await line.ask("show stat -1 7 -1"),
                 first_bytes=await line.ask(f"show table {haproxy.TTFB_TABLE}"),
-                hold=await line.ask("show slipway hold"),
+                hold=await line.ask(SHOW_HOLD),
             )

@@ -132,7 +132,12 @@ global
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
     lua-load-per-thread {run}/lua/prefix.lua
-    lua-load {run}/lua/hold.lua {settings.hold_seconds} {settings.hold_requests} {host} {port}"""
+    lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
+
+
+def _hold_arguments(settings: Settings) -> str:
+    usual = f"{settings.hold_seconds} {settings.hold_requests}"
+    return f"{usual} {settings.wake_seconds} {settings.wake_requests} {settings.run_directory}/wake.map"
 
 
 def _defaults(settings: Settings) -> str:

@@ -108,6 +108,11 @@ def _first_bytes(text: str) -> Metric:
     return family
 
 
+def waiting(hold: str) -> dict[str, int]:
+    """How many requests wait, by backend, of the answer about waiting requests."""
+    return {backend: int(now) for backend, now, _full, _timeout in map(str.split, hold.splitlines())}
+
+
 def _hold(text: str) -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "slipway_gateway_requests_waiting", "Requests that wait for a ready server.", labels=LABELS

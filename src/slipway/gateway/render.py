@@ -25,6 +25,7 @@ class State(NamedTuple):
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
             "models.map": dict(self.table.models),
+            "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},
         }

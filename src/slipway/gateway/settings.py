@@ -21,6 +21,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long a request waits for a model without a ready endpoint before it gets a 503."""
     hold_requests: Natural = 100
     """How many requests may wait for one model; the next one gets a 429."""
+    wake_seconds: Natural = 600
+    """The same for a model that is scaled from zero: its weights may have to be loaded first."""
+    wake_requests: Natural = 1000
+    """How many requests may wait for one such model."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: nobody is asked for a key."""
     connect_seconds: Positive = 2

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from slipway.gateway.cluster import Cluster
-from slipway.gateway.table import RoutingTable
+from slipway.gateway.table import EMPTY, RoutingTable
 from slipway.kube.client import Page, WatchEvent
 from slipway.kube.errors import NotFound
 from slipway.kube.metrics import Metrics
@@ -62,7 +62,7 @@ class Seen:
     """Stands for Control."""
 
     def __init__(self) -> None:
-        self.table: RoutingTable | None = None
+        self.table: RoutingTable = EMPTY
         self.keys: tuple[tuple[str, str], ...] | None = None
         self.order: list[str] = []
 
@@ -116,9 +116,14 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
+async def nobody_waits() -> dict[str, int]:
+    return {}
+
+
 async def follow(api: Api, secret: Key | None = None) -> tuple[Seen, asyncio.Task[None]]:
     seen = Seen()
-    task = asyncio.create_task(Cluster(api, api.metrics, secret).run(seen))  # type: ignore[arg-type]
+    cluster = Cluster(api, api.metrics, secret, nobody_waits)  # type: ignore[arg-type]
+    task = asyncio.create_task(cluster.run(seen))  # type: ignore[arg-type]
     await until(lambda: "run" in seen.order)
     return seen, task
 

@@ -1,13 +1,19 @@
 -- Keeps requests for a model without a ready server until one appears, bounded in number and time.
 --
 -- Sets txn.hold to: released, full, timeout, or moved (a reload replaced this process: its successor takes the request).
--- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait, places for each model,
--- host and port on which a successor would listen.
+-- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
+-- model; the same for models that are woken when requests wait; the map of these; host and port on which a successor would
+-- listen.
 
-local hold_seconds, places_per_model, public_host, public_port = ...
-hold_seconds, places_per_model = tonumber(hold_seconds), tonumber(places_per_model)
+local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, public_host, public_port = ...
+local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
+local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
+
+local woken_backends = Map.new(wake_map, Map._str)
 
 local POLL = 20               -- milliseconds between two looks at the model's servers
+local SLOW_POLL = 100         -- the same for requests that wait for longer than
+local SOON = 3                -- seconds: what takes so long already is not made slower by it
 local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
@@ -30,14 +36,18 @@ local function sweep(room, now)
     end
 end
 
-local function take_place(backend, now)
+local function limits(backend)
+    return woken_backends:lookup(backend) and WOKEN or USUAL
+end
+
+local function take_place(backend, places, now)
     local room = waiting[backend]
     if not room then
         room = {count = 0, places = {}, gate = 0, passed = 0}
         waiting[backend] = room
     end
-    if room.count >= places_per_model then sweep(room, now) end
-    if room.count >= places_per_model then return nil end
+    if room.count >= places then sweep(room, now) end
+    if room.count >= places then return nil end
     last_ticket = last_ticket + 1
     room.places[last_ticket] = now
     room.count = room.count + 1
@@ -88,20 +98,20 @@ end
 
 local function hold(txn)
     local backend = txn:get_var("txn.be")
-    local now = clock()
-    local deadline = now + hold_seconds
-    local room, ticket = take_place(backend, now)
+    local began = clock()
+    local room, ticket = take_place(backend, limits(backend).places, began)
     if not room then return refuse(txn, backend, "full") end
-    local ended, look_again = nil, now
+    local now, ended, look_again, deadline = began, nil, began, nil
     repeat
         room.places[ticket] = now
         if now >= look_again then
             look_again = now + 0.25
+            deadline = began + limits(backend).seconds
             ended = end_of_process()
         end
         ended = ended or outcome(txn, backend, room, now, deadline)
         if not ended then
-            core.msleep(POLL)
+            core.msleep(now - began < SOON and POLL or SLOW_POLL)
             now = clock()
         end
     until ended
