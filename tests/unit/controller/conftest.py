@@ -57,10 +57,10 @@ class Toys:
             raise Invalid("NoConfig", "there is no configuration")
         own = {"metadata": {"labels": {"sort": "toy"}}, "spec": {"replicas": max(spec.get("replicas", 0), 1)}}
         cached = spec.get("cached")
+        deployment = made(DEPLOYMENT, name, spec={"replicas": spec.get("replicas"), "image": config["data"]["image"]})
+        services = (made(SERVICE, service, spec={"ports": []}) for service in spec.get("services", ()))
         return Plan(
-            children=(
-                made(DEPLOYMENT, name, spec={"replicas": spec.get("replicas"), "image": config["data"]["image"]}),
-            ),
+            children=(deployment, *services),
             own=own,
             finalizer=FINALIZER if cached else "",
             shared=(made(PERSISTENT_VOLUME_CLAIM, "shared", spec={"size": spec["cached"]}),) if cached else (),
