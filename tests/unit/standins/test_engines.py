@@ -85,17 +85,18 @@ def test_sglang_generates_or_embeds(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "path", "said"),
+    ("arguments", "environment", "path", "said"),
     [
-        ({"WHISPER__MODEL": "tiny", "UVICORN_PORT": "{port}"}, "/health", b"OK"),
-        ({"OLLAMA_HOST": "127.0.0.1:{port}"}, "/", b"Ollama is running"),
+        ([], {"WHISPER__MODEL": "tiny", "UVICORN_PORT": "{port}"}, "/health", b"OK"),
+        ([], {"OLLAMA_HOST": "127.0.0.1:{port}"}, "/", b"Ollama is running"),
+        (["v2"], {"INFINITY_MODEL_ID": "acme/vectors", "INFINITY_PORT": "{port}"}, "/health", b"unix"),
     ],
 )
-def test_the_images_entrypoint_is_the_engine_that_the_environment_speaks_to(
-    environment: dict[str, str], path: str, said: bytes, tmp_path: Path
+def test_the_images_entrypoint_is_the_engine_that_is_meant(
+    arguments: list[str], environment: dict[str, str], path: str, said: bytes, tmp_path: Path
 ) -> None:
-    process, url = launch("standin", **environment, OLLAMA_MODELS=str(tmp_path))
+    process, url = launch("standin", *arguments, **environment, OLLAMA_MODELS=str(tmp_path))
     wait_for(process, f"{url}{path}")
-    assert ask(f"{url}{path}").body == said
+    assert said in ask(f"{url}{path}").body
     process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
