@@ -53,8 +53,7 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
     empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
     optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
-    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``. It may name in ``stated_required`` the fields that
-    the schema calls required though they have a default, as other generators do.
+    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``.
     """
 
     kind: Kind
@@ -158,8 +157,7 @@ def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
     schema: Object = {"type": "object"}
     if text := _text(struct.__doc__):
         schema["description"] = text
-    stated = getattr(struct, "stated_required", ())
-    if required := [field.encode_name for field in info.fields if field.required or field.encode_name in stated]:
+    if required := [field.encode_name for field in info.fields if field.required]:
         schema["required"] = required
     schema["properties"] = properties
     if rules := getattr(struct, "validations", ()):

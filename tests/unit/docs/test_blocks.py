@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import yaml
 
+from slipway.apis.kubeai import config
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
 
@@ -66,6 +67,14 @@ def test_models_follow_the_definition(block: Block) -> None:
         definition = yaml.safe_load((ROOT / f"roles/crds/files/{group}_models.yaml").read_text())
         schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         jsonschema.validate(model, schema)
+
+
+@of("yaml", "variables")
+def test_a_system_configuration_of_kubeai_can_be_read(block: Block) -> None:
+    (shown,) = documents(block)
+    given = shown.get("controller_kubeai_config")
+    if isinstance(given, dict):
+        config.parse(yaml.safe_dump(given))
 
 
 @of("yaml", "settings")

@@ -6,12 +6,15 @@ import ast
 import re
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 import yaml
 
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
+from slipway.apis.kubeai import config
+from slipway.apis.kubeai import types as kubeai
 from slipway.controller.settings import ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
@@ -119,12 +122,34 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
 
 @pytest.mark.parametrize(
     ("page", "struct"),
-    [("models.md", ModelSpec), ("models.md", ModelStatus), ("gateway.md", Route)],
-    ids=["spec", "status", "route"],
+    [
+        ("models.md", ModelSpec),
+        ("models.md", ModelStatus),
+        ("kubeai.md", kubeai.ModelSpec),
+        ("kubeai.md", kubeai.ModelStatus),
+        ("kubeai.md", config.ResourceProfile),
+        ("kubeai.md", config.SharedFilesystem),
+        ("kubeai.md", config.ModelServerPods),
+        ("kubeai.md", config.ModelAutoscaling),
+        ("kubeai.md", config.SecretNames),
+        ("gateway.md", Route),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
     shown = {word.split(".")[0] for word in words(page)}
     assert {field.encode_name for field in msgspec.structs.fields(struct)} - shown == set()
+
+
+def test_every_key_of_kubeais_system_configuration_is_told() -> None:
+    shown = {word.split(".")[0] for word in words("kubeai.md")}
+    assert {*config.SECTIONS, *config.UNUSED} - shown == set()
+
+
+def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
+    page = (DOCS / "kubeai.md").read_text()
+    named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
+    assert {name for name in named if name not in page} == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:

@@ -60,7 +60,6 @@ class Spec(Base, kw_only=True, rename="camel"):
     fixed: Annotated[str, Meta(extra_json_schema=cel(Rule("self == oldSelf", "cannot change")))] = ""
 
     validations: ClassVar[tuple[Rule, ...]] = (Rule("self.count >= 0", "count is negative"),)
-    stated_required: ClassVar[tuple[str, ...]] = ("mode",)
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -139,9 +138,9 @@ def test_a_list_of_structs_with_keys(properties):
     assert ports["items"]["properties"]["number"]["default"] == 80
 
 
-def test_only_fields_without_a_default_and_those_so_stated_are_required_and_structs_carry_rules():
+def test_only_fields_without_a_default_are_required_and_structs_carry_rules():
     schema = struct_schema(Spec, defaults=True)
-    assert schema["required"] == ["imageName", "mode"]
+    assert schema["required"] == ["imageName"]
     assert schema["description"] == "What is wanted."
     assert schema["x-kubernetes-validations"] == [{"rule": "self.count >= 0", "message": "count is negative"}]
 

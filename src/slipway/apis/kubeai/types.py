@@ -170,7 +170,6 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     load_balancing: Annotated[LoadBalancing, Meta(extra_json_schema={"default": {}})] = LoadBalancing()
     """How a replica is chosen for a request."""
 
-    stated_required: ClassVar[tuple[str, ...]] = ("scaleDownDelaySeconds", "targetRequests")
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"!has(self.cacheProfile) || {_starts('self.url', CACHED_SCHEMES)}",
