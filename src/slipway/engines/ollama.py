@@ -19,7 +19,7 @@ def _start(launch: Launch) -> tuple[str, ...]:
     """Fetches the model and gives it its public name; what generates text is brought into memory, too.
 
     The last words of a start that fails are left where the pod's status shows them, since what a probe prints is not
-    in the container's log.
+    in the container's log; without the pieces of its progress bar that a status could not carry.
     """
     weights, name = launch.weights, shlex.quote(launch.served_name)
     steps = []
@@ -30,7 +30,7 @@ def _start(launch: Launch) -> tuple[str, ...]:
     if "generate" in launch.tasks:
         steps.append(f"{PROGRAM} run {name} hi")
     script = " && ".join(steps)
-    kept = f"2>&1 | tail -c 1000 > {LAST_WORDS} && : > {LAST_WORDS}"
+    kept = rf"2>&1 | tail -c 1000 | tr -cd '\11\12\40-\176' > {LAST_WORDS} && : > {LAST_WORDS}"
     return ("bash", "-c", f"set -o pipefail; {{ {script}; }} {kept}")
 
 

@@ -42,11 +42,13 @@ STAMP = re.compile(
     r"^(?:\d+\.\d\d\.\d{3}\.\d{3} |(?:\(\w+ pid=\d+\) )?(?:[A-Z]+ [\d-]{5,10} [\d:.,]{8,12} )?)", re.MULTILINE
 )
 """Times and process numbers before lines: they would make each start's message another one."""
+ESCAPE = re.compile(r"\x1b?\[[0-9;?]*[A-Za-z]")
+"""Commands to a terminal, with or without their first character."""
 
 
 def explained(log: str, known: Iterable[Saying]) -> Failure | None:
     """What the first saying that occurs means, with the log from its line on; None: none does."""
-    text = STAMP.sub("", log)
+    text = STAMP.sub("", ESCAPE.sub("", log))
     for saying in known:
         found = saying.pattern.search(text)
         if found:

@@ -22,20 +22,20 @@ CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
 def status(world: World, refusal: Refusal | None) -> Verdict:
-    metadata, spec = world.resource["metadata"], world.resource["spec"]
-    name = metadata["name"]
+    spec, name = world.resource["spec"], world.resource["metadata"]["name"]
     deployment = world.children.get(("Deployment", names.workload_name(name)))
-    diagnosis = _diagnosis(world, deployment)
-    cached = _cache(world) if spec.get("cacheProfile") else None
-    awaited = None
-    if cached and not cached.loaded and not refusal:
-        awaited = Awaited("LoadingCache", cached.message)
-        diagnosis = cached.diagnosis if deployment is None else diagnosis
+    diagnosis, awaited, cached = _diagnosis(world, deployment), None, None
     others = [_routed(world)]
-    if cached:
-        others.append(cached.condition)
+    if spec.get("cacheProfile"):
+        cached = _cache(world)
+        others.append(cached.condition(refusal))
+        if not cached.loaded and not refusal:
+            awaited = Awaited("LoadingCache", cached.message)
+            diagnosis = cached.diagnosis if deployment is None else diagnosis
     if spec.get("adapters"):
         others.append(_adapters(world, deployment))
+    if deleting(world.resource):
+        awaited = Awaited("Leaving", "The Model is being deleted: its pods end, then its weights leave the cache.")
     told = report(deployment, diagnosis, refusal, others, generation(world.resource), awaited)
     found: Object = {
         "replicas": {"all": told.replicas, "ready": told.ready_replicas},
@@ -46,8 +46,8 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     if cached:
         found["cache"] = cached.told
     leaving = LEAVING_SECONDS if deleting(world.resource) else None
-    rechecks = [seconds for seconds in (diagnosis.recheck_seconds, cached and cached.recheck, leaving) if seconds]
-    return Verdict(found, min(rechecks, default=None))
+    rechecks = (diagnosis.recheck_seconds, cached and cached.diagnosis.recheck_seconds, leaving)
+    return Verdict(found, min((seconds for seconds in rechecks if seconds is not None), default=None))
 
 
 def _diagnosis(world: World, deployment: Object | None) -> Diagnosis:
@@ -86,18 +86,15 @@ class _Cache(msgspec.Struct, frozen=True, kw_only=True):
     """``status.cache``."""
     diagnosis: Diagnosis = Diagnosis()
 
-    @property
-    def condition(self) -> Condition:
+    def condition(self, refusal: Refusal | None) -> Condition:
         if self.loaded:
             return Condition(CACHE_LOADED, "True", "Loaded", self.message)
+        if refusal and not refusal.passing:
+            return Condition(CACHE_LOADED, "False", refusal.reason, "See the condition Accepted.")
         failure = self.diagnosis.failure
         if failure:
             return Condition(CACHE_LOADED, "False", failure.reason, failure.message)
         return Condition(CACHE_LOADED, "False", "LoadingCache", self.message)
-
-    @property
-    def recheck(self) -> float | None:
-        return self.diagnosis.recheck_seconds
 
 
 def _cache(world: World) -> _Cache:
@@ -106,7 +103,7 @@ def _cache(world: World) -> _Cache:
     since, name = cache.failed_since(world), world.resource["metadata"]["name"]
     loaders = [pod for pod in world.pods if cache.job_of(pod) == cache.load_name(name)]
     if since is not None:
-        text = f"The weights could not be loaded into the cache: {_last_words(loaders)} It is tried again later."
+        text = f"The weights could not be loaded into the cache: {_last_words(loaders)} It is tried again by itself."
         return _Cache(
             loaded=False,
             message=text,
@@ -116,34 +113,44 @@ def _cache(world: World) -> _Cache:
     running = [pod for pod in loaders if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     engine = ENGINES[world.resource["spec"]["engine"]]
     diagnosis = diagnose(None, running, _limits(world, engine.probes), world.now, engine.explain)
-    progress = next((told.progress for pod in running if (told := world.agents.get(uid(pod))) and told.progress), None)
-    message = _progress(progress, len(loaders) - len(running), _last_words(loaders))
+    reports = (world.agents.get(uid(pod)) for pod in running)
+    progress = next((told.progress for told in reports if told and told.progress), None)
+    message = _loading(world, progress, loaders, len(loaders) - len(running))
     counts = {"doneBytes": progress.done_bytes} if progress else {}
     if progress and progress.total_bytes:
         counts["totalBytes"] = progress.total_bytes
-    return _Cache(
-        loaded=False, message=message, told={"loaded": False, **counts, "message": message}, diagnosis=diagnosis
-    )
+    shown = {"loaded": False, **counts, "message": message}
+    return _Cache(loaded=False, message=message, told=shown, diagnosis=diagnosis)
 
 
-def _progress(progress: Progress | None, failures: int, last_words: str) -> str:
-    text = "The weights are being loaded into the cache."
+def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:
+    reference, claim = cache.claim_of(world)
+    if claim is not None and deleting(claim):
+        return f"The claim {reference.name} is being deleted; a new one is filled when it is gone."
+    parts = ["The weights are being loaded into the cache."]
     if progress and progress.message:
-        text = f"The weights are being loaded into the cache: {progress.message}"
-    return f"{text} {failures} attempt{'s' * (failures != 1)} failed: {last_words}" if failures else text
+        parts = [_sentence(f"The weights are being loaded into the cache: {progress.message}")]
+    if failures:
+        parts.append(f"{failures} attempt{'s' * (failures != 1)} failed: {_last_words(loaders)}")
+    return " ".join(parts)
 
 
 def _last_words(loaders: Sequence[Object]) -> str:
-    """What the newest loader that failed wrote last."""
+    """What the newest loader that failed wrote last, as a sentence."""
     for pod in sorted(loaders, key=created_unix, reverse=True):
-        for container in pod.get("status", {}).get("containerStatuses", []):
+        found = pod.get("status", {})
+        for container in found.get("containerStatuses", []):
             ended = container.get("state", {}).get("terminated", {})
             if ended.get("exitCode"):
                 lines = [line for line in ended.get("message", "").splitlines() if line.strip()]
-                return lines[-1].strip() if lines else f"it ended with exit code {ended['exitCode']}."
-        if pod.get("status", {}).get("phase") == "Failed":
-            return str(pod["status"].get("message") or pod["status"].get("reason") or "no reason is given.")
+                return _sentence(lines[-1].strip() if lines else f"it ended with exit code {ended['exitCode']}")
+        if found.get("phase") == "Failed":
+            return _sentence(found.get("message") or found.get("reason") or "no reason is given")
     return "no reason is given."
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _adapters(world: World, deployment: Object | None) -> Condition:
