@@ -80,7 +80,8 @@ class Informer:
                 version = await self._list()
                 await self._watch(version)
             except ApiError as error:
-                if isinstance(error, NotFound):  # of a collection: there is no such kind
+                if isinstance(error, NotFound):  # of a collection: there is no such kind, and so no object of it
+                    self._tell(self.store.replace((), ""))
                     self.told.set()
                 self._complain(error)
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
@@ -118,7 +119,7 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {self.store.revision}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follows changes until a new list is due or the server no longer knows where we were (raises Gone)."""
+        """Follows changes until a new list is due or the server no longer knows where we were or the kind (raises)."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
         asked = 0.0
@@ -126,7 +127,7 @@ class Informer:
             began = time.monotonic()
             try:
                 version = await self._follow(version)
-            except Gone:
+            except (Gone, NotFound):
                 raise
             except ApiError as error:
                 version = str(self.store.revision or version)  # what came before the failure was taken
