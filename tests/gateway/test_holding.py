@@ -92,7 +92,7 @@ def test_a_client_that_leaves_frees_its_place(patient: Standalone) -> None:
     with ThreadPoolExecutor(8) as pool:
         for left in [pool.submit(leave) for _unused in range(5)]:
             left.result()
-        time.sleep(1.1)
+        wait_for(lambda: waiting(patient) == 0, 1.5)
         asked = pool.submit(ask, patient)
         wait_for(lambda: waiting(patient) == 1)
         assert asked.result().status_code == 503

@@ -150,3 +150,14 @@ async def test_a_model_that_nobody_may_scale_is_waited_for_only_briefly(cluster:
     assert status == 503
     assert first - began < 2
     assert cluster.written == []
+
+
+async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
+    cluster.replicas = 1  # starts, and takes long
+    async with aiohttp.ClientSession() as session:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ask(session, cluster.gateway), 0.5)
+    await asyncio.sleep(1.5)
+    cluster.replicas = 0
+    await asyncio.sleep(1.5)
+    assert cluster.written == []

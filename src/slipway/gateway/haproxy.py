@@ -265,6 +265,7 @@ def _route(settings: Settings) -> str:
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
+    http-request reject if {{ var(txn.hold) -m str left }}
     http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
     http-request set-var(txn.ring) var(txn.be),map_str({run}/rings.map)
     http-request set-var(txn.endpoint) lua.endpoint if {{ var(txn.ring) -m found }}

@@ -1,6 +1,7 @@
 -- Keeps requests for a model without a ready server until one appears, bounded in number and time.
 --
--- Sets txn.hold to: released, full, timeout, or moved (a reload replaced this process: its successor takes the request).
+-- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
+-- successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
 -- model; the same for models that are woken when requests wait; the map of these; host and port on which a successor would
 -- listen.
@@ -15,6 +16,7 @@ local POLL = 20               -- milliseconds between two looks at the model's s
 local SLOW_POLL = 100         -- the same for requests that wait for longer than
 local SOON = 3                -- seconds: what takes so long already is not made slower by it
 local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
+local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
 local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passed}
@@ -62,6 +64,34 @@ local function leave(backend, room, ticket)
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
+-- HAProxy does not read from a client while a rule waits, so it does not see that one went away; the system does, and shows
+-- the connection as half closed. IPv4 only: on IPv6 a client that leaves keeps its place until its time is over.
+local CLOSE_WAIT = "^ *%d+: %x+(:%x+ %x+:%x+) 08 "
+local half_closed, read_at = {}, 0
+
+local function has_left(peer, now)
+    if now - read_at >= LEFT then
+        half_closed, read_at = {}, now
+        local file = io.open("/proc/net/tcp")
+        if file then
+            for line in file:lines() do
+                local found = line:match(CLOSE_WAIT)
+                if found then half_closed[found] = true end
+            end
+            file:close()
+        end
+    end
+    return half_closed[peer]
+end
+
+-- Our port, the client's address and port as the system writes them: the address as a number of this machine's byte order.
+local function peer_of(txn)
+    local a, b, c, d = tostring(txn.f:fc_src()):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
+    if not a then return "" end
+    local number = string.unpack("=I4", string.char(a, b, c, d))
+    return (":%04X %08X:%04X"):format(txn.f:fc_dst_port(), number, txn.f:fc_src_port())
+end
+
 local function may_pass(room, servers, now)
     if now - room.gate >= POLL / 1000 then
         room.gate, room.passed = now, 0
@@ -101,13 +131,14 @@ local function hold(txn)
     local began = clock()
     local room, ticket = take_place(backend, limits(backend).places, began)
     if not room then return refuse(txn, backend, "full") end
+    local peer = peer_of(txn)
     local now, ended, look_again, deadline = began, nil, began, nil
     repeat
         room.places[ticket] = now
         if now >= look_again then
             look_again = now + 0.25
             deadline = began + limits(backend).seconds
-            ended = end_of_process()
+            ended = end_of_process() or (has_left(peer, now) and "left" or nil)
         end
         ended = ended or outcome(txn, backend, room, now, deadline)
         if not ended then
