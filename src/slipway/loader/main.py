@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -30,6 +31,7 @@ from slipway.loader.http import application
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.source import open_source
+from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import PORT, AgentReport
 
@@ -40,6 +42,8 @@ LONGEST_MESSAGE = 4000
 """Bytes; Kubernetes takes 4096."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
 """Exit status: it may succeed when run again; it will not before somebody has changed something; it was told to end."""
+LOG_PERIOD = 10.0
+"""Seconds between two lines of progress."""
 ADAPTER_FILES = 4
 """Files of one adapter that are fetched at a time."""
 
@@ -121,32 +125,20 @@ def run_serve(options: argparse.Namespace) -> str:
 
 async def _beside(work: Callable[[], bool], meter: Meter, listen: tuple[str, int]) -> bool:
     """Run ``work`` in a thread while the port is answered and the log tells of progress."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[bool] = loop.create_future()
-
-    def run() -> None:
-        with suppress(RuntimeError):  # the loop is gone: nobody waits for the result
-            try:
-                loop.call_soon_threadsafe(_settle, result, work(), None)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-                loop.call_soon_threadsafe(_settle, result, False, error)
-
-    loop.add_signal_handler(signal.SIGTERM, _settle, result, False, StoppedError())
-    loop.add_signal_handler(signal.SIGINT, _settle, result, False, StoppedError())
+    task = asyncio.ensure_future(in_thread(work))
+    _on_signal(task)
     async with _listening(application(lambda: AgentReport(progress=meter.progress())), listen, needed=False):
-        threading.Thread(target=run, daemon=True).start()
-        while not (await asyncio.wait([result], timeout=10))[0]:
+        while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
             LOG.info("%s", meter.line())
-    return result.result()
+    if task.cancelled():
+        raise StoppedError
+    return task.result()
 
 
-def _settle(result: asyncio.Future[bool], value: bool, error: BaseException | None) -> None:
-    if result.done():
-        return
-    if error is None:
-        result.set_result(value)
-    else:
-        result.set_exception(error)
+def _on_signal(task: asyncio.Future[Any]) -> None:
+    """Kubernetes ends containers by SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
 async def _serve(options: argparse.Namespace) -> None:
@@ -160,9 +152,7 @@ async def _serve(options: argparse.Namespace) -> None:
         agent = Agent(store, engine, fetch)
         async with _listening(application(agent.report, agent), options.listen, needed=True):
             task = asyncio.create_task(agent.run())
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, task.cancel)
+            _on_signal(task)
             with suppress(asyncio.CancelledError):
                 await task
 

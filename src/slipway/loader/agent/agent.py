@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from slipway.loader.agent.engine import Engine, GoneError, RefusedError, SilentError
 from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
 from slipway.loader.agent.store import Memory, Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.progress import Meter
+from slipway.loader.threads import in_thread
 from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +53,8 @@ class Agent:
         self._memory = store.recall()
         self._complete, self._partial = store.look()
         self._loaded: dict[str, str] | None = None
-        self._gone = True
+        self._done: set[Action] = set()
+        """What was done at the step before."""
         self._fetches: dict[Version, Running] = {}
         self._faults: dict[tuple[type[Action], Version], Fault] = {}
         self._wake = asyncio.Event()
@@ -122,12 +125,16 @@ class Agent:
         if self._memory.wish is None:
             return False  # nothing is taken away before the controller has spoken
         self._stop_unwished()
-        done = False
+        before, self._done = self._done, set()
         for action in plan(self.wish, self._complete, self._partial, self._loaded):
             fault = self._faults.get((type(action), action.version))
-            if action.version not in self._fetches and (fault is None or fault.until <= self._clock()):
-                done = await self._do(action) or done
-        return done
+            if action.version in self._fetches or (fault and fault.until > self._clock()):
+                continue
+            if action in before:
+                self._failed(action, "the engine says that it did so, and does not show it")
+            elif await self._do(action):
+                self._done.add(action)
+        return bool(self._done)
 
     async def _look(self) -> None:
         self._complete, self._partial = await asyncio.to_thread(self._store.look)
@@ -202,7 +209,7 @@ class Agent:
     async def _bring(self, adapter: Adapter, version: Version, stop: threading.Event, meter: Meter) -> None:
         action = Fetch(adapter)
         try:
-            await asyncio.to_thread(self._fetch, adapter.url, version, stop, meter)
+            await in_thread(partial(self._fetch, adapter.url, version, stop, meter))
             self._faults.pop((Fetch, version), None)
         except LoadError as error:
             self._failed(action, str(error))

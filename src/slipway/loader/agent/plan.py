@@ -7,6 +7,7 @@ that is made when the engine has let go of them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from slipway.serving.agent import Adapter
@@ -19,7 +20,8 @@ class Version(NamedTuple):
     digest: str
 
 
-class Fetch(NamedTuple):
+@dataclass(frozen=True)
+class Fetch:
     adapter: Adapter
 
     @property
@@ -27,17 +29,20 @@ class Fetch(NamedTuple):
         return Version(self.adapter.name, self.adapter.digest)
 
 
-class Load(NamedTuple):
+@dataclass(frozen=True)
+class Load:
     version: Version
     swap: bool = False
     """Whether the engine has another version of it now."""
 
 
-class Unload(NamedTuple):
+@dataclass(frozen=True)
+class Unload:
     version: Version
 
 
-class Remove(NamedTuple):
+@dataclass(frozen=True)
+class Remove:
     """From the disk."""
 
     version: Version
