@@ -6,7 +6,7 @@ import math
 import re
 from fractions import Fraction
 
-FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?")
+FORM = re.compile(r"((?:\d+\.?\d*|\.\d+))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?")
 BINARY = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 DECIMAL = {letter: 1000**power for power, letter in enumerate("kMGTPE", start=1)}
 SMALL = {"": Fraction(1), "m": Fraction(1, 10**3), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9)}

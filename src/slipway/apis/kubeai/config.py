@@ -46,6 +46,7 @@ UNUSED = (
 """Keys of the original that have no meaning here; whatever they hold is taken."""
 FOREIGN_LOADER = re.compile(r"(.*/)?kubeai-model-loader([:@].*)?")
 """The original's loader speaks other arguments than ours: files that name it mean the default."""
+CLAIM_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 SHORTEST_SECONDS = 0.1
 
 
@@ -231,9 +232,7 @@ def parse(text: str) -> SystemConfig:
             name: _resource_profile(profile, f"resourceProfiles.{name}")
             for name, profile in whole["resourceProfiles"].items()
         },
-        cache_profiles={
-            name: _cache_profile(profile, f"cacheProfiles.{name}") for name, profile in whole["cacheProfiles"].items()
-        },
+        cache_profiles={name: _cache_profile(profile, name) for name, profile in whole["cacheProfiles"].items()},
         model_server_pods=_model_server_pods(whole["modelServerPods"]),
         model_rollouts=_read(whole["modelRollouts"], ModelRollouts, "modelRollouts"),
         model_autoscaling=_model_autoscaling(whole["modelAutoscaling"]),
@@ -285,11 +284,14 @@ def _mapping(value: Any, path: str) -> Object:
     return value
 
 
+def _without_nulls(value: Object) -> Object:
+    """Null is the same as absent, as in Go."""
+    return {name: entry for name, entry in value.items() if entry is not None}
+
+
 def _read(value: Any, type_: type[T], path: str) -> T:
-    """A section as its type; null is the same as absent, as in Go."""
-    present = {name: entry for name, entry in _mapping(value, path).items() if entry is not None}
     try:
-        return msgspec.convert(present, type_)
+        return msgspec.convert(_without_nulls(_mapping(value, path)), type_)
     except msgspec.ValidationError as error:
         _refuse(path, str(error))
 
@@ -316,14 +318,16 @@ def _resource_profile(value: Object, path: str) -> ResourceProfile:
 
 
 def _texts(value: Any, path: str) -> dict[str, str]:
-    for name, text in _mapping(value, path).items():
+    texts = _without_nulls(_mapping(value, path))
+    for name, text in texts.items():
         if not isinstance(text, str):
             raise InvalidConfig(f"{path}.{name}: expected a string; put {text!r} into quotes")
-    return value or {}
+    return texts
 
 
 def _quantities(value: Any, path: str) -> dict[str, str]:
-    return {name: _quantity(quantity, f"{path}.{name}") for name, quantity in _mapping(value, path).items()}
+    sizes = _without_nulls(_mapping(value, path))
+    return {name: _quantity(quantity, f"{path}.{name}") for name, quantity in sizes.items()}
 
 
 def _quantity(value: Any, path: str) -> str:
@@ -336,11 +340,14 @@ def _quantity(value: Any, path: str) -> str:
         raise InvalidConfig(f"{path}: {error}") from error
 
 
-def _cache_profile(value: Any, path: str) -> CacheProfile:
-    place = _mapping(_mapping(value, path).get("sharedFilesystem"), f"{path}.sharedFilesystem")
+def _cache_profile(value: Any, name: str) -> CacheProfile:
+    path = f"cacheProfiles.{name}"
+    if not CLAIM_NAME.fullmatch(name):
+        raise InvalidConfig(f"{path}: the name becomes a claim's: expected at most 63 of a-z, 0-9, - and .")
+    place = _without_nulls(_mapping(_mapping(value, path).get("sharedFilesystem"), f"{path}.sharedFilesystem"))
     if not place.get("storageClassName") and not place.get("persistentVolumeName"):
         raise InvalidConfig(f"{path}.sharedFilesystem: expected storageClassName or persistentVolumeName")
-    size = _quantity(place.get("storageSize") or "10Gi", f"{path}.sharedFilesystem.storageSize")
+    size = _quantity(place.get("storageSize", "10Gi"), f"{path}.sharedFilesystem.storageSize")
     return _read({**value, "sharedFilesystem": {**place, "storageSize": size}}, CacheProfile, path)
 
 

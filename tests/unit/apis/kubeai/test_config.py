@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.kubeai.config import InvalidConfig, SharedFilesystem, SystemConfig, parse
+from slipway.apis.kubeai.config import InvalidConfig, ResourceProfile, SharedFilesystem, SystemConfig, parse
 from slipway.serving.plan import Invalid
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai" / "config"
@@ -149,6 +149,8 @@ class TestLayers:
 
 def test_null_is_the_same_as_absent() -> None:
     assert config(modelRollouts={"surge": None}, modelServerPods={"serviceAccountName": None}) == parse("")
+    bare = config(resourceProfiles={"x": {"requests": None, "limits": {"cpu": None}, "nodeSelector": {"a": None}}})
+    assert bare.resource_profiles["x"] == ResourceProfile()
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("10s", 10), ("1m30s", 90), ("500ms", 0.5), (2_000_000_000, 2)])
@@ -235,6 +237,10 @@ def test_keys_that_mean_nothing_here_are_taken() -> None:
         (
             "cacheProfiles: {x: {sharedFilesystem: {storageClassName: a, storageSize: big}}}",
             "cacheProfiles.x.sharedFilesystem.storageSize: 'big' is not a quantity",
+        ),
+        (
+            "cacheProfiles: {My_Cache: {sharedFilesystem: {storageClassName: a}}}",
+            "cacheProfiles.My_Cache: the name becomes a claim's",
         ),
         ("modelAutoscaling: {interval: soon}", "modelAutoscaling.interval: 'soon' is not a duration such as 90s"),
         ("modelAutoscaling: {interval: true}", "modelAutoscaling.interval: 'True' is not a duration"),
