@@ -42,8 +42,8 @@ STAMP = re.compile(
     r"^(?:\d+\.\d\d\.\d{3}\.\d{3} |(?:\(\w+ pid=\d+\) )?(?:[A-Z]+ [\d-]{5,10} [\d:.,]{8,12} )?)", re.MULTILINE
 )
 """Times and process numbers before lines: they would make each start's message another one."""
-ESCAPE = re.compile(r"\x1b?\[[0-9;?]*[A-Za-z]")
-"""Commands to a terminal, with or without their first character."""
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:\?[0-9;]+|[0-9;]*[0-9])[A-HJKSTfhlm]|\[K")
+"""Commands to a terminal; their first character may be lost."""
 
 
 def explained(log: str, known: Iterable[Saying]) -> Failure | None:

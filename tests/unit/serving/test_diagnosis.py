@@ -66,6 +66,8 @@ RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
             ),
             None,
         ),
+        (container(**CRASHED, lastState=ended(132, 1)), "IllegalInstruction"),
+        (container(**RUNNING, lastState=ended(0, 9, "error: invalid argument: --bogus")), "InvalidArgument"),
         (container(**CRASHED, lastState=ended(1, 1, "error: invalid argument: --bogus")), "InvalidArgument"),
         (container(**CRASHED, lastState=ended(1, 1, "E get_repo_commit: error: GET failed (404):")), "DownloadFailed"),
     ],
@@ -100,6 +102,16 @@ def test_trouble_of_the_hub_that_passes_is_given_some_restarts(status: int, rest
     log = f"error: GET failed ({status}):"
     found = diagnosed(pod(containerStatuses=container(restarts=restarts, **CRASHED, lastState=ended(1, 1, log))))
     assert (found.failure is not None) == failed
+
+
+def test_what_another_container_says_is_not_the_engines() -> None:
+    crashed = container(**CRASHED, lastState=ended(1, 2, "error: invalid argument: --bogus"))
+    failure = diagnosed(pod(containerStatuses=[{**crashed[0], "name": "loader"}])).failure
+    assert failure is not None
+    assert failure.reason == "CrashLoopBackOff"
+    assert failure.message.startswith("Container loader ended with exit code 1")
+    late = [{**container(**RUNNING, lastState=ended(143, 75))[0], "name": "loader"}]
+    assert diagnosed(pod(containerStatuses=late)) == Diagnosis()
 
 
 def test_a_pod_without_a_node_is_given_time_before_it_is_a_failure() -> None:

@@ -46,7 +46,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     if cached:
         found["cache"] = cached.told
     leaving = LEAVING_SECONDS if deleting(world.resource) else None
-    rechecks = (diagnosis.recheck_seconds, cached and cached.diagnosis.recheck_seconds, leaving)
+    rechecks = (diagnosis.recheck_seconds, cached.diagnosis.recheck_seconds if cached else None, leaving)
     return Verdict(found, min((seconds for seconds in rechecks if seconds is not None), default=None))
 
 
