@@ -261,9 +261,8 @@ def _laid_over(given: Object, defaults: Object) -> Object:
     for section in SECTIONS:
         own, base = _mapping(given.get(section), section), defaults[section]
         if section in ("modelServers", "resourceProfiles"):
-            own = {
-                name: _entry(_mapping(entry, f"{section}.{name}"), base.get(name, {})) for name, entry in own.items()
-            }
+            entries = {name: _mapping(entry, f"{section}.{name}") for name, entry in own.items()}
+            own = {name: _entry(_without_nulls(entry), base.get(name, {})) for name, entry in entries.items()}
         whole[section] = {**base, **own}
     return whole
 

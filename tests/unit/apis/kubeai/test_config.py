@@ -117,7 +117,7 @@ class TestLayers:
         assert (small.image_name, small.tolerations) == ("", ())
 
     def test_a_profile_of_node_selectors_alone_adds_them(self) -> None:
-        profile = config(resourceProfiles={"nvidia-gpu-l4": {"nodeSelector": {"gpu": "l4"}}})
+        profile = config(resourceProfiles={"nvidia-gpu-l4": {"nodeSelector": {"gpu": "l4"}, "limits": None}})
         placed = profile.resource_profiles["nvidia-gpu-l4"]
         assert placed.node_selector == {"gpu": "l4"}
         assert msgspec.structs.replace(placed, node_selector={}) == parse("").resource_profiles["nvidia-gpu-l4"]
