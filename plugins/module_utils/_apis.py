@@ -112,6 +112,7 @@ KUBEAI_MODEL = Kind(
     pods=(
         Pods("app=model,model={name}", "server"),
         Pods("batch.kubernetes.io/job-name=load-cache-{name}", "loader"),
+        Pods("batch.kubernetes.io/job-name=evict-cache-{name}", "evictor"),
     ),
 )
 

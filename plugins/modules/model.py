@@ -260,7 +260,7 @@ results:
     events:
       description:
         - Newest events of the model and of its newest pod that is not ready, the newest last.
-        - A pod that loads a KubeAI model's weights into its cache counts as one.
+        - A pod that loads a KubeAI model's weights into its cache, or clears them from it, counts as one.
       returned: for the first three models that made a wait fail
       type: list
       elements: dict

@@ -149,6 +149,27 @@ def test_a_cache_that_is_not_loaded_brings_the_loader_s_last_words(api: FakeApi,
     assert result["msg"].startswith("Model models/a failed. CacheLoadFailed: The hub has no repository org/repo.")
 
 
+def test_a_cache_that_is_not_cleared_says_why(api: FakeApi, run: Run) -> None:
+    run("model", api="kubeai", name="a", namespace="models", spec={**SPEC, "cacheProfile": "efs"}, wait=False)
+    api.finalizers.add(PATH + "a")
+    pod = _pod("evict-cache-a-0", "evictor", {"batch.kubernetes.io/job-name": "evict-cache-a"})
+    api.objects["/api/v1/namespaces/models/pods/evict-cache-a-0"] = pod
+    api.objects["/api/v1/namespaces/models/events/e"] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "models"},
+        "involvedObject": {"kind": "Pod", "name": "evict-cache-a-0", "uid": "evict-cache-a-0"},
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": "The volume does not answer.",
+    }
+    result = run("model", api="kubeai", name="a", namespace="models", state="absent", wait_timeout=1)
+    assert result["msg"] == (
+        "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held. "
+        "FailedMount: The volume does not answer."
+    )
+
+
 def test_secrets_in_the_environment_are_in_no_output(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=READY)
     spec = {**SPEC, "env": {"HF_TOKEN": "hf_very-secret-one", "BASIC_AUTH": "very-secret-two", "VLLM_USE_V1": "1"}}
