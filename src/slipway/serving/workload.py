@@ -100,9 +100,7 @@ def deployment(server: Server, scale: Scale) -> Object:
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
     )
-    # A changed file makes other pods: those that run have the old one mounted for good.
-    seen = [pod["spec"], {file.path: file.content for file in server.files}] if server.files else pod["spec"]
-    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(seen)
+    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
     spec = {
         "replicas": scale.replicas,
         "selector": {"matchLabels": dict(server.selector)},
@@ -116,6 +114,14 @@ def deployment(server: Server, scale: Scale) -> Object:
             "rollingUpdate": {"maxSurge": scale.surge, "maxUnavailable": 0 if scale.surge else 1},
         }
     return child(DEPLOYMENT, server.name, server.namespace, server.labels, spec=spec)
+
+
+def _told_apart_by(server: Server, spec: Object) -> Object | list[Object]:
+    """What makes other pods: their spec, the files that those that run have mounted for good, and what the operator
+    does to their labels and annotations."""
+    files = {file.path: file.content for file in server.files}
+    marks = [patch for patch in server.patches if str(patch.get("path", "")).startswith("/metadata")]
+    return [spec, files, *marks] if files or marks else spec
 
 
 def with_labels_of(made: Object, observed: Object | None) -> Object:
@@ -140,7 +146,7 @@ def with_labels_of(made: Object, observed: Object | None) -> Object:
     }
 
 
-def digest(value: Object | list[object] | str) -> str:
+def digest(value: object) -> str:
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=6).hexdigest()
 
 

@@ -17,10 +17,10 @@ BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
 REFUSED = Refusal("InvalidSpec", "no")
 
 
-def deployment(replicas: int = 1, **status: int) -> dict[str, Any]:
+def deployment(wanted: int = 1, /, **status: int) -> dict[str, Any]:
     return {
         "metadata": {"generation": 1},
-        "spec": {"replicas": replicas},
+        "spec": {"replicas": wanted},
         "status": {"observedGeneration": 1, **status},
     }
 
