@@ -38,6 +38,7 @@ TOO_COMPLEX = Failure(
     "The body is too complex to be searched for its model: write the key model once, first and plainly.",
     param="model",
 )
+BAD_SELECTOR = Failure(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
 NO_KEY = Failure(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from slipway.gateway import errors
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 
@@ -132,6 +133,7 @@ global
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
     lua-load-per-thread {run}/lua/prefix.lua
+    lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
@@ -263,6 +265,9 @@ def _route(settings: Settings) -> str:
     http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
+    http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
+    http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
+    http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}

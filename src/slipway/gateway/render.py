@@ -6,10 +6,11 @@ from importlib import resources
 from typing import NamedTuple
 
 from slipway.gateway import balancing, errors, haproxy
+from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 
-LUA_FILES = ("json.lua", "guard.lua", "prefix.lua", "hold.lua", "surface.lua")
+LUA_FILES = ("json.lua", "guard.lua", "prefix.lua", "labels.lua", "hold.lua", "surface.lua")
 
 
 class State(NamedTuple):
@@ -25,6 +26,9 @@ class State(NamedTuple):
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
             "models.map": dict(self.table.models),
+            "labels.map": {
+                name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
+            },
             "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},

@@ -32,9 +32,13 @@ class Static(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """As if each model were a Service of the namespace ``static``."""
         models = {name: model if isinstance(model, Model) else Model(model) for name, model in self.models.items()}
         backends = [Backend("static", name, tuple(sorted(m.endpoints)), m.route) for name, m in models.items()]
-        owners = {name: b.name for b in backends for name in (b.service, f"static/{b.service}")}
-        cards = {name: Card(name, 0, "slipway", "static") for name in owners}
-        return RoutingTable({b.name: b for b in backends}, owners, cards, tuple(sorted(self.models)))
+        owners = {name: b for b in backends for name in (b.service, f"static/{b.service}")}
+        cards = {
+            name: Card(name, 0, "slipway", "static", features=b.route.features, labels=b.route.labels)
+            for name, b in owners.items()
+        }
+        ids = {name: b.name for name, b in owners.items()}
+        return RoutingTable({b.name: b for b in backends}, ids, cards, tuple(sorted(self.models)))
 
     def hashes(self) -> tuple[tuple[str, str], ...]:
         """Of the keys, as keys.hashes gives them."""

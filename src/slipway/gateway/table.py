@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -45,15 +45,18 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     object: str = msgspec.field(default="model")
     source: str = ""
+    features: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
 
-    def public(self) -> dict[str, str | int]:
+    def public(self) -> dict[str, Any]:
         """The fields in the order of OpenAI's documentation; `source` only where it is known."""
-        card: dict[str, str | int] = {
+        card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
             "created": self.created,
             "owned_by": self.owned_by,
             "namespace": self.namespace,
+            "features": self.features,
         }
         return card | ({"source": self.source} if self.source else {})
 
@@ -157,4 +160,12 @@ def _routed(services: Iterable[Object]) -> tuple[list[RoutedService], list[Fault
 
 def _card(model: str, owner: RoutedService) -> Card:
     route = owner.route
-    return Card(model, route.created, route.owned_by, owner.namespace, source=route.source)
+    return Card(
+        model,
+        route.created,
+        route.owned_by,
+        owner.namespace,
+        source=route.source,
+        features=route.features,
+        labels=route.labels,
+    )

@@ -16,10 +16,11 @@ from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Route, ScaleTarget
 
 GOLDEN = Path(__file__).parent / "golden"
+COLD = Route(scale=ScaleTarget("kubeai.org", "v1", "models", "cold"), labels={"tier": "free", "bad value": "x\ny"})
 TABLE = RoutingTable(
     {
         "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080")),
-        "team:cold": Backend("team", "cold", (), Route(scale=ScaleTarget("kubeai.org", "v1", "models", "cold"))),
+        "team:cold": Backend("team", "cold", (), COLD),
         "team:six": Backend("team", "six", ("[fd00::1]:8080",)),
     },
     {"llama": "default:llama", "default/llama": "default:llama", "cold": "team:cold", "team/cold": "team:cold"},
@@ -38,7 +39,7 @@ STATE = State(TABLE, (("00FF", "alice"),), ready=True)
 )
 def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: State) -> None:
     made = files(settings, state)
-    for file in ("haproxy.cfg", "models.map", "wake.map", "keys.map", "state.map", "paths.map"):
+    for file in ("haproxy.cfg", "models.map", "wake.map", "labels.map", "keys.map", "state.map", "paths.map"):
         golden = GOLDEN / name / file
         text = made.get(file, "")
         if os.environ.get("SLIPWAY_GOLDEN") == "write":

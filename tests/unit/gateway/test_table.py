@@ -105,6 +105,7 @@ def test_cards_say_what_the_route_says() -> None:
         "created": 1700000000,
         "owned_by": "team",
         "namespace": "default",
+        "features": (),
         "source": "hf:a/b",
     }
 

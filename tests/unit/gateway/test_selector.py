@@ -1,0 +1,37 @@
+"""Label selectors mean what they mean to Kubernetes."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.gateway.selector import InvalidSelector, chosen, label_text, parse
+
+from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
+
+
+@pytest.mark.parametrize("text", FULFILLED)
+def test_labels_that_fulfil_a_selector(text: str) -> None:
+    assert chosen([text], LABELS)
+
+
+@pytest.mark.parametrize("text", UNFULFILLED)
+def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
+    assert not chosen([text], LABELS)
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_no_selector(text: str) -> None:
+    with pytest.raises(InvalidSelector):
+        parse(text)
+
+
+def test_all_selectors_have_to_be_fulfilled() -> None:
+    assert chosen([], LABELS)
+    assert chosen(["app", "tier=1"], LABELS)
+    assert not chosen(["app", "tier=2"], LABELS)
+    with pytest.raises(InvalidSelector):
+        chosen(["none", "app=("], LABELS)
+
+
+def test_labels_are_written_without_what_is_none() -> None:
+    assert label_text({"b": "2", "a/a": "", "bad key": "1", "c": "bad,value"}) == "a/a=,b=2"
