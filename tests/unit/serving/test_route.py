@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from slipway.serving.route import ROUTE, InvalidRoute, Route, RoutedService, route_metadata, routed_service, winners
+from slipway.serving.route import (
+    ROUTE,
+    InvalidRoute,
+    PrefixHash,
+    Route,
+    RoutedService,
+    ScaleTarget,
+    route_metadata,
+    routed_service,
+    winners,
+)
 
 
 def service(annotation: str | None = None, **metadata: Any) -> dict[str, Any]:
@@ -25,19 +35,32 @@ def service(annotation: str | None = None, **metadata: Any) -> dict[str, Any]:
 
 def test_a_service_by_hand_needs_the_label_alone() -> None:
     assert routed_service(service()) == RoutedService(
-        "models", "tiny", Route(("tiny",), "metrics", 1795251600), 1795251600
+        "models", "tiny", Route(("tiny",), "metrics", 1795251600, name="tiny"), 1795251600
     )
 
 
 def test_what_the_controller_writes_is_read_back() -> None:
-    route = Route(models=("a", "b"), port="http", created=7, owned_by="krypton", source="hf:x/y/z.gguf")
+    route = Route(
+        models=("a", "b"),
+        port="http",
+        created=7,
+        owned_by="krypton",
+        source="hf:x/y/z.gguf",
+        name="a",
+        strategy="PrefixHash",
+        prefix_hash=PrefixHash(150, 64, 200),
+        features=("TextGeneration",),
+        labels={"team": "search"},
+        scale=ScaleTarget("kubeai.org", "v1", "models", "a"),
+        drop_model_field=True,
+    )
     labels, annotations = route_metadata(route)
     assert labels == {ROUTE: "true"}
     assert routed_service(service(annotations[ROUTE])).route == route
 
 
 def test_fields_of_a_newer_controller_are_passed_over() -> None:
-    assert routed_service(service('{"models": ["a"], "strategy": {"name": "New"}}')).route.models == ("a",)
+    assert routed_service(service('{"models": ["a"], "newer": {"name": "New"}}')).route.models == ("a",)
 
 
 @pytest.mark.parametrize("annotation", ["[]", "{", '{"models": "a"}', '{"port": "grpc"}', '{"created": "now"}'])
