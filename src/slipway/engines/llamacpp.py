@@ -55,8 +55,12 @@ def _owned(launch: Launch) -> Owned:
 
 
 def _env(launch: Launch) -> dict[str, str]:
-    own = {"LLAMA_CACHE": f"{CACHE}/llama.cpp", "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS)}
-    return {**environment(launch.hub_mirror, CACHE), **own}
+    return {
+        **environment(launch.hub_mirror, CACHE),
+        "LLAMA_CACHE": f"{CACHE}/llama.cpp",
+        "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS),
+        "LLAMA_ARG_ENDPOINT_METRICS": "1",
+    }
 
 
 SAYINGS = sayings(
