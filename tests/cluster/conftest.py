@@ -45,3 +45,11 @@ def free_namespace(kubeai: KubeAI) -> Iterator[str]:
     name = kubeai.namespace()
     yield name
     kubeai.delete("Namespace", "", name)
+
+
+@pytest.fixture
+def shared_volume(kubeai: KubeAI) -> Iterator[None]:
+    """A volume for one claim of the cache profiles; as on a network file system, only root may write at first."""
+    name = kubeai.shared_volume()
+    yield
+    kubeai.delete("PersistentVolume", "", name)

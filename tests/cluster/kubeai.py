@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .cluster import PATIENCE, Cluster, Object, condition, observed, wait
+from .cluster import PATIENCE, Cluster, Object, condition, observed, unique, wait
 
 MODEL = "Model.kubeai.org"
 ENGINE_STARTS = {
@@ -69,6 +69,18 @@ class KubeAI(Cluster):
     def namespace(self, prefix: str = "kubeai", labels: Mapping[str, str] | None = None) -> str:
         """A new namespace without a Pod Security level: pods of KubeAI are as free as the system configuration says."""
         return super().namespace(prefix, labels or {})
+
+    def shared_volume(self) -> str:
+        """A volume of the class that the cache profiles name, for one claim. Returns its name."""
+        name = unique("shared")
+        spec = {
+            "storageClassName": "test-shared",
+            "accessModes": ["ReadWriteMany"],
+            "capacity": {"storage": "10Gi"},
+            "hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"},
+        }
+        self.create({"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+        return name
 
     def make_model(self, namespace: str, name: str, **spec: Any) -> Object:
         """With ``engine`` VLLM, or what is given; ``labels`` become the Model's."""

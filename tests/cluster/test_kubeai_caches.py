@@ -26,6 +26,7 @@ def notes(kubeai: KubeAI, namespace: str, name: str) -> Any:
     return json.loads(text) if text else None
 
 
+@pytest.mark.usefixtures("shared_volume")
 def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("cached")
     made = kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, cacheProfile="shared")
@@ -56,6 +57,7 @@ def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespa
     assert kubeai.get("PersistentVolumeClaim", free_namespace, PROFILE_CLAIM)
 
 
+@pytest.mark.usefixtures("shared_volume")
 def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: KubeAI) -> None:
     namespace, name = kubeai.namespace("leaving"), unique("leaving")
     kubeai.make_model(namespace, name, cacheProfile="shared")
@@ -64,6 +66,7 @@ def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: 
     kubeai.wait_gone("Namespace", "", namespace, 60)
 
 
+@pytest.mark.usefixtures("shared_volume")
 def test_a_cache_that_cannot_be_filled_says_why(kubeai: KubeAI, free_namespace: str) -> None:
     name = unique("nothing")
     kubeai.make_model(free_namespace, name, url="hf://acme/no-such-model", cacheProfile="shared")
@@ -74,6 +77,7 @@ def test_a_cache_that_cannot_be_filled_says_why(kubeai: KubeAI, free_namespace: 
     kubeai.wait_gone(MODEL, free_namespace, name)
 
 
+@pytest.mark.usefixtures("shared_volume")
 def test_a_model_comes_from_a_bucket(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("bucket")
     secret = {"kind": "Secret", "metadata": {"name": "kubeai-aws", "namespace": free_namespace}}

@@ -141,7 +141,7 @@ FORM = (
 
 def test_manifests_written_for_kubeai_apply_unchanged_and_answer(kubeai: KubeAI, gateway_url: str) -> None:
     for batch in batches():
-        namespace = kubeai.namespace("manifests")
+        namespace, volumes = kubeai.namespace("manifests"), [kubeai.shared_volume(), kubeai.shared_volume()]
         models = [model_of(manifest) for manifest in batch]
         for manifest in batch:
             kubeai.kubectl("apply", "--namespace", namespace, "--filename", str(manifest))
@@ -151,3 +151,5 @@ def test_manifests_written_for_kubeai_apply_unchanged_and_answer(kubeai: KubeAI,
             assert answers(gateway_url, written), manifest
         kubeai.delete("Namespace", "", namespace)
         kubeai.wait_gone("Namespace", "", namespace)
+        for volume in volumes:
+            kubeai.delete("PersistentVolume", "", volume)
