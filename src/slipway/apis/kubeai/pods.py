@@ -42,17 +42,7 @@ def server(model: Model) -> Server:
         selector=names.selector(model.name),
         pod_labels=_pod_labels(model),
         pod_annotations={PORT_ANNOTATION: str(PORT)},
-        engine=Container(
-            name=CONTAINER,
-            image=spec.image or model.config.image(spec.engine, profile),
-            command=model.engine.command,
-            args=model.engine.args(model.launch),
-            env=_env(model, model.engine.env(model.launch), access),
-            env_from=env_from(model),
-            resources=_resources(profile),
-            mounts=access.mounts,
-            security=pods.security_context,
-        ),
+        engine=_engine(model, profile, access),
         port=PORT,
         probes=model.engine.probes_of(model.launch),
         drain_seconds=model.settings.drain_seconds,
@@ -71,6 +61,21 @@ def server(model: Model) -> Server:
             "priorityClassName": spec.priority_class_name,
         },
         patches=tuple(msgspec.to_builtins(patch) for patch in pods.json_patches),
+    )
+
+
+def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
+    sizes = {"requests": profile.requests, "limits": profile.limits}
+    return Container(
+        name=CONTAINER,
+        image=model.spec.image or model.config.image(model.spec.engine, profile),
+        command=model.engine.command,
+        args=model.engine.args(model.launch),
+        env=_env(model, model.engine.env(model.launch), access),
+        env_from=env_from(model),
+        resources={part: amounts for part, amounts in sizes.items() if amounts},
+        mounts=access.mounts,
+        security=model.config.model_server_pods.security_context,
     )
 
 
@@ -140,10 +145,6 @@ def loader_access(model: Model) -> Access:
     """What the loader beside an engine needs: credentials for the adapters' sources, and no others."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
     return credentials(schemes, model.config.secret_names)
-
-
-def _resources(profile: ResourceProfile) -> Object:
-    return {part: sizes for part, sizes in (("requests", profile.requests), ("limits", profile.limits)) if sizes}
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
