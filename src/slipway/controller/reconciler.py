@@ -40,6 +40,7 @@ from slipway.kube.objects import (
 )
 from slipway.kube.status import StatusWriter
 from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, World
+from slipway.serving.report import PASSED_THROUGH, SETTLED
 from slipway.serving.route import RoutedService
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -48,8 +49,6 @@ from slipway.serving.workload import MANAGER
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "slipway-controller"
-QUIET_REASONS = frozenset({"WaitingForPods", "RollingOut"})
-"""Reasons that every model goes through."""
 REFERENCES = "references"
 """Index of resources: kind, namespace and name of each object that they refer to."""
 TERMINATING = "because it is being terminated"
@@ -261,8 +260,8 @@ class Reconciler:
         known = {condition["type"]: condition.get("reason") for condition in before}
         told: set[str] = set()
         for condition in after:
-            good = condition.status == "True" or condition.reason == "Complete"
-            quiet = condition.reason in told | QUIET_REASONS or (good and condition.type not in known)
+            good = condition.status == "True" or condition.reason in SETTLED
+            quiet = condition.reason in told | PASSED_THROUGH or (good and condition.type not in known)
             if condition.reason != known.get(condition.type) and not quiet:
                 told.add(condition.reason)
                 kind = "Normal" if good else "Warning"
