@@ -12,12 +12,14 @@ from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, created_unix, deleting, generation, uid
 from slipway.serving.agent import Adapter, AdapterState, Progress
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, is_ready
+from slipway.serving.job import ended
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
 from slipway.serving.report import Awaited, report, routed
-from slipway.serving.server import Probes
 
 LEAVING_SECONDS = 30.0
 """When to look again at a Model that is being deleted: time alone may end what keeps it."""
+PODLESS_SECONDS = 20
+"""How long a Job may be without any pod before something is wrong."""
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
@@ -51,18 +53,18 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
 
 
 def _diagnosis(world: World, deployment: Object | None) -> Diagnosis:
+    return _judged(world, deployment, [pod for pod in world.pods if not cache.job_of(pod)])
+
+
+def _judged(world: World, deployment: Object | None, judged: Sequence[Object]) -> Diagnosis:
     engine = ENGINES[world.resource["spec"]["engine"]]
-    limits = _limits(world, engine.probes)
-    return diagnose(deployment, [pod for pod in world.pods if not cache.job_of(pod)], limits, world.now, engine.explain)
-
-
-def _limits(world: World, probes: Probes) -> Limits:
-    return Limits(
-        startup_seconds=probes.startup.patience,
+    limits = Limits(
+        startup_seconds=engine.probes.startup.patience,
         unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,
         drain_seconds=world.settings.drain_seconds,
         container=pods.CONTAINER,
     )
+    return diagnose(deployment, judged, limits, world.now, engine.explain)
 
 
 def _routed(world: World) -> Condition:
@@ -100,19 +102,14 @@ class _Cache(msgspec.Struct, frozen=True, kw_only=True):
 def _cache(world: World) -> _Cache:
     if cache.loaded(world):
         return _Cache(loaded=True, message="The weights are complete in the cache.", told={"loaded": True})
-    since, name = cache.failed_since(world), world.resource["metadata"]["name"]
-    loaders = [pod for pod in world.pods if cache.job_of(pod) == cache.load_name(name)]
+    since, job = cache.failed_since(world), cache.load_name(world.resource["metadata"]["name"])
+    loaders = [pod for pod in world.pods if cache.job_of(pod) == job]
     if since is not None:
         text = f"The weights could not be loaded into the cache: {_last_words(loaders)} It is tried again by itself."
-        return _Cache(
-            loaded=False,
-            message=text,
-            told={"loaded": False, "message": text},
-            diagnosis=Diagnosis(Failure("CacheLoadFailed", text), since + cache.RETRY_SECONDS - world.now),
-        )
+        diagnosis = Diagnosis(Failure("CacheLoadFailed", text), since + cache.RETRY_SECONDS - world.now)
+        return _Cache(loaded=False, message=text, told={"loaded": False, "message": text}, diagnosis=diagnosis)
     running = [pod for pod in loaders if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
-    engine = ENGINES[world.resource["spec"]["engine"]]
-    diagnosis = diagnose(None, running, _limits(world, engine.probes), world.now, engine.explain)
+    diagnosis = _judged(world, None, running) if loaders else _without_pods(world.children.get(("Job", job)), world.now)
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((told.progress for told in reports if told and told.progress), None)
     message = _loading(world, progress, loaders, len(loaders) - len(running))
@@ -121,6 +118,18 @@ def _cache(world: World) -> _Cache:
         counts["totalBytes"] = progress.total_bytes
     shown = {"loaded": False, **counts, "message": message}
     return _Cache(loaded=False, message=message, told=shown, diagnosis=diagnosis)
+
+
+def _without_pods(job: Object | None, now: float) -> Diagnosis:
+    """A Job says nowhere but in its events that the cluster refuses its pods."""
+    if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
+        return Diagnosis()
+    left = created_unix(job) + PODLESS_SECONDS - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    name = job["metadata"]["name"]
+    text = f"The cluster makes no pod for the Job {name}, which loads the weights; its events say why"
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
 
 
 def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:

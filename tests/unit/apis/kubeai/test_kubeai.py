@@ -200,6 +200,15 @@ def test_no_load_is_begun_on_a_claim_that_goes() -> None:
     assert "shared-model-cache-shared is being deleted" in message
 
 
+def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
+    asked = with_claim(world(**CACHED), {})
+    job = {"metadata": {"name": "load-cache-tiny", "creationTimestamp": "2026-11-21T09:04:50Z"}}
+    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
+    assert KubeAI().status(waiting, None).recheck_seconds == 10
+    late = KubeAI().status(msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
+    assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
+
+
 def test_credentials_go_only_where_they_are_needed() -> None:
     adapted = world(adapters=[{"name": "a", "url": "s3://bucket/a"}])
     spec = child(adapted, "Deployment")["spec"]["template"]["spec"]
