@@ -81,3 +81,16 @@ def test_every_api_is_known_to_every_role() -> None:
     }
 
     assert set(map(frozenset, known.values())) == {frozenset({"krypton", "kubeai"})}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
+    """What they do is told, what they see is not: neither in output nor in differences."""
+    tasks = [task for task in mappings(yaml.safe_load(file.read_text())) if _sees_secrets(task)]
+
+    assert [task["name"] for task in tasks if not task.get("no_log")] == []
+
+
+def _sees_secrets(task: dict[str, Any]) -> bool:
+    used = [task.get(f"kubernetes.core.{module}") for module in ("k8s", "k8s_info")]
+    return any(arguments.get("kind") == "Secret" or "secret" in str(arguments) for arguments in used if arguments)
