@@ -5,6 +5,7 @@ What Kubernetes would do then is done by the tests: they say that a Job is done,
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -181,7 +182,14 @@ class KubeAIRun(Run):
         return not await self.all("Job")
 
     async def versions(self) -> dict[tuple[str, str], str]:
-        """(kind, name) -> resourceVersion of every child."""
+        """(kind, name) -> resourceVersion of every child, once nobody changes them any more."""
+        before: dict[tuple[str, str], str] = {}
+        while (found := await self._versions()) != before:
+            before = found
+            await asyncio.sleep(1.5)
+        return found
+
+    async def _versions(self) -> dict[tuple[str, str], str]:
         return {
             (kind, one["metadata"]["name"]): one["metadata"]["resourceVersion"]
             for kind in ("Deployment", "Service", "Job")

@@ -260,6 +260,7 @@ async def test_row_36_profiles_are_followed_as_they_come_change_and_go(idle: Kub
 
 
 async def test_row_40_an_old_and_a_new_controller_change_nothing_of_each_other(idle: KubeAIRun) -> None:
+    idle.controller = idle.new_controller(idle.proxy, "old", restart=False)
     await idle.controller.start()
     for name in ("a", "b", "c"):
         await idle.create("Model", model(name))
