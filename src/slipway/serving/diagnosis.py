@@ -176,11 +176,11 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     who = "The engine" if explain else f"Container {status['name']}"
     times = f"{status['restartCount']} restart{'s' * (status['restartCount'] != 1)}"
     if ended.get("reason") == "OOMKilled":
-        text = f"{who} used more memory than resources.limits.memory: raise it, or take a smaller model or context"
+        text = f"{who} used more memory than its limit: raise that, or take a smaller model or context"
         return Failure("OOMKilled", f"{text} ({times}).")
     latest = limits.startup_seconds + limits.drain_seconds + STOP_SECONDS
     if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
-        text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"
+        text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take ({times})"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
     if ended.get("reason") in UNTOLD:
         return None
