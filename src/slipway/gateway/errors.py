@@ -30,6 +30,7 @@ class Failure(NamedTuple):
 
 
 BROKEN = Failure(400, "The body of the request is not a valid JSON object.")
+NO_FORM = Failure(400, "The body of the request is not a valid form: send it as multipart/form-data.")
 DUPLICATE = Failure(400, "The body of the request holds the key model more than once.", param="model")
 MISSING = Failure(400, "You must provide a model parameter.", param="model")
 NOT_TEXT = Failure(400, "The model parameter must be a string.", param="model")

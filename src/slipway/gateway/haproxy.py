@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors
+from slipway.gateway import errors, rewrite
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
@@ -37,14 +37,17 @@ JSON_PATHS = (
 )
 """Paths below /v1/ that take a JSON body with a model. A list, not a prefix: engines have administrative paths too."""
 
+FORM_PATHS = ("audio/transcriptions", "audio/translations", "images/edits", "images/variations")
+"""Paths below /v1/ that take a form with a field ``model``."""
+
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
 
 BUFFER = 49152
 """Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large buffer.
 But HAProxy copies the whole buffer of every request, so that twice the size would cost small ones a tenth."""
-REPEATED = BUFFER - 4096
-"""Size of a request, header and body, that certainly fits beside what HAProxy keeps in a buffer for itself."""
+REPEATED = BUFFER - 8192
+"""Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
 
 # One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
 # beside it. Everything is possessive or decided by its first character, so a failed match costs no backtracking.
@@ -133,6 +136,8 @@ global
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
     lua-load-per-thread {run}/lua/prefix.lua
+    lua-load-per-thread {run}/lua/forms.lua
+    lua-load-per-thread {run}/lua/rewrite.lua
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
@@ -237,6 +242,7 @@ def _body(settings: Settings) -> str:
     limit = settings.max_body_bytes
     too_large = errors.return_rule(errors.TOO_LARGE)
     refusals = {
+        "form": errors.NO_FORM,
         "duplicate": errors.DUPLICATE,
         "missing": errors.MISSING,
         "type": errors.NOT_TEXT,
@@ -251,10 +257,12 @@ def _body(settings: Settings) -> str:
     http-request {too_large} if {{ req.body_size gt {limit} }}
     http-request wait-for-body time 60s use-large-buffer
     http-request {too_large} if {{ req.body_len gt {limit} }}
+    acl form var(txn.kind) -m str form
+    http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
     acl plain req.body -m reg '{PLAIN_BODY}'
-    http-request set-var(txn.model) req.body,json_query('$.model') if small plain
-    http-request lua.read_model unless {{ var(txn.model) -m found }}
+    http-request set-var(txn.model) req.body,json_query('$.model') if !form small plain
+    http-request lua.read_model if !form !{{ var(txn.model) -m found }}
 {refused}
     http-request {errors.return_rule(errors.BROKEN)} unless {{ var(txn.model) -m found }}"""
 
@@ -277,16 +285,22 @@ def _route(settings: Settings) -> str:
     # Only the gateway chooses.
     http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if {{ var(txn.endpoint) -m len gt 0 }}
-    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
-    # without a word: so larger requests get a connection of their own, which is not kept.
-    acl repeated req.len le {REPEATED}
-    http-request set-var({_ALONE}) var(txn.id) unless repeated
-    http-request set-header connection close unless repeated
-    http-request track-sc0 var(txn.be) table {TTFB_TABLE}
+{_LAST_RULES}
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
+{rewrite.rules(run)}
     use_backend control if models
     use_backend successor if {{ var(txn.hold) -m str moved }}
+    use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
+
+
+_LAST_RULES = f"""\
+    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
+    # without a word: so larger requests get a connection of their own, which is not kept.
+    acl repeated req.body_len le {REPEATED}
+    http-request set-var({_ALONE}) var(txn.id) unless repeated
+    http-request set-header connection close unless repeated
+    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
 
 
 def _internal(settings: Settings) -> str:
@@ -300,14 +314,17 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
+{rewrite.sections(settings.run_directory, _LAST_RULES)}
+
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
 """
 
 
 def paths_map() -> str:
-    """Map of the paths that take a model in a JSON body."""
-    return _lines(f"/v1/{path} json" for path in JSON_PATHS)
+    """Map of the paths that take a model, and whether it stands in JSON or in a form."""
+    kinds = {"json": JSON_PATHS, "form": FORM_PATHS}
+    return _lines(f"/v1/{path} {kind}" for kind, paths in kinds.items() for path in paths)
 
 
 def map_text(entries: dict[str, str]) -> str:
