@@ -55,6 +55,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     env: Callable[[Launch], Mapping[str, str]]
     """Environment variables."""
     owned: Callable[[Launch], Owned] = lambda _launch: {}
+    owned_env: frozenset[str] = frozenset()
+    """Variables of its own that a user must not set to something else, for the same reason."""
     command: tuple[str, ...] = ()
     """What is run in place of the image's entrypoint; empty: the entrypoint."""
     start: Callable[[Launch], tuple[str, ...]] | None = None
@@ -75,6 +77,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def redefined(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
         return set_otherwise(launch.extra_args, self.owned(launch))
+
+    def moved(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The same of the user's variables."""
+        own = self.env(launch)
+        return tuple(name for name in sorted(self.owned_env) if env.get(name, own[name]) != own[name])
 
     def probes_of(self, launch: Launch) -> Probes:
         if self.start is None:

@@ -27,5 +27,6 @@ INFINITY = Engine(
     probes=http_probes("/health", 600),
     args=lambda launch: ("v2", *launch.extra_args),
     env=_env,
+    owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),
     owned=lambda launch: {"--host": ANYWHERE, "--port": (str(launch.port),), "--url-prefix": (PREFIX,)},
 )

@@ -78,6 +78,7 @@ OLLAMA = Engine(
     ),
     args=lambda launch: launch.extra_args,
     env=_env,
+    owned_env=frozenset(("OLLAMA_HOST",)),
     start=_start,
     sayings=SAYINGS,
 )

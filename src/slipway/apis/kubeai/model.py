@@ -178,10 +178,8 @@ def _fault_of_adapters(model: Model) -> str | None:
 
 
 def _fault_of_args(model: Model) -> str | None:
-    launch, given = model.launch, model.spec.env
-    redefined = model.engine.redefined(launch)
-    if redefined:
-        return f"spec.args sets {', '.join(redefined)}, which slipway sets itself: requests would not reach the model"
-    place = {variable: value for variable, value in model.engine.env(launch).items() if str(PORT) in value}
-    moved = [variable for variable, value in place.items() if given.get(variable, value) != value]
-    return f"spec.env sets {', '.join(moved)}: requests would not reach the model" if moved else None
+    args, env = model.engine.redefined(model.launch), model.engine.moved(model.launch, model.spec.env)
+    for field, names_set in (("args", args), ("env", env)):
+        if names_set:
+            return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
+    return None

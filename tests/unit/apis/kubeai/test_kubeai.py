@@ -109,6 +109,14 @@ def test_the_users_variables_win_and_stand_once() -> None:
     assert environment(mirrored)["HF_ENDPOINT"]["value"] == "http://mine"
 
 
+def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
+    asked = msgspec.structs.replace(
+        world(env={"HF_ENDPOINT": "http://other:1"}),
+        settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub:8000"),
+    )
+    assert environment(asked)["HF_ENDPOINT"]["value"] == "http://other:1"
+
+
 def test_what_kubeai_lets_pass_and_works_passes() -> None:
     args = ["--port=8000", "--host", "0.0.0.0", "--served_model_name", "tiny", "--api-key=x"]
     assert container(world(args=args))["args"][-len(args) :] == args
