@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -146,6 +147,23 @@ async def test_row_28_an_autoscaler_that_was_away_starts_where_it_was(idle: Kube
     assert idle.seen == {3}
     idle.requests = {}
     await idle.has(1)
+
+
+async def test_a_burst_wants_ten_replicas_within_15_seconds_and_none_as_configured(idle: KubeAIRun) -> None:
+    """The original's pace: a look each 10 s, a mean over 10 minutes. Back to zero with a short window."""
+    await idle.configure({**CONFIG, "modelAutoscaling": {"interval": "10s", "timeWindow": "10m"}})
+    await idle.controller.start()
+    await idle.create("Model", model(minReplicas=0, targetRequests=100, scaleDownDelaySeconds=4))
+    await idle.has(0)
+    idle.requests = {"model-m": 1000}
+    began = time.monotonic()
+    await idle.has(10)
+    assert time.monotonic() - began <= 15
+    await idle.configure(CONFIG)
+    idle.requests = {}
+    began = time.monotonic()
+    await idle.has(0)
+    assert time.monotonic() - began <= 4 + 4 + 3 * 2
 
 
 async def test_row_33_a_model_deleted_while_the_controller_is_away_has_its_cache_emptied(idle: KubeAIRun) -> None:
