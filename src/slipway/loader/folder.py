@@ -41,7 +41,7 @@ def fault(path: str) -> str | None:
         return "it leads out of the folder"
     if "\0" in path or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return "no file system takes it"
-    if parts[0] in (WORK, MARKER):
+    if parts[0] in (WORK, MARKER, f"{MARKER}.new"):
         return "the loader needs this name for itself"
     return None
 
@@ -118,20 +118,20 @@ class Folder:
             )
 
     def finish(self, url: str, revision: str, entries: Iterable[Entry]) -> None:
-        """Say that it is complete, once everything is on the disk; then remove what an earlier load left."""
+        """Remove what earlier loads left; then, once everything is on the disk, say that it is complete."""
         files = {entry.path: _size(self.final(entry)) or 0 for entry in entries}
         old = _inventory(self._previous)
         for folder in sorted({self.path / parent for name in files for parent in _parents(name)} | {self.path}):
             _sync(folder)
-        fresh = self._work / "inventory"
+        fresh = self.path / f"{MARKER}.new"
         with fresh.open("wb") as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(Inventory(url, revision, files)), indent=1))
             stream.flush()
             os.fsync(stream.fileno())
         for name in sorted(old.files.keys() - files.keys()) if old else ():
             self._drop(name)
-        fresh.replace(self._marker)
         shutil.rmtree(self._work)
+        fresh.replace(self._marker)
         _sync(self.path)
 
     def _drop(self, name: str) -> None:

@@ -113,9 +113,7 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 def content(folder: Path) -> dict[str, bytes]:
     """Every file below a folder but the loader's own."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    return {
-        name: path.read_bytes() for name, path in files.items() if name != MARKER and not name.startswith(f"{WORK}/")
-    }
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith((MARKER, f"{WORK}/"))}
 
 
 @pytest.fixture
