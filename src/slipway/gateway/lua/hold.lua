@@ -19,7 +19,7 @@ local LEASE = 1               -- seconds after which a place whose request was n
 local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
-local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passed}
+local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passes}
 local totals = {}             -- backend -> {full, timeout}: how many were turned away
 local last_ticket = 0
 
@@ -45,7 +45,7 @@ end
 local function take_place(backend, places, now)
     local room = waiting[backend]
     if not room then
-        room = {count = 0, places = {}, gate = 0, passed = 0}
+        room = {count = 0, places = {}, passes = 0}
         waiting[backend] = room
     end
     if room.count >= places then sweep(room, now) end
@@ -92,12 +92,15 @@ local function peer_of(txn)
     return (":%04X %08X:%04X"):format(txn.f:fc_dst_port(), number, txn.f:fc_src_port())
 end
 
+-- Lets RELEASED_AT_ONCE go for each server and poll; what no one took is kept for those that look less often.
 local function may_pass(room, servers, now)
-    if now - room.gate >= POLL / 1000 then
-        room.gate, room.passed = now, 0
-    end
-    room.passed = room.passed + 1
-    return room.passed <= RELEASED_AT_ONCE * servers
+    local share = RELEASED_AT_ONCE * servers
+    local polls = room.gate and (now - room.gate) * 1000 / POLL or 1
+    room.passes = math.min(room.passes + polls * share, share * SLOW_POLL / POLL)
+    room.gate = now
+    if room.passes < 1 then return false end
+    room.passes = room.passes - 1
+    return true
 end
 
 local function refuse(txn, backend, why)
