@@ -20,7 +20,7 @@ def server_name(endpoint: str) -> str:
 
 
 def rings(table: RoutingTable) -> dict[str, str]:
-    """By backend: percent of the mean load that one endpoint may have, characters to hash, names of the servers."""
+    """By backend: its name, percent of the mean load that one endpoint may have, characters to hash, its servers."""
     return {name: ring for name, backend in table.backends.items() if (ring := _ring(backend))}
 
 
@@ -29,6 +29,11 @@ def _ring(backend: Backend) -> str:
         return ""
     chosen = backend.route.prefix_hash
     characters = min(chosen.prefix_char_length, _MOST_CHARACTERS)
-    words = (str(max(chosen.mean_load_factor, 100)), str(characters), *map(server_name, backend.endpoints))
+    words = (
+        backend.name,
+        str(max(chosen.mean_load_factor, 100)),
+        str(characters),
+        *map(server_name, backend.endpoints),
+    )
     ring = ",".join(words)
     return ring if characters > 0 and len(ring) <= _LONGEST else ""

@@ -40,6 +40,12 @@ JSON_PATHS = (
 FORM_PATHS = ("audio/transcriptions", "audio/translations", "images/edits", "images/variations")
 """Paths below /v1/ that take a form with a field ``model``."""
 
+PROMPTS = {"chat/completions": "messages", "completions": "prompt", "responses": "input"}
+"""Paths whose requests have a prompt, and the field that holds it."""
+
+BEGIN = 4096
+"""Bytes of a body in which most prompts begin."""
+
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
 
@@ -191,6 +197,8 @@ def _frontend(settings: Settings) -> str:
         _paths(settings),
         _body(settings),
         _route(settings),
+        _endpoint(settings),
+        _leave(settings),
     )
     return "\n\n".join(parts)
 
@@ -279,15 +287,34 @@ def _route(settings: Settings) -> str:
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
-    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
-    http-request set-var(txn.ring) var(txn.be),map_str({run}/rings.map)
-    http-request set-var(txn.endpoint) lua.endpoint if {{ var(txn.ring) -m found }}
+    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}"""
+
+
+def _endpoint(settings: Settings) -> str:
+    """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
+    rules = "\n".join(
+        f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
+        f" if hashed {{ path /v1/{path} }}{condition}"
+        for part, condition in ((f",bytes(0,{BEGIN})", ""), ("", " !chosen !begun"))
+        for path, field in PROMPTS.items()
+    )
+    return f"""\
+    http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
+    acl hashed var(txn.ring) -m found
+    acl chosen var(txn.endpoint) -m len gt 0
+    acl begun req.body_len le {BEGIN}
+    http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
+{rules}
     # Only the gateway chooses.
     http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
-    http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if {{ var(txn.endpoint) -m len gt 0 }}
+    http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
+
+
+def _leave(settings: Settings) -> str:
+    return f"""\
 {_LAST_RULES}
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
-{rewrite.rules(run)}
+{rewrite.rules(settings.run_directory)}
     use_backend control if models
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {rewrite.CHANGED}

@@ -5,23 +5,32 @@
 --             input (responses), decoded: however a client writes it, equal text is equal
 --   ranking   the hash of the opening gives each endpoint a score (rendezvous hashing): the highest is first choice. It
 --             depends on addresses alone, so that every gateway ranks alike, whatever it saw before
---   bound     an endpoint with more requests under way than its share of the mean is passed over for the next
+--   bound     an endpoint with more requests under way than its percentage of the mean is passed over for the next
 --
--- The variable txn.ring holds what the control process says of the model: percent of the mean that one endpoint may have,
--- characters to hash, endpoints. The fetch gives an endpoint's name, or "" where there is no opening: then HAProxy takes
--- the least loaded.
+-- Three converters, as these cost a third of what a fetch or an action does; the first leaves what it read to the others:
+--
+--   ring      of what the control process says of the model: backend, percent of the mean that one endpoint may have,
+--             characters to hash, endpoints
+--   opening   of the body or its begin (argument: the field with the prompt): the text, or "" where there is none, or more
+--             of the body is needed
+--   endpoint  of the text's hash: an endpoint's name, or "" where none takes it: then HAProxy takes the least loaded
 --
 -- Loaded once in each thread; keeps rankings that can be made again. The body was read by the guard before: what is broken
 -- in it only ends the search.
 
 local json = require("json")
 local skip, unescape = json.skip, json.unescape
-local byte, find, gmatch, sub = string.byte, string.find, string.gmatch, string.sub
+local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
+local concat = table.concat
 
-local WORK = 20000            -- steps after which a text without an opening is given up: a few milliseconds
-local PARTS = 4096            -- parts into which hashes are sorted, so that first choices can be kept
-local BYTES_PER_CHARACTER = 12 -- at most: two escapes of six
-local FIELDS = {["/v1/chat/completions"] = "messages", ["/v1/completions"] = "prompt", ["/v1/responses"] = "input"}
+local WORK = 20000             -- steps after which a text without an opening is given up: a few milliseconds
+local PARTS = 4096             -- parts into which hashes are sorted, so that first choices can be kept
+local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
+local MESSAGES = 1000          -- messages after which the search for one from the user is given up
+local RINGS = 1024             -- rings that are kept
+local TOTAL_FOR = 8            -- choices for which the requests of all endpoints are counted once
+local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
+local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
 
@@ -88,34 +97,55 @@ local function member(text, at, wanted, work)
     return nil
 end
 
--- The first `limit` characters of the string at `at`, decoded.
-local function head(text, at, limit, work)
-    local piece = sub(text, at + 1, at + limit)
-    local special = find(piece, '["\\\128-\255]')
-    if not special then return piece end
-    if byte(piece, special) == QUOTE then return sub(piece, 1, special - 1) end
-    local stop = string_end(text, at, work)
-    if not stop then return "" end
-    piece = unescape(sub(text, at + 1, math.min(stop - 2, at + limit * BYTES_PER_CHARACTER)))
-    if find(piece, "^[\128-\191]") then return sub(piece, 1, limit) end -- no UTF-8
-    local behind = utf8.offset(piece, limit + 1)
-    return behind and sub(piece, 1, behind - 1) or piece
+-- How many characters begin in a text.
+local function begins(text)
+    if not find(text, "[\128-\191]") then return #text end
+    local _, continued = gsub(text, "[\128-\191]", "")
+    return #text - continued
+end
+
+-- The first `limit` characters of the string at `at`, decoded, and their number.
+local function head(text, at, limit)
+    local parts, left = {}, limit
+    at = at + 1
+    while left > 0 do
+        local piece = sub(text, at, at + left - 1)
+        local stop = find(piece, '["\\]')
+        if stop then piece = sub(piece, 1, stop - 1) end
+        parts[#parts + 1] = piece
+        left = left - begins(piece)
+        at = at + #piece
+        if stop then
+            if byte(text, at) == QUOTE then return concat(parts), limit - left end
+            local escape = match(text, PAIR_ESCAPE, at) or match(text, "^\\u%x%x%x%x", at) or sub(text, at, at + 1)
+            parts[#parts + 1] = unescape(escape)
+            left = left - 1
+            at = at + #escape
+        elseif piece == "" then
+            return "", 0 -- the string has no end
+        end
+    end
+    -- The last character may go on.
+    return concat(parts) .. match(text, "^[\128-\191]*", at), limit
 end
 
 -- The first characters of a content: a string, or a list of parts whose texts are joined.
 local function content_head(text, at, limit, work)
-    if byte(text, at) == QUOTE then return head(text, at, limit, work) end
+    if byte(text, at) == QUOTE then return (head(text, at, limit)) end
     if byte(text, at) ~= OPEN_LIST then return "" end
     local joined = ""
     at = skip(text, at + 1)
-    while at and byte(text, at) == OPEN and limit > 0 do
-        local part = member(text, at, "text", work)
+    while limit > 0 do
+        local part = byte(text, at) == OPEN and member(text, at, "text", work)
         if part and byte(text, part) == QUOTE then
-            local piece = head(text, part, limit, work)
-            joined = joined .. piece
-            limit = limit - (utf8.len(piece) or #piece)
+            local piece, length = head(text, part, limit)
+            joined, limit = joined .. piece, limit - length
         end
-        at = next_one(text, at, work)
+        at = value_end(text, at, work)
+        at = at and skip(text, at)
+        if not at or at > #text then return "" end -- nobody knows what else there is
+        if byte(text, at) ~= COMMA then return joined end
+        at = skip(text, at + 1)
     end
     return joined
 end
@@ -134,37 +164,67 @@ local function first_user_head(text, at, limit, work)
     return ""
 end
 
-local function opening(text, field, limit)
-    local work = {left = WORK}
-    local at = member(text, skip(text, 1), field, work)
-    local code = at and byte(text, at)
-    if code == QUOTE and field ~= "messages" then return head(text, at, limit, work) end
-    if code ~= OPEN_LIST then return "" end
-    if field ~= "prompt" then return first_user_head(text, at, limit, work) end
-    at = skip(text, at + 1)
-    return byte(text, at) == QUOTE and head(text, at, limit, work) or ""
+-- The index of the content of the first message from the user, where the text is written as most clients write it: role
+-- before content. Outside of strings the word "role" cannot stand without being a key or a whole string.
+local function usual_content(text, at)
+    for _ = 1, MESSAGES do
+        local _, key_end = find(text, '"role"', at, true)
+        if not key_end then return nil end
+        local role, content = match(text, '^[ \t\r\n]*:[ \t\r\n]*"(%l+)"[ \t\r\n]*,[ \t\r\n]*"content"[ \t\r\n]*:[ \t\r\n]*()', key_end + 1)
+        if not role then return nil end
+        if role == "user" then return content end
+        at = content
+    end
+    return nil
 end
 
-local rings = {}              -- backend -> what its ring text says, and first choices
-
-local function ring_of(txn, backend, text)
-    local ring = rings[backend]
-    if ring and ring.text == text then return ring end
-    local words = gmatch(text, "[^,]+")
-    ring = {text = text, percent = tonumber(words()), characters = tonumber(words()), endpoints = {}, seeds = {}, first = {}}
-    for endpoint in words do
-        ring.endpoints[#ring.endpoints + 1] = endpoint
-        ring.seeds[#ring.seeds + 1] = txn.c:xxh64(endpoint)
+local function opening(text, field, limit)
+    local work = {left = WORK}
+    local _, key_end = find(text, '"' .. field .. '"', 1, true)
+    local at = key_end and match(text, "^[ \t\r\n]*:[ \t\r\n]*()", key_end + 1) or member(text, skip(text, 1), field, work)
+    local code = at and byte(text, at)
+    if code == QUOTE and field ~= "messages" then return (head(text, at, limit)) end
+    if code ~= OPEN_LIST then return "" end
+    if field ~= "prompt" then
+        local content = usual_content(text, at)
+        if content then return content_head(text, content, limit, work) end
+        return first_user_head(text, at, limit, work)
     end
-    rings[backend] = ring
-    return ring
+    at = skip(text, at + 1)
+    return byte(text, at) == QUOTE and (head(text, at, limit)) or ""
+end
+
+-- A number of 64 bits that depends on all of a name.
+local function hash(name)
+    local mixed = #name
+    for at = 1, #name do
+        mixed = (mixed ~ byte(name, at)) * MULTIPLIER
+        mixed = mixed ~ (mixed >> 29)
+    end
+    return mixed
 end
 
 -- The score of an endpoint for a part: all bits of both count.
 local function score(seed, part)
-    local mixed = (seed ~ (part * 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9
+    local mixed = (seed ~ (part * 0x9E3779B97F4A7C15)) * MULTIPLIER
     mixed = (mixed ~ (mixed >> 31)) * 0x94D049BB133111EB
     return mixed ~ (mixed >> 29)
+end
+
+local rings, count = {}, 0     -- what ring texts say, and first choices
+local current                  -- what the converter `ring` read for those that follow
+
+local function read_ring(text)
+    local backend, percent, characters, names = match(text, "^([^,]+),(%d+),(%d+),(.+)$")
+    local ring = {backend = backend, characters = tonumber(characters), names = {}, seeds = {}, first = {}, fresh = 0}
+    for name in string.gmatch(names, "[^,]+") do
+        ring.names[#ring.names + 1] = name
+        ring.seeds[#ring.seeds + 1] = hash(name)
+    end
+    ring.share = tonumber(percent) / (100 * #ring.names)
+    if count >= RINGS then rings, count = {}, 0 end
+    rings[text], count = ring, count + 1
+    return ring
 end
 
 local function first_choice(ring, part)
@@ -187,26 +247,53 @@ local function ranking(ring, part)
     return order
 end
 
-local function choose(txn, backend, ring, part)
-    local fetch = txn.f
-    local bound = (fetch:be_conn(backend) + 1) * ring.percent / (100 * #ring.endpoints)
-    local name = ring.endpoints[ring.first[part] or first_choice(ring, part)]
-    if fetch:srv_conn(backend .. "/" .. name) <= bound then return name end
-    for _, number in ipairs(ranking(ring, part)) do
-        name = ring.endpoints[number]
-        if fetch:srv_conn(backend .. "/" .. name) <= bound then return name end
+local function load_of(servers, name)
+    local server = servers[name]
+    return server and server:get_cur_sess() or math.maxinteger
+end
+
+-- Requests under way at all endpoints of the ring.
+local function count_all(ring, servers)
+    local total = 0
+    for _, name in ipairs(ring.names) do
+        local server = servers[name]
+        total = total + (server and server:get_cur_sess() or 0)
     end
-    return "" -- others were chosen meanwhile
+    ring.total, ring.fresh = total, TOTAL_FOR
 end
 
-local function endpoint(txn)
-    local field = FIELDS[txn.f:path()]
-    if not field then return "" end
-    local backend = txn:get_var("txn.be")
-    local ring = ring_of(txn, backend, txn:get_var("txn.ring"))
-    local text = opening(txn.f:req_body(), field, ring.characters)
-    if text == "" then return "" end
-    return choose(txn, backend, ring, txn.c:xxh64(text) & (PARTS - 1))
+-- Whether an endpoint with so many requests may get one more. A second one always: where there is little to do, a warm
+-- cache is worth more than an idle engine, and the request before may just be ending.
+local function takes(ring, load)
+    return load <= 1 or load <= (ring.total + 1) * ring.share
 end
 
-core.register_fetches("endpoint", endpoint)
+local function choose(hashed)
+    hashed = tonumber(hashed)
+    if hashed == NOTHING then return "" end
+    local ring, part = current, hashed & (PARTS - 1)
+    local servers = core.backends[ring.backend].servers
+    ring.fresh = ring.fresh - 1
+    if ring.fresh < 0 then count_all(ring, servers) end
+    local name = ring.names[ring.first[part] or first_choice(ring, part)]
+    if takes(ring, load_of(servers, name)) then return name end
+    count_all(ring, servers)
+    for _, number in ipairs(ranking(ring, part)) do
+        name = ring.names[number]
+        if takes(ring, load_of(servers, name)) then return name end
+    end
+    return ""
+end
+
+local function ring(text)
+    current = rings[text] or read_ring(text)
+    return ""
+end
+
+local function opening_of(body, field)
+    return opening(body, field, current.characters)
+end
+
+core.register_converters("ring", ring)
+core.register_converters("opening", opening_of)
+core.register_converters("endpoint", choose)
