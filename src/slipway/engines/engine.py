@@ -94,10 +94,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         return explained(log, self.sayings)
 
 
-def http_probes(path: str, startup_failures: int) -> Probes:
-    """Probes that ask one path, during the start every two seconds."""
+def http_probes(path: str, startup_seconds: int) -> Probes:
+    """Probes that ask one path. During the start every second: a request may wait for this very replica."""
     return Probes(
-        startup=Probe(path=path, period=2, timeout=2, failures=startup_failures),
+        startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
         liveness=Probe(path=path, period=30, timeout=3, failures=3),
     )

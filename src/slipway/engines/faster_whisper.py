@@ -14,7 +14,7 @@ def _env(launch: Launch) -> dict[str, str]:
 FASTER_WHISPER = Engine(
     name="fasterwhisper",
     tasks=frozenset(("transcribe",)),
-    probes=http_probes("/health", 900),
+    probes=http_probes("/health", 1800),
     args=lambda launch: launch.extra_args,
     env=_env,
     reads_model_field=False,

@@ -24,7 +24,7 @@ def _env(launch: Launch) -> dict[str, str]:
 INFINITY = Engine(
     name="infinity",
     tasks=frozenset(("embed", "rerank")),
-    probes=http_probes("/health", 600),
+    probes=http_probes("/health", 1200),
     args=lambda launch: ("v2", *launch.extra_args),
     env=_env,
     owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),

@@ -35,7 +35,7 @@ def _env(launch: Launch) -> dict[str, str]:
 VLLM = Engine(
     name="vllm",
     tasks=frozenset(("generate", "embed", "rerank", "transcribe")),
-    probes=http_probes("/health", 5400),
+    probes=http_probes("/health", 10800),
     command=("python3", "-m", "vllm.entrypoints.openai.api_server"),
     args=_args,
     env=_env,

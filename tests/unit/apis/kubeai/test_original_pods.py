@@ -27,7 +27,8 @@ CORRECTED = {"rocm/vllm/rocm6.4.1_vllm_0.10.1_20250909": "rocm/vllm:rocm6.4.1_vl
 """Images of the chart that no registry has."""
 SIZES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "m": Fraction(1, 1000)}
 HEALTH = {"path": "/health", "port": "http"}
-STARTUP_FAILURES = {"VLLM": 5400, "SGLang": 5400, "LlamaCpp": 5400, "FasterWhisper": 900, "Infinity": 600}
+STARTUP_SECONDS = {"VLLM": 10800, "SGLang": 10800, "LlamaCpp": 10800, "FasterWhisper": 1800, "Infinity": 1200}
+"""There every two seconds; here every second, so that a replica that a request waits for is seen sooner."""
 REFUSED = {
     "kind-cpu-adapters": "spec.adapters: the engine OLlama loads none",
     "distributed-qwen-500m-cpu-lws": "one model on several nodes is not supported",
@@ -151,7 +152,7 @@ def test_the_probes_wait_as_long_as_there(model: Any) -> None:
         assert liveness["initialDelaySeconds"] == 900
         return
     assert startup["httpGet"] == readiness["httpGet"] == liveness["httpGet"] == HEALTH
-    assert (startup["periodSeconds"], startup["failureThreshold"]) == (2, STARTUP_FAILURES[engine])
+    assert startup["periodSeconds"] * startup["failureThreshold"] == STARTUP_SECONDS[engine]
     assert (readiness["periodSeconds"], readiness["timeoutSeconds"], readiness["failureThreshold"]) == (10, 2, 3)
     assert (liveness["periodSeconds"], liveness["timeoutSeconds"], liveness["failureThreshold"]) == (30, 3, 3)
 
