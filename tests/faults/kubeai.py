@@ -5,7 +5,6 @@ What Kubernetes would do then is done by the tests: they say that a Job is done,
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -182,16 +181,12 @@ class KubeAIRun(Run):
         return not await self.all("Job")
 
     async def versions(self) -> dict[tuple[str, str], str]:
-        """(kind, name) -> resourceVersion of every child, once nobody changes them any more."""
-        before: dict[tuple[str, str], str] = {}
-        while (found := await self._versions()) != before:
-            before = found
-            await asyncio.sleep(1.5)
-        return found
+        """(kind, name) -> what changes with every write, but for those of Kubernetes' own controllers."""
+        children = [
+            (kind, one["metadata"]) for kind in ("Deployment", "Service", "Job") for one in await self.all(kind)
+        ]
+        return {(kind, one["name"]): str(one.get("generation") or one["resourceVersion"]) for kind, one in children}
 
-    async def _versions(self) -> dict[tuple[str, str], str]:
-        return {
-            (kind, one["metadata"]["name"]): one["metadata"]["resourceVersion"]
-            for kind in ("Deployment", "Service", "Job")
-            for one in await self.all(kind)
-        }
+    def sent(self) -> list[str]:
+        """The writes of children, which do not follow from what Kubernetes' controllers do."""
+        return [repr(write) for proxy in self._proxies for write in proxy.writes if write.resource != "models"]

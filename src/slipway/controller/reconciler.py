@@ -49,6 +49,8 @@ from slipway.serving.workload import MANAGER
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "slipway-controller"
+MARK = "slipway.inference/applied"
+"""Annotation of children with the digest of what was applied last."""
 REFERENCES = "references"
 """Index of resources: kind, namespace and name of each object that they refer to."""
 TERMINATING = "because it is being terminated"
@@ -91,6 +93,7 @@ class Reconciler:
             field_manager=FIELD_MANAGER,
             manager=MANAGER,
             replaceable=frozenset({DEPLOYMENT, JOB}),
+            mark=MARK,
             shared={shared: observed.shared[shared] for shared in api.shared_kinds},
         )
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")

@@ -7,16 +7,16 @@ preconditions. What one child's refusal means is told in :class:`Applied`; the o
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from slipway.kube.client import Client
+from slipway.kube.compare import digest, includes, projection
 from slipway.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
@@ -135,9 +135,12 @@ class Applier:
         manager: str,
         replaceable: frozenset[Kind] = frozenset(),
         shared: Mapping[Kind, Informer] | None = None,
+        mark: str = "",
     ) -> None:
         """``manager`` is the value of the managed-by label; ``shared`` are the informers that ``ensure`` looks at.
 
+        ``mark`` names the annotation of children that keeps the digest of what was sent last, so that a restart sends
+        nothing again that is there as it should be; empty: there is none.
         ``replaceable`` are the kinds of which an object is deleted and made again when an immutable field changes.
         """
         self._client = client
@@ -147,6 +150,7 @@ class Applier:
         self._field_manager = field_manager
         self._manager = manager
         self._replaceable = replaceable
+        self._mark = mark
         self._shared = dict(shared or {})
         kinds: list[Kind] = [*informers, *self._shared]
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
@@ -185,7 +189,7 @@ class Applier:
         name, informer = key(obj), self._shared[kind]
         if informer.store.get(name) is not None:
             return
-        desired = _digest(obj)
+        desired = digest(obj)
         self._refuse_again(kind, name, desired)
         try:
             answer = await self._client.create(kind, self._labelled(obj), field_manager=self._field_manager)
@@ -223,7 +227,8 @@ class Applier:
 
     async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
         name, informer = key(child), self._informers[kind]
-        desired = _digest(child)
+        desired = digest(child)
+        child = self._marked(child, desired)
         stored = informer.store.get(name)
         if stored is not None and self._unchanged(kind, stored, child, desired):
             return
@@ -234,13 +239,13 @@ class Applier:
             if deleting(live):
                 raise _Waiting
         self._refuse_again(kind, name, desired)
-        answer = await self._send(owner, kind, child, live)
+        answer = await self._send(owner, kind, child, desired, live)
         self._expectations.wrote(uid(owner), informer, answer)
         self._sent[kind, name] = _Sent(
-            uid(answer), desired, resource_version(answer), _digest(_projection(child, answer))
+            uid(answer), desired, resource_version(answer), digest(projection(child, answer))
         )
 
-    async def _send(self, owner: Object, kind: Kind, child: Object, live: Object | None) -> Object:
+    async def _send(self, owner: Object, kind: Kind, child: Object, desired: bytes, live: Object | None) -> Object:
         """Applies a child. What the server refuses is not sent again for a while: every event would repeat it."""
         name = key(child)
         try:
@@ -250,7 +255,7 @@ class Applier:
                 log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
                 raise _Waiting from error
-            raise self._refusal(kind, name, _digest(child), error) from error
+            raise self._refusal(kind, name, desired, error) from error
 
     def _refusal(self, kind: Kind, name: Key, desired: bytes, error: ApiError) -> _Refusal:
         failure = Failure(kind.kind, name.name, error.reason, error.message)
@@ -269,21 +274,39 @@ class Applier:
 
     async def _look(self, kind: Kind, name: Key) -> Object | None:
         try:
-            return await self._client.get(kind, name)
+            # A little old will do: who is quicker than this look would be quicker than a newer one, too.
+            return await self._client.get(kind, name, cached=True)
         except NotFound:
             return None
 
+    def _marked(self, child: Object, desired: bytes) -> Object:
+        """A copy with the digest of itself."""
+        if not self._mark:
+            return child
+        metadata = child["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), self._mark: desired.hex()}
+        return {**child, "metadata": {**metadata, "annotations": annotations}}
+
     def _unchanged(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> bool:
         """Whether the last write of the same intent still shows in the store, whatever else changed there."""
-        sent = self._sent.get((kind, key(child)))
+        sent = self._sent.get((kind, key(child))) or self._sent_before(kind, stored, child, desired)
         if sent is None or sent.uid != uid(stored) or sent.desired != desired or deleting(stored):
             return False
         if sent.resource_version == resource_version(stored):
             return True
-        if sent.observed != _digest(_projection(child, stored)):
+        if sent.observed != digest(projection(child, stored)):
             return False
         self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
         return True
+
+    def _sent_before(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> _Sent | None:
+        """What the process before this one sent, where the mark says that it was this and nothing of it was changed."""
+        mark = (stored["metadata"].get("annotations") or {}).get(self._mark)
+        if not self._mark or mark != desired.hex() or not includes(stored, child):
+            return None
+        sent = _Sent(uid(stored), desired, resource_version(stored), digest(projection(child, stored)))
+        self._sent[kind, key(child)] = sent
+        return sent
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises when the object is not ours: it has another controller, or none and not our label either.
@@ -340,19 +363,3 @@ def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Ki
 
 def _immutable(error: Invalid) -> bool:
     return any("immutable" in message for _unused, message in error.causes) or "immutable" in error.message
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
-
-
-def _projection(shape: Any, value: Any) -> Any:
-    """The part of ``value`` that ``shape`` speaks of.
-
-    A list of another length is taken as a whole, since then it cannot be said which element is which.
-    """
-    if isinstance(shape, dict) and isinstance(value, dict):
-        return {field: _projection(shape[field], value.get(field)) for field in shape}
-    if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):
-        return [_projection(one, other) for one, other in zip(shape, value, strict=True)]
-    return value
