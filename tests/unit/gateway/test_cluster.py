@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -46,7 +47,7 @@ class Api:
         while True:
             yield await self._queue(kind.plural).get()
 
-    async def get(self, kind: Kind, name: Key) -> dict[str, Any]:
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "") -> dict[str, Any]:
         for obj in self.objects:
             if obj["kind"] == kind.kind and obj["metadata"]["name"] == name.name:
                 return obj
@@ -116,13 +117,14 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def nobody_waits() -> dict[str, int]:
-    return {}
+async def follow(
+    api: Api, secret: Key | None = None, waiting: dict[str, int] | None = None
+) -> tuple[Seen, asyncio.Task[None]]:
+    async def asked() -> dict[str, int]:
+        return waiting or {}
 
-
-async def follow(api: Api, secret: Key | None = None) -> tuple[Seen, asyncio.Task[None]]:
     seen = Seen()
-    cluster = Cluster(api, api.metrics, secret, nobody_waits)  # type: ignore[arg-type]
+    cluster = Cluster(api, api.metrics, secret, asked)  # type: ignore[arg-type]
     task = asyncio.create_task(cluster.run(seen))  # type: ignore[arg-type]
     await until(lambda: "run" in seen.order)
     return seen, task
@@ -163,6 +165,18 @@ async def test_an_invalid_route_is_logged_counted_and_told_to_its_service_once(
     assert api.written[0]["reason"] == "InvalidRoute"
     assert b"slipway_gateway_route_faults 1.0" in metrics.text()
     assert sum("bad" in record.getMessage() for record in caplog.records) == 1
+    await stop(task)
+
+
+async def test_a_model_that_cannot_be_woken_is_told_to_its_service() -> None:
+    target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
+    api = Api(Metrics(), service("cold", json.dumps({"scale": target})))
+    seen, task = await follow(api, waiting={"ns:cold": 1})
+    await until(lambda: api.written)
+    assert seen.table.models["cold"] == "ns:cold"
+    event = api.written[0]
+    assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("cold", "Warning", "NotWoken")
+    assert "models cold cannot be scaled from zero: not found" in event["message"]
     await stop(task)
 
 
