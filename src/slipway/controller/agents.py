@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
 
 import aiohttp
 import msgspec
@@ -176,11 +177,13 @@ class Agents:
         try:
             async with (
                 self._places,
-                self._session.request(method, self._address(pod) + path, data=body, timeout=LIMIT) as response,
+                # No pod may send the controller on to somewhere else.
+                self._session.request(
+                    method, self._address(pod) + path, data=body, timeout=LIMIT, allow_redirects=False
+                ) as response,
             ):
-                response.raise_for_status()
                 report = msgspec.json.decode(await _body(response), type=AgentReport)
-        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             times = silent.times + 1 if silent else 1
             pause = min(QUICK_SECONDS * 2.0 ** min(times, 10), SILENCE_SECONDS)
             self._silent[identity] = _Silent(times, time.monotonic() + pause)
@@ -196,7 +199,10 @@ class Agents:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory."""
+    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises ValueError
+    for an answer that is none."""
+    if response.status != HTTPStatus.OK:
+        raise ValueError(f"status {response.status}")
     body = b""
     async for chunk in response.content.iter_any():
         body += chunk

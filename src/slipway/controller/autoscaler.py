@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +30,8 @@ SECONDS = 2.0
 """Between two samples."""
 FIELD_MANAGER = "slipway-autoscaler"
 LABELS = ("kind", "namespace", "name")
+_ALL_KNOWN_SECONDS = 600.0
+"""After this time every resource that there is was reconciled, thousands of them too."""
 _REST = 5.0
 """The gateways rest at least so many times as long as it took to ask them."""
 
@@ -78,8 +80,11 @@ class Autoscaler:
 
     async def run(self) -> None:
         """Looks and scales until cancelled."""
+        started = self._clock()
         while True:
             began = self._clock()
+            if began - started > _ALL_KNOWN_SECONDS:
+                self._averages.forget_unasked()
             try:
                 await self.look()
             except ApiError as error:
@@ -150,6 +155,9 @@ class _Kept(msgspec.Struct):
     """Content of one ConfigMap: kind -> ``namespace/name`` -> average."""
 
     averages: dict[str, dict[str, float]]
+    """As it was written or read last."""
+    unasked: dict[Subject, float]
+    """What was read of resources that were not looked at since: they may not have been reconciled yet."""
     written: float = float("-inf")
     """When it was written last (monotonic)."""
 
@@ -166,19 +174,31 @@ class Averages:
         """What was kept of a resource, 0 when there is nothing. Raises ApiError."""
         async with self._reading:
             if state not in self._kept:
-                self._kept[state] = _Kept(await self._read(state))
-        return self._kept[state].averages.get(subject.kind, {}).get(str(subject.name), 0.0)
+                read = await self._read(state)
+                unasked = {
+                    Subject(kind, Key(*name.split("/", 1))): average
+                    for kind, found in read.items()
+                    for name, average in found.items()
+                    if "/" in name
+                }
+                self._kept[state] = _Kept(read, unasked)
+        return self._kept[state].unasked.pop(subject, 0.0)
 
     async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
         """Writes what changed, each ConfigMap at most once in the shortest interval of its resources."""
         for state, kept in self._kept.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
-            averages = _by_kind((subject, loads[subject].average) for subject in mine)
+            averages = _by_kind({**kept.unasked, **{subject: loads[subject].average for subject in mine}})
             if averages != kept.averages and now - kept.written >= interval:
                 kept.written = now
                 await self._write(state, averages)
                 kept.averages = averages
+
+    def forget_unasked(self) -> None:
+        """Who was not asked for by now is gone."""
+        for kept in self._kept.values():
+            kept.unasked.clear()
 
     async def _read(self, state: str) -> dict[str, dict[str, float]]:
         try:
@@ -188,13 +208,7 @@ class Averages:
         except Forbidden as error:
             log.warning("averages are not kept: %s", error)
             return {}
-        try:
-            return {
-                kind: msgspec.json.decode(text, type=dict[str, float]) for kind, text in found.get("data", {}).items()
-            }
-        except msgspec.MsgspecError as error:
-            log.warning("ConfigMap %s/%s cannot be read, averages begin anew: %s", self._namespace, state, error)
-            return {}
+        return {kind: averages for kind, text in found.get("data", {}).items() if (averages := _averages(text))}
 
     async def _write(self, state: str, averages: Mapping[str, Mapping[str, float]]) -> None:
         data = {kind: msgspec.json.encode(found, order="deterministic").decode() for kind, found in averages.items()}
@@ -203,9 +217,17 @@ class Averages:
         await self._client.apply(CONFIG_MAP, written, field_manager=FIELD_MANAGER)
 
 
-def _by_kind(averages: Iterable[tuple[Subject, float]]) -> dict[str, dict[str, float]]:
+def _averages(text: str) -> dict[str, float]:
+    """``namespace/name`` -> average. Empty for what is none of ours: the original keeps its own in the same place."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, float])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _by_kind(averages: Mapping[Subject, float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for subject, average in averages:
+    for subject, average in averages.items():
         if rounded := float(f"{average:.3g}"):
             found.setdefault(subject.kind, {})[str(subject.name)] = rounded
     return found

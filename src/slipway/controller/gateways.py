@@ -80,7 +80,8 @@ class Gateways:
 
     async def _ask(self, address: str) -> Mapping[Key, float] | None:
         try:
-            async with self._session.get(f"http://{address}/metrics", timeout=LIMIT) as response:
+            asked = self._session.get(f"http://{address}/metrics", timeout=LIMIT, allow_redirects=False)
+            async with asked as response:
                 response.raise_for_status()
                 return parse(await response.text())
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:

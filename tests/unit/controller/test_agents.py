@@ -27,13 +27,20 @@ class Loader:
         self.asked = 0
         self.broken = False
         self.progress: Progress | None = None
+        self.elsewhere = ""
+        self.visited = False
         self.fetched: dict[str, str] = {}
 
     def application(self) -> web.Application:
         made = web.Application()
         made.router.add_get("/v1/state", self.state)
         made.router.add_put("/v1/adapters", self.adapters)
+        made.router.add_get("/elsewhere", self.visit)
         return made
+
+    async def visit(self, _unused: web.Request) -> web.Response:
+        self.visited = True
+        return self.report()
 
     def report(self) -> web.Response:
         states = tuple(self.one(name, digest) for name, digest in self.fetched.items())
@@ -45,6 +52,8 @@ class Loader:
 
     async def state(self, _unused: web.Request) -> web.Response:
         self.asked += 1
+        if self.elsewhere:
+            raise web.HTTPTemporaryRedirect(self.elsewhere + "/elsewhere")
         return web.Response(status=500) if self.broken else self.report()
 
     async def adapters(self, request: web.Request) -> web.Response:
@@ -155,6 +164,17 @@ async def test_a_silent_loader_keeps_its_labels_and_does_not_hold_up_the_others(
     await pods.add("a-1-y")
     await eventually(lambda: pods.serves("a-1-y") == "v1")
     assert pods.serves("a-1-x") == "v1"
+
+
+async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
+    target, first = await pods.add("a-1-y"), await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == pods.serves("a-1-y") == "v1")
+    asked = first.asked
+    first.elsewhere = pods.loaders["a-1-y"]
+    await pods.put("a-1-x", started=False)
+    await eventually(lambda: first.asked > asked)
+    await asyncio.sleep(0.2)
+    assert not target.visited
 
 
 async def test_progress_shows_in_the_status(server, pods, cluster, eventually):

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from slipway.controller import autoscaler as autoscaler_module
-from slipway.controller.autoscaler import Autoscaler
+from slipway.controller.autoscaler import Autoscaler, Subject
 from slipway.controller.gateways import Gateways, parse
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key
@@ -201,6 +201,29 @@ async def test_a_new_leader_goes_on_from_the_kept_averages(client, session, scal
     assert replicas(cluster) == 4
     await successor.look(times=40)
     assert replicas(cluster) == 1
+
+
+async def test_averages_of_those_that_are_not_reconciled_yet_are_kept(scaled, cluster, server):
+    """A restart: the state knows of a model that comes late in the queue."""
+    late = Subject("toys.toys.test", Key("models", "late"))
+    await server.put(STATE, kind=CONFIG_MAP.kind, data={"toys.toys.test": '{"models/a":2,"models/late":500}'})
+    scaled.gateways[0].requests = {("models", "model-a"): 4}
+    await scaled.look(times=12)
+    kept = json.loads(server.objects[STATE]["data"]["toys.toys.test"])
+    assert kept.keys() == {"models/a", "models/late"}
+    assert await scaled.autoscaler._averages.known("slipway-autoscaler", late) == 500
+    scaled.autoscaler._averages.forget_unasked()
+    await scaled.look(times=12)
+    assert json.loads(server.objects[STATE]["data"]["toys.toys.test"]).keys() == {"models/a"}
+
+
+async def test_keys_of_the_original_in_the_same_place_are_left_alone(scaled, cluster, server):
+    theirs = '{"models":{"x":{"averageActiveRequests":3}},"lastCalculationTime":"now"}'
+    await server.put(STATE, kind=CONFIG_MAP.kind, data={"models": theirs, "toys.toys.test": '{"models/a":5}'})
+    await scaled.look()
+    assert scaled.autoscaler._loads[Subject("toys.toys.test", Key("models", "a"))].average == 5
+    await scaled.look(times=12)
+    assert server.objects[STATE]["data"]["models"] == theirs
 
 
 async def test_averages_that_cannot_be_read_begin_anew(client, session, scaled, cluster, server):
