@@ -199,8 +199,8 @@ class Agents:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises ValueError
-    for an answer that is none."""
+    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises
+    ValueError for an answer that is none."""
     if response.status != HTTPStatus.OK:
         raise ValueError(f"status {response.status}")
     body = b""
