@@ -5,7 +5,7 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 failed=()
-for part in gateway controller ansible; do
+for part in gateway controller loader ansible; do
   started=$SECONDS
   printf '\n=== Benchmark of the %s\n' "$part"
   if python "benchmarks/$part/run.py" "$@"; then

@@ -6,46 +6,27 @@ The last line on standard error says why it ended, and Kubernetes shows it as th
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 import signal
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from aiohttp import web
-
-from slipway.loader.agent.agent import Agent
-from slipway.loader.agent.engine import Engine
-from slipway.loader.agent.plan import Version
-from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.evict import evict
-from slipway.loader.http import application
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.source import open_source
-from slipway.loader.threads import in_thread
+from slipway.loader.folder import Folder
+from slipway.loader.source import public
 from slipway.loader.transfer import Policy
-from slipway.serving.agent import PORT, AgentReport
+from slipway.serving.agent import PORT
 
-LOG = logging.getLogger(__name__)
 TERMINATION_LOG = Path("/dev/termination-log")
 """Where Kubernetes reads a container's last words."""
 LONGEST_MESSAGE = 4000
 """Bytes; Kubernetes takes 4096."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
 """Exit status: it may succeed when run again; it will not before somebody has changed something; it was told to end."""
-LOG_PERIOD = 10.0
-"""Seconds between two lines of progress."""
-ADAPTER_FILES = 4
-"""Files of one adapter that are fetched at a time."""
 
 
 def address(text: str) -> tuple[str, int]:
@@ -104,13 +85,13 @@ def arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def run_load(options: argparse.Namespace) -> str:
+    if Folder(options.folder).holds(public(options.url)):
+        return f"{options.folder} was complete already"
+    # Only now: a restarted pod whose weights are there shall not wait for what a download needs.
+    from slipway.loader import running
+
     policy = Policy(attempts=options.attempts, parallel=options.parallel)
-    meter, stop = Meter(), threading.Event()
-    work = partial(
-        load, options.url, partial(open_source, options.url, os.environ), options.folder, policy, stop, meter
-    )
-    fresh = asyncio.run(_beside(work, meter, options.listen))
-    return f"{options.folder} is complete: {meter.line()}" if fresh else f"{options.folder} was complete already"
+    return running.run_load(options.url, options.folder, policy, options.listen)
 
 
 def run_evict(options: argparse.Namespace) -> str:
@@ -119,61 +100,10 @@ def run_evict(options: argparse.Namespace) -> str:
 
 
 def run_serve(options: argparse.Namespace) -> str:
-    asyncio.run(_serve(options))
+    from slipway.loader import running
+
+    running.run_serve(options.directory, options.engine, options.listen)
     return "ended as told"
-
-
-async def _beside(work: Callable[[], bool], meter: Meter, listen: tuple[str, int]) -> bool:
-    """Run ``work`` in a thread while the port is answered and the log tells of progress."""
-    task = asyncio.ensure_future(in_thread(work))
-    _on_signal(task)
-    async with _listening(application(lambda: AgentReport(progress=meter.progress())), listen, needed=False):
-        while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
-            LOG.info("%s", meter.line())
-    if task.cancelled():
-        raise StoppedError
-    return task.result()
-
-
-def _on_signal(task: asyncio.Future[Any]) -> None:
-    """Kubernetes ends containers by SIGTERM."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-
-
-async def _serve(options: argparse.Namespace) -> None:
-    store = Store(options.directory)
-    policy = Policy(parallel=ADAPTER_FILES)
-
-    def fetch(url: str, version: Version, stop: threading.Event, meter: Meter) -> None:
-        load(url, partial(open_source, url, os.environ), store.path(version), policy, stop, meter)
-
-    async with Engine(options.engine, os.environ.get("VLLM_API_KEY", "")) as engine:
-        agent = Agent(store, engine, fetch)
-        async with _listening(application(agent.report, agent), options.listen, needed=True):
-            task = asyncio.create_task(agent.run())
-            _on_signal(task)
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-@asynccontextmanager
-async def _listening(app: web.Application, listen: tuple[str, int], *, needed: bool) -> AsyncIterator[None]:
-    """Answers on the port meanwhile. A load goes on without, as where two share a host's network."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, *listen).start()
-        except OSError as error:
-            if needed:
-                raise LoadError(
-                    f"port {listen[1]} cannot be used: {error.strerror}: choose another by --listen"
-                ) from error
-            LOG.warning("progress is not told on port %d: %s", listen[1], error.strerror)
-        yield
-    finally:
-        await runner.cleanup()
 
 
 def last_words(message: str, place: Path = TERMINATION_LOG) -> None:
@@ -189,7 +119,6 @@ def last_words(message: str, place: Path = TERMINATION_LOG) -> None:
 def main(argv: list[str]) -> int:
     options = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("botocore").setLevel(logging.WARNING)
     try:
         message: str = options.run(options)
     except LoadError as error:

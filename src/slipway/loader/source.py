@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar
 from slipway.loader.digests import Digest
 from slipway.loader.errors import LoadError
 
-CHUNK = 1 << 18
-"""Bytes that are read, hashed and written at a time: past the size where the work per call counts."""
+CHUNK = 1 << 20
+"""Bytes that are read, hashed and written at a time, at most: past the size where the work per call counts."""
 T = TypeVar("T")
 URL = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<rest>\S+)")
 SCHEMES = {

@@ -20,7 +20,7 @@ from slipway.loader.source import open_source
 from slipway.loader.transfer import Policy
 
 TOKEN = "hf_reader_of_the_tests"
-WEIGHTS = bytes(range(256)) * 4096
+WEIGHTS = bytes(range(256)) * 6144
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "empty.txt": b"",

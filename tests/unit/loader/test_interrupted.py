@@ -80,7 +80,7 @@ def test_a_full_disk_is_told_before_a_byte_is_asked_for(
 ) -> None:
     volume = SimpleNamespace(f_bavail=10, f_frsize=4096, f_blocks=100)
     monkeypatch.setattr(os, "statvfs", lambda _path: volume)
-    with pytest.raises(LoadError, match=r"1\.0 MiB are missing and .* has 40\.0 KiB free: give it a larger volume"):
+    with pytest.raises(LoadError, match=r"1\.5 MiB are missing and .* has 40\.0 KiB free: give it a larger volume"):
         from_hub(URL)
     assert not [seen for seen in hub.seen if "/resolve/" in seen.path]
 

@@ -32,7 +32,7 @@ def test_load_then_evict(
     assert main(command) == 0
     assert content(folder) == FILES
     assert (
-        capsys.readouterr().err.splitlines()[-1].startswith(f"slipway loader: {folder} is complete: 1.0 MiB of 1.0 MiB")
+        capsys.readouterr().err.splitlines()[-1].startswith(f"slipway loader: {folder} is complete: 1.5 MiB of 1.5 MiB")
     )
     assert main(command) == 0
     assert capsys.readouterr().err.splitlines()[-1] == f"slipway loader: {folder} was complete already"
