@@ -10,6 +10,7 @@ from slipway.loader import main as module
 from slipway.loader.main import last_words, main
 from slipway.loader.progress import Meter, human
 from slipway.loader.source import public
+from slipway.serving import job
 
 from .conftest import FILES, Service, content
 
@@ -55,6 +56,10 @@ def test_failures_end_with_one_line_that_kubernetes_shows(
     words = termination.read_text()
     assert words
     assert "\n" not in words
+
+
+def test_jobs_know_the_status_that_ends_their_attempts() -> None:
+    assert module.NEVER == job.NEVER
 
 
 def test_last_words_fit_into_what_kubernetes_takes(termination: Path) -> None:
