@@ -75,8 +75,8 @@ PLAIN_BODY = (
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
     " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"
-    " %(bytes_out:sint)B %(duration_ms:sint)Ta %(first_byte_ms:sint)Tr %(backend)b %(server)s %(retries:sint)rc"
-    ' %(hold)[var(txn.hold)] %(end)ts"'
+    " %(bytes_out:sint)B %(duration_ms:sint)Ta %(first_byte_ms:sint)Tr %(backend)[var(txn.be)] %(server)s"
+    ' %(retries:sint)rc %(hold)[var(txn.hold)] %(end)ts"'
 )
 
 

@@ -51,11 +51,13 @@ class Requirement(NamedTuple):
         return int(found) > bound if self.operator == ">" else int(found) < bound
 
 
-def parse(text: str) -> tuple[Requirement, ...]:
-    """Reads a selector; one without any text is fulfilled by all. Raises InvalidSelector."""
+def parse(*selectors: str) -> tuple[Requirement, ...]:
+    """Reads selectors of which all count; one without any text asks for nothing. Raises InvalidSelector."""
+    return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
+
+
+def _parse(text: str) -> Iterable[Requirement]:
     found, at = [], 0
-    if not text.strip():
-        return ()
     while True:
         match = _REQUIREMENT.match(text, at)
         if not match:
@@ -63,12 +65,11 @@ def parse(text: str) -> tuple[Requirement, ...]:
         found.append(_requirement(match))
         at = match.end()
         if not match[0].endswith(","):
-            return tuple(found)
+            return found
 
 
-def chosen(selectors: Iterable[str], labels: Mapping[str, str]) -> bool:
-    """Whether the labels fulfil every selector. Raises InvalidSelector."""
-    requirements = [requirement for selector in selectors for requirement in parse(selector)]
+def chosen(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether the labels fulfil all of them."""
     return all(requirement.holds(labels) for requirement in requirements)
 
 

@@ -20,25 +20,25 @@ def model_list(current: Callable[[], RoutingTable]) -> web.Application:
     """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes. Both obey label selectors."""
 
     async def listed(request: web.Request) -> web.Response:
-        table, features = current(), request.query.getall("feature", [])
         try:
-            cards = [
-                card.public()
-                for card in map(table.cards.__getitem__, table.listed)
-                if shown(card, features) and selector.chosen(_selectors(request), card.labels)
-            ]
+            wanted = _wanted(request)
         except selector.InvalidSelector:
             return _refusal(errors.BAD_SELECTOR)
-        return web.json_response({"object": "list", "data": cards})
+        table, features = current(), request.query.getall("feature", [])
+        cards = map(table.cards.__getitem__, table.listed)
+        found = [c.public() for c in cards if shown(c, features) and selector.chosen(wanted, c.labels)]
+        return web.json_response({"object": "list", "data": found})
 
     async def one(request: web.Request) -> web.Response:
-        model = request.match_info["model"]
-        card = current().cards.get(model)
         try:
-            found = card and selector.chosen(_selectors(request), card.labels)
+            wanted = _wanted(request)
         except selector.InvalidSelector:
             return _refusal(errors.BAD_SELECTOR)
-        return web.json_response(card.public()) if card and found else _refusal(_unknown(model))
+        model = request.match_info["model"]
+        card = current().cards.get(model)
+        if card and selector.chosen(wanted, card.labels):
+            return web.json_response(card.public())
+        return _refusal(_unknown(model))
 
     application = web.Application()
     application.add_routes([web.get("/v1/models", listed), web.get("/v1/models/{model:.+}", one)])
@@ -52,8 +52,8 @@ def shown(card: Card, features: Sequence[str]) -> bool:
     return not card.features or TEXT_GENERATION in card.features
 
 
-def _selectors(request: web.Request) -> Sequence[str]:
-    return request.headers.getall(selector.HEADER, [])
+def _wanted(request: web.Request) -> Sequence[selector.Requirement]:
+    return selector.parse(*request.headers.getall(selector.HEADER, []))
 
 
 def _unknown(model: str) -> errors.Failure:

@@ -11,12 +11,12 @@ from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 
 @pytest.mark.parametrize("text", FULFILLED)
 def test_labels_that_fulfil_a_selector(text: str) -> None:
-    assert chosen([text], LABELS)
+    assert chosen(parse(text), LABELS)
 
 
 @pytest.mark.parametrize("text", UNFULFILLED)
 def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
-    assert not chosen([text], LABELS)
+    assert not chosen(parse(text), LABELS)
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -26,11 +26,11 @@ def test_what_is_no_selector(text: str) -> None:
 
 
 def test_all_selectors_have_to_be_fulfilled() -> None:
-    assert chosen([], LABELS)
-    assert chosen(["app", "tier=1"], LABELS)
-    assert not chosen(["app", "tier=2"], LABELS)
+    assert chosen(parse(), LABELS)
+    assert chosen(parse("app", "tier=1"), LABELS)
+    assert not chosen(parse("app", "tier=2"), LABELS)
     with pytest.raises(InvalidSelector):
-        chosen(["none", "app=("], LABELS)
+        parse("none", "app=(")
 
 
 def test_labels_are_written_without_what_is_none() -> None:

@@ -120,8 +120,13 @@ end
 
 -- What a process that was told to stop does with those who wait: it hears of no server any more. After a reload another
 -- process listens in its place and takes them; one that only ends sends them away, to be tried elsewhere.
-local function end_of_process()
-    if tonumber(core.get_info().Stopping) == 0 then return nil end
+local stopping, asked_at = false, 0
+
+local function end_of_process(now)
+    if now - asked_at >= 0.25 then
+        stopping, asked_at = tonumber(core.get_info().Stopping) ~= 0, now
+    end
+    if not stopping then return nil end
     local probe = core.tcp()
     probe:settimeout(1)
     local listens = probe:connect(public_host, tonumber(public_port))
@@ -141,7 +146,7 @@ local function hold(txn)
         if now >= look_again then
             look_again = now + 0.25
             deadline = began + limits(backend).seconds
-            ended = end_of_process() or (has_left(peer, now) and "left" or nil)
+            ended = end_of_process(now) or (has_left(peer, now) and "left" or nil)
         end
         ended = ended or outcome(txn, backend, room, now, deadline)
         if not ended then
