@@ -8,7 +8,7 @@ field has a default, so that an engine deployed by hand needs the label alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -29,13 +29,20 @@ class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """Characters of the prompt that are hashed."""
 
 
+# Whoever may annotate a Service writes a route, and its texts reach paths of the API server and commands of HAProxy.
+_DomainName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")]
+_Version = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,3}((alpha|beta)[0-9]{1,3})?\Z")]
+_Plural = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9-]{0,62}\Z")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,252})?\Z")]
+
+
 class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
     """The object in the Service's namespace whose scale subresource starts the model when a request waits for it."""
 
-    group: str
-    version: str
-    plural: str
-    name: str
+    group: _DomainName
+    version: _Version
+    plural: _Plural
+    name: _DomainName
 
 
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -54,7 +61,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """``owned_by`` of the model card."""
     source: str = ""
     """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
-    name: str = ""
+    name: _Name = ""
     """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
     strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
     """How an endpoint is chosen."""
@@ -62,7 +69,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Read with the strategy PrefixHash only."""
     features: tuple[str, ...] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
-    labels: Mapping[str, str] = {}
+    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=40)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""

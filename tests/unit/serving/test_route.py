@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -67,6 +68,27 @@ def test_fields_of_a_newer_controller_are_passed_over() -> None:
 def test_an_annotation_that_is_no_route_is_refused_by_name(annotation: str) -> None:
     with pytest.raises(InvalidRoute, match=ROUTE):
         routed_service(service(annotation))
+
+
+@pytest.mark.parametrize("text", ["a b", "a;show info", "a\nb", "a\n", "a/b", "../b", "..", "é", "a" * 254, "-a"])
+def test_a_name_that_could_be_read_as_more_is_refused(text: str) -> None:
+    target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "a"}
+    assert routed_service(service(json.dumps({"name": "Model_A.b-1", "scale": target}))).route.name == "Model_A.b-1"
+    for route in ({"name": text}, *({"scale": target | {field: text}} for field in target)):
+        with pytest.raises(InvalidRoute, match=ROUTE):
+            routed_service(service(json.dumps(route)))
+
+
+@pytest.mark.parametrize("field", ["group", "version", "plural", "name"])
+def test_a_scale_target_is_whole(field: str) -> None:
+    target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "a", field: ""}
+    with pytest.raises(InvalidRoute, match=ROUTE):
+        routed_service(service(json.dumps({"scale": target})))
+
+
+def test_labels_are_bounded_in_number() -> None:
+    with pytest.raises(InvalidRoute, match="labels"):
+        routed_service(service(json.dumps({"labels": {str(number): "" for number in range(41)}})))
 
 
 def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:
