@@ -4,6 +4,7 @@ on its way. A file has its final name only when all of it is verified and on the
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -22,6 +23,7 @@ from slipway.loader.source import Entry
 
 MARKER = ".slipway-complete"
 WORK = ".slipway"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST_NAME = 255
 """Bytes of one part of a path: what every common file system takes."""
 
@@ -59,6 +61,14 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     if len(files) != len(found):
         raise LoadError("the source has two files of the same name: remove one")
     return tuple(found)
+
+
+def disk_error(error: OSError, path: Path) -> LoadError:
+    """What a person is told of a disk that does not do as it should."""
+    if error.errno in FULL:
+        return LoadError(f"the disk is full: {path} cannot grow ({error.strerror}): give it a larger volume")
+    reason = error.strerror or type(error).__name__
+    return LoadError(f"{path} cannot be written: {reason}: check the volume and its owner")
 
 
 class Folder:

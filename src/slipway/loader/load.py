@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from slipway.loader.errors import StoppedError
-from slipway.loader.folder import Folder, checked
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.folder import Folder, checked, disk_error
 from slipway.loader.progress import Meter, human
-from slipway.loader.source import Source, public
+from slipway.loader.source import Listing, Patiently, Source, public
 from slipway.loader.transfer import Patience, Policy, Transfer
 
 LOG = logging.getLogger(__name__)
@@ -25,14 +25,23 @@ def load(
 
     ``open_source`` is called only when something is to be fetched. Raises LoadError, or StoppedError after ``stop``.
     """
-    name, folder = public(url), Folder(path)
+    try:
+        return _load(url, open_source, Folder(path), policy, stop, meter)
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def _load(
+    url: str, open_source: Callable[[], Source], folder: Folder, policy: Policy, stop: threading.Event, meter: Meter
+) -> bool:
+    name = public(url)
     if folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
         if folder.holds(name):  # by the loader that this one waited for
             return False
         source = open_source()
-        listing = source.listing(partial(Patience(policy, stop, meter).call, name))
+        listing = _listing(source, name, partial(Patience(policy, stop, meter).call, name))
         entries = checked(listing.entries)
         meter.expect(listing.size, len(entries))
         LOG.info("%s has %d files, %s", name, len(entries), human(listing.size))
@@ -42,6 +51,15 @@ def load(
         in_parallel(transfers, policy.parallel, stop)
         folder.finish(name, listing.revision, entries)
     return True
+
+
+def _listing(source: Source, name: str, patiently: Patiently) -> Listing:
+    try:
+        return source.listing(patiently)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LoadError(
+            f"{name}: what lists the files there is not what the address says: check the endpoint"
+        ) from error
 
 
 def in_parallel(tasks: Iterable[Callable[[], None]], workers: int, stop: threading.Event) -> None:

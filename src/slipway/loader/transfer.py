@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import random
@@ -14,12 +13,11 @@ from typing import IO, TypeVar
 
 from slipway.loader.digests import Hasher, hasher
 from slipway.loader.errors import LoadError, PassingError, StoppedError
-from slipway.loader.folder import Folder
+from slipway.loader.folder import Folder, disk_error
 from slipway.loader.progress import Meter
 from slipway.loader.source import CHUNK, Body, Entry, Source
 
 LOG = logging.getLogger(__name__)
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 T = TypeVar("T")
 
 
@@ -96,7 +94,7 @@ class Transfer:
             if not self._is_there():
                 self._fetch()
         except OSError as error:
-            raise _disk(error, self._final) from error
+            raise disk_error(error, self._final) from error
         self._meter.file_done()
 
     def _is_there(self) -> bool:
@@ -193,9 +191,3 @@ class Transfer:
     def _check_stop(self) -> None:
         if self._stop.is_set():
             raise StoppedError
-
-
-def _disk(error: OSError, path: Path) -> LoadError:
-    if error.errno in FULL:
-        return LoadError(f"the disk is full: {path} cannot grow ({error.strerror}): give it a larger volume")
-    return LoadError(f"{path} cannot be written: {error.strerror}: check the volume and its owner")

@@ -250,6 +250,38 @@ async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Side
     assert len(hub.seen) == asked
 
 
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyError("size")])
+async def test_a_fetch_that_breaks_is_told_and_not_repeated_at_once(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    tries = []
+
+    def breaks(*arguments: object) -> None:
+        tries.append(arguments)
+        raise fault
+
+    monkeypatch.setattr(sidecar.agent, "_fetch", breaks)
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    await sidecar.settle()
+    assert len(tries) == 1
+    assert await sidecar.state() == {"m_a": ("Failed", "")}
+
+
+async def test_a_disk_that_cannot_be_read_does_not_end_the_agent(
+    sidecar: Sidecar, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sidecar.store, "look", fails)
+        assert not await sidecar.agent._safe_step()
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+
+
 async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidecar: Sidecar, hub: Service) -> None:
     async def slow(request: web.Request) -> web.StreamResponse | None:
         if not request.path.endswith("safetensors"):

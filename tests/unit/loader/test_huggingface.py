@@ -150,6 +150,16 @@ def test_the_token_stays_with_the_hub_when_it_redirects(from_hub: Loading, hub: 
     assert {seen.authorization for seen in hub.seen if seen.path.startswith("/api/")} == {f"Bearer {TOKEN}"}
 
 
+@pytest.mark.parametrize("rows", [[{"type": "file"}], [{"type": "file", "path": "x", "size": "?", "oid": "1"}], [1]])
+def test_a_listing_that_makes_no_sense_is_told(from_hub: Loading, hub: Service, rows: list[object]) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response(rows) if "/tree/" in request.path else None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):
+        from_hub(URL)
+
+
 def test_an_address_that_nobody_answers_is_named_without_secrets(loading: Loading) -> None:
     loading.env = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": TOKEN}
     with pytest.raises(LoadError, match=r"127\.0\.0\.1:9 cannot be reached: connection refused") as caught:

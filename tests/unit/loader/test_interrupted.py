@@ -21,6 +21,7 @@ import pytest
 from aiohttp import web
 
 from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.folder import Folder
 
 from .conftest import FILES, WEIGHTS, Loading, Service, content, write
 
@@ -97,6 +98,18 @@ def test_a_disk_that_fills_up_is_told_and_what_came_is_kept(hub: Service, tmp_pa
     assert end_of(start_loader(hub, "load", URL, str(folder), "--listen", "127.0.0.1:0"))[0] == 0
     assert content(folder) == FILES
     assert [seen.range for seen in hub.seen if seen.path.endswith("tiny.gguf")] == ["", "bytes=700000-"]
+
+
+@pytest.mark.parametrize("step", ["begin", "finish"])
+def test_a_disk_that_is_full_at_the_edges_is_told_too(
+    from_hub: Loading, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Folder, step, full)
+    with pytest.raises(LoadError, match=r"the disk is full: .* give it a larger volume"):
+        from_hub(URL)
 
 
 def test_a_folder_that_cannot_be_written_is_told(from_hub: Loading, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Agent:
         """Until cancelled."""
         try:
             while True:
-                if not await self.step():
+                if not await self._safe_step():
                     self._wake.clear()
                     try:
                         await asyncio.wait_for(self._wake.wait(), PERIOD)
@@ -118,6 +118,14 @@ class Agent:
         finally:
             for running in self._fetches.values():
                 running.stop.set()
+
+    async def _safe_step(self) -> bool:
+        """One that fails is a fault of ours or of the disk; adapters that are loaded shall not suffer from it."""
+        try:
+            return await self.step()
+        except Exception:
+            LOG.exception("a look at the adapters failed")
+            return False
 
     async def step(self) -> bool:
         """Look once, and do what there is to do; whether anything was done that calls for another look at once."""
@@ -215,6 +223,10 @@ class Agent:
             self._failed(action, str(error))
         except StoppedError:
             LOG.info("%s is not wished any more", version.name)
+        except Exception as error:
+            # Whatever it is, it shall show in the state and be tried again later, not at once.
+            LOG.exception("the fetch of %s broke", version.name)
+            self._failed(action, f"the fetch broke: {type(error).__name__}: see the loader's log")
         finally:
             del self._fetches[version]
             self._wake.set()
