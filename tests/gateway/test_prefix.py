@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from slipway.gateway import cli
 from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import Api, Engine, wait_for
 
@@ -212,6 +213,15 @@ def test_an_engine_that_goes_moves_only_its_own_conversations(
         settled(gateway, engines[:3])
         after = {number: engine_of(api, user(f"{number} {TEXT}")) for number in range(30)}
         assert {before[number] for number in before if before[number] != after[number]} == {"e3"}
+        wait_for(lambda: engines[3].endpoint not in asyncio.run(statistics(gateway)), 15)
+        gateway.route({"m1": prefix_hash(engines)})
+        settled(gateway, engines)
+        assert {number: engine_of(api, user(f"{number} {TEXT}")) for number in range(30)} == before
+
+
+async def statistics(gateway: Standalone) -> str:
+    async with cli.session(gateway.run / "haproxy.sock") as line:
+        return await line.ask("show stat")
 
 
 async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_lost_request(

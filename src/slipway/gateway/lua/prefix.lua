@@ -25,9 +25,10 @@ local concat = table.concat
 
 local WORK = 20000             -- steps after which a text without an opening is given up: a few milliseconds
 local PARTS = 4096             -- parts into which hashes are sorted, so that first choices can be kept
+-- A quote within a string is marked until the string's end is found: no string holds a plain NUL.
+local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
-local RINGS = 1024             -- rings that are kept
 local TOTAL_FOR = 8            -- choices for which the requests of all endpoints are counted once
 local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
@@ -97,15 +98,14 @@ local function member(text, at, wanted, work)
     return nil
 end
 
--- How many characters begin in a text.
+-- How many characters begin in a text, which may be no UTF-8.
 local function begins(text)
-    if not find(text, "[\128-\191]") then return #text end
     local _, continued = gsub(text, "[\128-\191]", "")
     return #text - continued
 end
 
--- The first `limit` characters of the string at `at`, decoded, and their number.
-local function head(text, at, limit)
+-- The first `limit` characters of the string at `at`, decoded, and their number: one escape after another.
+local function slow_head(text, at, limit)
     local parts, left = {}, limit
     at = at + 1
     while left > 0 do
@@ -127,6 +127,26 @@ local function head(text, at, limit)
     end
     -- The last character may go on.
     return concat(parts) .. match(text, "^[\128-\191]*", at), limit
+end
+
+-- The same; most texts are decoded in a few steps.
+local function head(text, at, limit)
+    local piece = sub(text, at + 1, at + limit + limit // 2)
+    local marked = 0
+    if find(piece, "\\", 1, true) then
+        if find(piece, "\\u", 1, true) then return slow_head(text, at, limit) end
+        piece, marked = gsub(piece, "\\(.)", ESCAPED)
+    end
+    local quote = find(piece, '"', 1, true)
+    if quote then piece = sub(piece, 1, quote - 1) end
+    local length = utf8.len(piece, 1, -1, true) or begins(piece)
+    if length > limit then
+        piece, length = sub(piece, 1, utf8.offset(piece, limit + 1) - 1), limit
+    elseif not quote then
+        return slow_head(text, at, limit) -- the piece was too short
+    end
+    if marked > 0 and find(piece, "\0", 1, true) then piece = gsub(piece, "%z", '"') end
+    return piece, length
 end
 
 -- The first characters of a content: a string, or a list of parts whose texts are joined.
@@ -211,19 +231,21 @@ local function score(seed, part)
     return mixed ~ (mixed >> 29)
 end
 
-local rings, count = {}, 0     -- what ring texts say, and first choices
+local rings = {}               -- what ring texts say, first choices, servers
+local texts = {}               -- backend -> its newest ring text
 local current                  -- what the converter `ring` read for those that follow
 
 local function read_ring(text)
     local backend, percent, characters, names = match(text, "^([^,]+),(%d+),(%d+),(.+)$")
-    local ring = {backend = backend, characters = tonumber(characters), names = {}, seeds = {}, first = {}, fresh = 0}
+    local ring = {backend = backend, characters = tonumber(characters), names = {}, seeds = {}, first = {}, servers = {}}
+    ring.total, ring.fresh = 0, 0
     for name in string.gmatch(names, "[^,]+") do
         ring.names[#ring.names + 1] = name
         ring.seeds[#ring.seeds + 1] = hash(name)
     end
     ring.share = tonumber(percent) / (100 * #ring.names)
-    if count >= RINGS then rings, count = {}, 0 end
-    rings[text], count = ring, count + 1
+    if texts[backend] then rings[texts[backend]] = nil end
+    rings[text], texts[backend] = ring, text
     return ring
 end
 
@@ -247,17 +269,25 @@ local function ranking(ring, part)
     return order
 end
 
-local function load_of(servers, name)
-    local server = servers[name]
-    return server and server:get_cur_sess() or math.maxinteger
+-- Requests under way at an endpoint. Objects of servers are kept, as making one costs as much as all the rest.
+local function load_of(ring, number)
+    local server = ring.servers[number]
+    local load = server and server:get_cur_sess()
+    if not load then -- not seen yet, or made anew meanwhile
+        local backend = core.backends[ring.backend]
+        server = backend and backend.servers[ring.names[number]]
+        ring.servers[number] = server
+        load = server and server:get_cur_sess() or math.maxinteger
+    end
+    return load
 end
 
--- Requests under way at all endpoints of the ring.
-local function count_all(ring, servers)
+-- Counts the requests under way at all endpoints.
+local function count_all(ring)
     local total = 0
-    for _, name in ipairs(ring.names) do
-        local server = servers[name]
-        total = total + (server and server:get_cur_sess() or 0)
+    for number = 1, #ring.names do
+        local load = load_of(ring, number)
+        if load < math.maxinteger then total = total + load end
     end
     ring.total, ring.fresh = total, TOTAL_FOR
 end
@@ -272,15 +302,13 @@ local function choose(hashed)
     hashed = tonumber(hashed)
     if hashed == NOTHING then return "" end
     local ring, part = current, hashed & (PARTS - 1)
-    local servers = core.backends[ring.backend].servers
     ring.fresh = ring.fresh - 1
-    if ring.fresh < 0 then count_all(ring, servers) end
-    local name = ring.names[ring.first[part] or first_choice(ring, part)]
-    if takes(ring, load_of(servers, name)) then return name end
-    count_all(ring, servers)
+    if ring.fresh < 0 then count_all(ring) end
+    local first = ring.first[part] or first_choice(ring, part)
+    if takes(ring, load_of(ring, first)) then return ring.names[first] end
+    count_all(ring)
     for _, number in ipairs(ranking(ring, part)) do
-        name = ring.names[number]
-        if takes(ring, load_of(servers, name)) then return name end
+        if takes(ring, load_of(ring, number)) then return ring.names[number] end
     end
     return ""
 end
