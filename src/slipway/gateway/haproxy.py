@@ -150,7 +150,8 @@ global
 
 def _hold_arguments(settings: Settings) -> str:
     usual = f"{settings.hold_seconds} {settings.hold_requests}"
-    return f"{usual} {settings.wake_seconds} {settings.wake_requests} {settings.run_directory}/wake.map"
+    woken = f"{settings.wake_seconds} {settings.wake_requests} {settings.run_directory}/wake.map"
+    return f"{usual} {woken} {settings.hold_bytes}"
 
 
 def _defaults(settings: Settings) -> str:

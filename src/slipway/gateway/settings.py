@@ -25,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """The same for a model that is scaled from zero: its weights may have to be loaded first."""
     wake_requests: Natural = 1000
     """How many requests may wait for one such model."""
+    hold_bytes: Positive = 268435456
+    """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: nobody is asked for a key."""
     connect_seconds: Positive = 2

@@ -3,10 +3,11 @@
 -- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
 -- successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
--- model; the same for models that are woken when requests wait; the map of these; host and port on which a successor would
--- listen.
+-- model; the same for models that are woken when requests wait; the map of these; bytes that all waiting bodies may have;
+-- host and port on which a successor would listen.
 
-local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, public_host, public_port = ...
+local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, most_bytes, public_host, public_port = ...
+most_bytes = tonumber(most_bytes)
 local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
 local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
 
@@ -19,7 +20,8 @@ local LEASE = 1               -- seconds after which a place whose request was n
 local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
-local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passes}
+local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, sizes = {ticket -> bytes}, gate, passes}
+local bytes_held = 0
 local totals = {}             -- backend -> {full, timeout}: how many were turned away
 local last_ticket = 0
 
@@ -28,13 +30,18 @@ local function clock()
     return now.sec + now.usec / 1000000
 end
 
+local function free(room, ticket)
+    if room.places[ticket] then
+        bytes_held = bytes_held - room.sizes[ticket]
+        room.places[ticket], room.sizes[ticket] = nil, nil
+        room.count = room.count - 1
+    end
+end
+
 -- Frees the places of requests that are gone.
 local function sweep(room, now)
     for ticket, seen in pairs(room.places) do
-        if now - seen > LEASE then
-            room.places[ticket] = nil
-            room.count = room.count - 1
-        end
+        if now - seen > LEASE then free(room, ticket) end
     end
 end
 
@@ -42,25 +49,26 @@ local function limits(backend)
     return woken_backends:lookup(backend) and WOKEN or USUAL
 end
 
-local function take_place(backend, places, now)
+local function take_place(backend, places, size, now)
     local room = waiting[backend]
     if not room then
-        room = {count = 0, places = {}, passes = 0}
+        room = {count = 0, places = {}, sizes = {}, passes = 0}
         waiting[backend] = room
     end
     if room.count >= places then sweep(room, now) end
-    if room.count >= places then return nil end
+    if bytes_held + size > most_bytes then
+        for _, other in pairs(waiting) do sweep(other, now) end
+    end
+    if room.count >= places or bytes_held + size > most_bytes then return nil end
     last_ticket = last_ticket + 1
-    room.places[last_ticket] = now
+    room.places[last_ticket], room.sizes[last_ticket] = now, size
     room.count = room.count + 1
+    bytes_held = bytes_held + size
     return room, last_ticket
 end
 
 local function leave(backend, room, ticket)
-    if room.places[ticket] then
-        room.places[ticket] = nil
-        room.count = room.count - 1
-    end
+    free(room, ticket)
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
@@ -137,12 +145,12 @@ end
 local function hold(txn)
     local backend = txn:get_var("txn.be")
     local began = clock()
-    local room, ticket = take_place(backend, limits(backend).places, began)
+    local room, ticket = take_place(backend, limits(backend).places, txn.f:req_body_len(), began)
     if not room then return refuse(txn, backend, "full") end
     local peer = peer_of(txn)
     local now, ended, look_again, deadline = began, nil, began, nil
     repeat
-        room.places[ticket] = now
+        if room.places[ticket] then room.places[ticket] = now end   -- else it was slow to look, and is no longer counted
         if now >= look_again then
             look_again = now + 0.25
             deadline = began + limits(backend).seconds
