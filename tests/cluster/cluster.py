@@ -11,7 +11,7 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import yaml
@@ -101,10 +101,11 @@ class Cluster:
         except (NotFoundError, ConflictError):
             return
 
-    def namespace(self, prefix: str = "test", labels: Mapping[str, str] = RESTRICTED) -> str:
-        """A new namespace with a name of its own, at the restricted Pod Security level unless ``labels`` say other."""
+    def namespace(self, prefix: str = "test", restricted: bool = True) -> str:
+        """A new namespace with a name of its own, at the restricted Pod Security level."""
         name = unique(prefix)
-        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}})
+        labels = RESTRICTED if restricted else {}
+        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         return name
 
     def logs(self, namespace: str, pod: str, container: str = "") -> str:

@@ -66,9 +66,9 @@ def listed(gateway: str, query: str = "", **headers: str) -> dict[str, Object]:
 class KubeAI(Cluster):
     """One test cluster, its Models those of KubeAI."""
 
-    def namespace(self, prefix: str = "kubeai", labels: Mapping[str, str] | None = None) -> str:
+    def namespace(self, prefix: str = "kubeai", restricted: bool = False) -> str:
         """A new namespace without a Pod Security level: pods of KubeAI are as free as the system configuration says."""
-        return super().namespace(prefix, labels or {})
+        return super().namespace(prefix, restricted)
 
     def shared_volume(self) -> str:
         """A volume of the class that the cache profiles name, for one claim. Returns its name."""

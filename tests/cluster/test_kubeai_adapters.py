@@ -44,8 +44,13 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
     assert replaced == {marks[code]}
 
     kubeai.change_model(free_namespace, name, adapters=[TWO])
-    wait("it is not listed", 20, lambda: listed(gateway_url), lambda ids: wiki not in ids)
-    assert chat(gateway_url, wiki).status == 404
+    wait(
+        "no gateway answers for it",
+        20,
+        lambda: [chat(gateway_url, wiki).status for _request in range(6)],
+        lambda statuses: set(statuses) == {404},
+    )
+    assert wiki not in listed(gateway_url)
     assert chat(gateway_url, code).words[1] == marks[code]
     wait_loaded(kubeai, free_namespace, name)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
@@ -52,7 +50,7 @@ def test_the_first_request_starts_a_model_and_is_served(
     after = answered - datetime.fromisoformat(listening).timestamp()
     record_property("seconds", f"in all {answered - sent:.2f}, from the engine's start to the answer {after:.2f}")
     print(f"in all {answered - sent:.2f} s, from the engine's start to the answer {after:.2f} s")
-    assert after < 2.0, "goal: 1 s on an idle machine"
+    assert after < 3.0, "goal: 1 s on an idle machine"
     kubeai.wait_replicas(free_namespace, name, 0, 30)
 
 
@@ -72,27 +70,20 @@ def test_a_burst_brings_all_the_replicas_that_are_allowed(
     kubeai.wait_ready(free_namespace, name)
     known(gateway_url, name)
     seen: list[int] = []
-    over = threading.Event()
 
-    def watch() -> None:
-        while not over.is_set():
-            seen.append(replicas(kubeai, free_namespace, name))
-            time.sleep(0.2)
+    def reached(count: int) -> bool:
+        seen.append(count)
+        return count == 3
 
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    started = time.monotonic()
-    with ThreadPoolExecutor(8) as clients:
-        answers = [clients.submit(chat, gateway_url, name, max_tokens=12) for _request in range(16)]
-        wait("three replicas", 30, lambda: replicas(kubeai, free_namespace, name), lambda count: count == 3)
+    with Load(gateway_url, name, clients=8) as load:
+        started = time.monotonic()
+        wait("three replicas", 30, lambda: replicas(kubeai, free_namespace, name), reached)
         took = time.monotonic() - started
-        statuses = [answer.result().status for answer in answers]
+        holds("no more than three", 4, lambda: replicas(kubeai, free_namespace, name), lambda count: count == 3)
+    assert load.failures == []
+    assert took < 15
+    assert seen == sorted(seen), "it goes up without a step back"
     kubeai.wait_replicas(free_namespace, name, 1, 40)
-    over.set()
-    watcher.join()
-    assert statuses == [200] * 16
-    assert took < 10
-    assert max(seen) == 3
 
 
 def test_a_person_who_scales_is_held_to_the_bounds(kubeai: KubeAI, free_namespace: str) -> None:

@@ -30,11 +30,10 @@ def serve_models() -> None:
 
 def application(store: Store) -> Handler:
     own = Ollama(store)
-    running = lambda _request: Answer(b"Ollama is running", kind="text/plain; charset=utf-8")  # noqa: E731
     table = routes(
         {
-            "GET /": running,
-            "HEAD /": running,
+            "GET /": own.running,
+            "HEAD /": own.running,
             "GET /api/version": lambda _request: as_json({"version": "0.11.11"}),
             "GET /api/tags": own.tags,
             "POST /api/pull": own.pull,
@@ -63,6 +62,9 @@ class Ollama:
         self.store = store
         self.runners = Runners()
         self.without = OpenAI(Generator(), lambda _model: "base").table()
+
+    def running(self, _request: Request) -> Answer:
+        return Answer(b"Ollama is running", kind="text/plain; charset=utf-8")
 
     def tags(self, _request: Request) -> Answer:
         return as_json({"models": [{"name": name.short, "model": name.short} for name in self.store.names()]})
