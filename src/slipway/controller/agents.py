@@ -101,9 +101,13 @@ class Agents:
             followed = self._followed[kind, name] = _Followed(pods, adapters)
             followed.task = asyncio.create_task(self._look_after(kind, name, followed))
         else:
-            for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
-                self._drop(gone)
-            followed.take(pods, adapters)
+            self._take(followed, pods, adapters)
+
+    def keep(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
+        """Takes what the resource's pods are now; what they shall have loaded is as before."""
+        followed = self._followed.get((kind, name))
+        if followed is not None:
+            self._take(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
 
     def forget(self, kind: Kind, name: Key) -> None:
         """The resource has nothing to ask for any more."""
@@ -192,6 +196,11 @@ class Agents:
         self._silent.pop(identity, None)
         self._reports[identity] = report
         return report
+
+    def _take(self, followed: _Followed, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+        for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
+            self._drop(gone)
+        followed.take(pods, adapters)
 
     def _drop(self, identity: str) -> None:
         self._reports.pop(identity, None)

@@ -64,10 +64,13 @@ class Observed:
         workloads = (f"{child['kind']} {key(child)}" for child in children if child["kind"] in WORKLOADS)
         return [pod for workload in workloads for pod in self.pods.store.by_index(WORKLOAD, workload)]
 
-    def rivals(self, names: Iterable[str]) -> list[RoutedService]:
-        """The Services that ask for any of these public names."""
-        found = {key(service): service for name in names for service in self.routes.store.by_index(NAMES, name)}
-        return [routed_service(service) for service in found.values()]
+    def rivals(self, services: Iterable[Object]) -> list[RoutedService]:
+        """These Services, and all others that ask for any of their public names."""
+        own = {key(service): service for service in services}
+        names = {name for service in own.values() for name in route_names(service)}
+        others = {key(service): service for name in names for service in self.routes.store.by_index(NAMES, name)}
+        # Their own store may know more than the routes' yet.
+        return [routed_service(service) for service in (others | own).values()]
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """The resource of ``kind`` whose Deployment or Job made the pod."""

@@ -143,6 +143,7 @@ class Reconciler:
                 resource = changed
                 plan = self._api.plan(self._world(resource))
         except Invalid as error:
+            self._agents.keep(self.kind, key(resource), self._world(resource).pods)
             return await self._report(resource, Applied(), Refusal(error.reason, error.message))
         applied = await self._apply(resource, plan)
         world = self._world(resource)
@@ -248,8 +249,8 @@ class Reconciler:
 
     def _routed(self, resource: Object) -> tuple[RoutedService, ...]:
         """The Services that ask for the names of this resource's own, which are among them."""
-        names = (name for child in self._applier.children(resource).values() for name in route_names(child))
-        return tuple(self._observed.rivals(names))
+        own = [child for child in self._applier.children(resource).values() if route_names(child)]
+        return tuple(self._observed.rivals(own))
 
     async def _write_status(self, resource: Object, status: Object) -> None:
         before = resource.get("status", {}).get("conditions", [])

@@ -157,6 +157,15 @@ async def test_another_version_goes_from_pod_to_pod_and_some_pod_serves_at_every
     assert min(sum(map(bool, state)) for state in seen) == 2
 
 
+async def test_a_new_pod_gets_its_adapters_though_the_spec_became_invalid(server, pods, cluster, eventually):
+    await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    await server.remove("/api/v1/namespaces/system/configmaps/config")
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    await pods.add("a-1-y")
+    await eventually(lambda: pods.serves("a-1-y") == "v1")
+
+
 async def test_a_silent_loader_keeps_its_labels_and_does_not_hold_up_the_others(pods, cluster, eventually):
     first = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")

@@ -57,7 +57,11 @@ def test_a_change_of_a_routed_service_concerns_every_model_that_asks_for_its_nam
         seen.routes.store.put(routed("tiny", namespace))
     seen.routes.store.put(routed("other", "c"))
     assert set(seen.owners_of_rivals(KIND, routed("tiny", "a"))) == {Key("a", "tiny"), Key("b", "tiny")}
-    assert {rival.key for rival in seen.rivals(["tiny"])} == {"a/tiny", "b/tiny"}
+    assert {rival.key for rival in seen.rivals([routed("tiny", "a")])} == {"a/tiny", "b/tiny"}
+
+
+def test_a_service_that_was_just_made_is_among_those_that_ask_for_its_name() -> None:
+    assert [rival.key for rival in observed().rivals([routed("tiny", "a")])] == ["a/tiny"]
 
 
 def test_a_service_whose_route_cannot_be_read_asks_for_no_name() -> None:
