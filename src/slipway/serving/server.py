@@ -17,6 +17,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One question that the kubelet asks again and again: an HTTP path of the container's port, or a command in it.
     All times are seconds."""
 
+    port: int = 0
+    """0: the engine's."""
     path: str = ""
     """Answers 200 when all is well. Empty: ``command`` is run, and ends with 0 when all is well."""
     command: tuple[str, ...] = ()
@@ -61,6 +63,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     env_from: tuple[Object, ...] = ()
     resources: Object = {}
     mounts: tuple[Mount, ...] = ()
+    readiness: Probe | None = None
+    """Of a container beside the engine; the pod gets no requests while it fails. None: ready as long as it runs."""
     security: Object = {}
     """Security context."""
 

@@ -177,7 +177,7 @@ def _pod(server: Server) -> Object:
         "securityContext": server.security,
         "terminationGracePeriodSeconds": server.drain_seconds + 15,
         "initContainers": [container_spec(one, one.mounts) for one in server.before],
-        "containers": [engine, *(container_spec(one, one.mounts) for one in server.beside)],
+        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.beside)],
         "volumes": pod_volumes,
     }
     spec = {field: value for field, value in optional.items() if value}
@@ -207,10 +207,14 @@ def _answering(server: Server) -> Object:
     }
 
 
+def _asked(beside: Container) -> Object:
+    return {"readinessProbe": _probe(beside.readiness)} if beside.readiness else {}
+
+
 def _probe(probe: Probe) -> Object:
-    asked: Object = (
-        {"httpGet": {"path": probe.path, "port": PORT_NAME}} if probe.path else {"exec": {"command": [*probe.command]}}
-    )
+    asked: Object = {"exec": {"command": [*probe.command]}}
+    if probe.path:
+        asked = {"httpGet": {"path": probe.path, "port": probe.port or PORT_NAME}}
     delay = {"initialDelaySeconds": probe.initial_delay} if probe.initial_delay else {}
     times = {"periodSeconds": probe.period, "timeoutSeconds": probe.timeout, "failureThreshold": probe.failures}
     return asked | delay | times

@@ -50,12 +50,16 @@ def test_a_start_may_take_what_its_probe_waits() -> None:
     assert probe["initialDelaySeconds"] == 2
 
 
-def test_containers_before_and_beside_the_engine_answer_no_probes() -> None:
+def test_containers_before_and_beside_the_engine_answer_no_probes_but_their_own() -> None:
     found = pod(before=(Container(name="fetch", image="f"),), beside=(Container(name="look", image="l"),))
     assert [one["name"] for one in found["initContainers"]] == ["fetch"]
     assert [one["name"] for one in found["containers"]] == ["engine", "look"]
     assert "readinessProbe" not in found["containers"][1]
     assert {one["terminationMessagePolicy"] for one in found["containers"]} == {"FallbackToLogsOnError"}
+    own = Probe(port=81, path="/well", period=1, timeout=5, failures=1)
+    found = pod(beside=(Container(name="look", image="l", readiness=own),))
+    assert found["containers"][1]["readinessProbe"]["httpGet"] == {"path": "/well", "port": 81}
+    assert found["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
 
 
 def test_a_mount_may_be_a_part_of_a_volume() -> None:

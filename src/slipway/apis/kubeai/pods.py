@@ -15,17 +15,21 @@ from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.serving import agent, volumes
 from slipway.serving.agent import Adapter
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
-from slipway.serving.server import Address, Container, File, Mount, Scale, Server, variables
+from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
 from slipway.serving.settings import Settings
 from slipway.serving.workload import UNPRIVILEGED
 
 CONTAINER = "server"
+FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
 ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
 CACHE = "models"
 DOWNLOADS = "downloads"
 SHARED_MEMORY = "dshm"
+RESTORED = Probe(port=agent.PORT, path="/healthz", period=1, timeout=5, failures=1)
+"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
+again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
 
 
 def server(model: Model) -> Server:
@@ -148,8 +152,9 @@ def loader_access(model: Model) -> Access:
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
-    """The original's, over the Model's own."""
-    return model.labels | {
+    """The original's, over the Model's own, without those that say which adapters a pod has: that is found out."""
+    own = {name: value for name, value in model.labels.items() if not name.startswith(FOUND_OUT)}
+    return own | {
         **names.selector(model.name),
         "app.kubernetes.io/name": model.engine.name,
         "app.kubernetes.io/instance": f"{model.engine.name}-{model.name}",
@@ -201,5 +206,6 @@ def _loader(model: Model, access: Access) -> Container:
         env=loader_env(model, access),
         env_from=env_from(model),
         mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *access.mounts),
+        readiness=RESTORED,
         security=UNPRIVILEGED,
     )
