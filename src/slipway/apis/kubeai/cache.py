@@ -48,16 +48,25 @@ def claim_of(world: World) -> tuple[Reference, Object | None]:
     return reference, world.referenced.get(reference)
 
 
+def _place(world: World) -> str:
+    """The Model's url without its options, be it valid or not."""
+    url: str = world.resource["spec"]["url"]
+    return url.partition("?")[0]
+
+
 def loaded(world: World) -> bool:
-    """Whether the weights of this very Model, not of an earlier one of its name, are complete."""
+    """Whether the weights of this very Model and url are complete: neither those of an earlier Model of its name, nor
+    those that it had before it was without a cache for a while, when its url may change."""
     _reference, claim = claim_of(world)
     if claim is None or deleting(claim):
         return False
     text = (claim["metadata"].get("annotations") or {}).get(LOADED + world.resource["metadata"]["name"], "{}")
     try:
-        return msgspec.json.decode(text, type=dict).get("uid") == uid(world.resource)
+        told = msgspec.json.decode(text, type=dict)
     except msgspec.DecodeError:
         return False
+    # The original writes no url.
+    return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
 
 
 def claim(model: Model) -> Object:
@@ -110,25 +119,32 @@ def load_job(model: Model) -> Object:
     )
 
 
+def _observed_load(world: World) -> Object | None:
+    """The load Job, unless it fetches what the Model's url said earlier: that one is only in the way of the next."""
+    made = world.children.get(("Job", load_name(world.resource["metadata"]["name"])))
+    containers = made["spec"]["template"]["spec"]["containers"] if made else ()
+    return made if any(_place(world) in container.get("args", ()) for container in containers) else None
+
+
 def note(model: Model, world: World) -> Note | None:
     """What is written on the claim once the load Job has done its work."""
-    done = ended(world.children.get(("Job", load_name(model.name))), "Complete")
+    done = ended(_observed_load(world), "Complete")
     if done is None:
         return None
     reference, _claim = claim_of(world)
-    text = msgspec.json.encode({"uid": uid(model.resource), "timestamp": timestamp(done)}).decode()
-    return Note(reference, {LOADED + model.name: text})
+    told = {"uid": uid(model.resource), "url": _place(world), "timestamp": timestamp(done)}
+    return Note(reference, {LOADED + model.name: msgspec.json.encode(told).decode()})
 
 
 def failed_since(world: World) -> float | None:
     """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
-    since = ended(world.children.get(("Job", load_name(world.resource["metadata"]["name"]))), "Failed")
+    since = ended(_observed_load(world), "Failed")
     return since if since is not None and world.now - since < RETRY_SECONDS else None
 
 
 def loading(model: Model, world: World) -> tuple[tuple[Object, ...], tuple[Note, ...]]:
     """Children and notes that bring the weights to the claim: none while the claim goes."""
-    observed = world.children.get(("Job", load_name(model.name)))
+    observed = _observed_load(world)
     _reference, there = claim_of(world)
     overdue = ended(observed, "Failed") is not None and failed_since(world) is None
     if overdue or (there is not None and deleting(there)):

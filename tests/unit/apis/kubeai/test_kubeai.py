@@ -9,6 +9,7 @@ import pytest
 
 from slipway.apis.kubeai import KubeAI, cache, names
 from slipway.kube.objects import CONFIG_MAP
+from slipway.serving import agent
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, World
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
@@ -196,9 +197,33 @@ def test_a_model_with_a_cache_has_no_pods_before_it_is_filled() -> None:
     assert [child["kind"] for child in plan(filled).children] == ["Service", "Deployment"]
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", '{"uid": "other"}'])
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[]", '{"uid": "other"}', f'{{"uid":"{UID}","url":"hf://acme/other"}}']
+)
 def test_an_annotation_that_is_not_this_models_means_not_loaded(text: str) -> None:
     assert not cache.loaded(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text}))
+
+
+@pytest.mark.parametrize("url", ["", "hf://acme/tiny"])
+def test_the_originals_word_counts_without_a_url_and_options_change_no_weights(url: str) -> None:
+    told = {"uid": UID} | ({"url": url} if url else {})
+    asked = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
+    assert cache.loaded(with_claim(asked, {"models.kubeai.org/tiny": msgspec.json.encode(told).decode()}))
+
+
+@pytest.mark.parametrize("how", ["Complete", "Failed"])
+def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(how: str) -> None:
+    asked = with_claim(world(**CACHED), {})
+    done = {"type": how, "status": "True", "lastTransitionTime": "2026-11-21T09:04:50Z"}
+    observed = child(asked, "Job") | {"status": {"conditions": [done]}}
+    own = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): observed})
+    assert bool(plan(own).notes) == (how == "Complete")
+    assert (cache.failed_since(own) is not None) == (how == "Failed")
+    resource = {**asked.resource, "spec": {**asked.resource["spec"], "url": "hf://acme/other"}}
+    changed = msgspec.structs.replace(own, resource=resource)
+    assert not plan(changed).notes
+    assert cache.failed_since(changed) is None
+    assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
 
 
 def test_no_load_is_begun_on_a_claim_that_goes() -> None:
@@ -210,11 +235,29 @@ def test_no_load_is_begun_on_a_claim_that_goes() -> None:
 
 def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
     asked = with_claim(world(**CACHED), {})
-    job = {"metadata": {"name": "load-cache-tiny", "creationTimestamp": "2026-11-21T09:04:50Z"}}
+    made = child(asked, "Job")
+    job = made | {"metadata": made["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
     waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
     assert KubeAI().status(waiting, None).recheck_seconds == 10
     late = KubeAI().status(msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
+
+
+def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
+    asked = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
+    names_of_both = [f"{prefix}a" for prefix in (agent.ADAPTER_LABEL, agent.SERVING_LABEL)]
+    asked.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}
+    labels = child(asked, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert labels["team"] == "search"
+    assert not labels.keys() & set(names_of_both)
+
+
+def test_a_pod_gets_no_requests_while_its_engine_lacks_adapters_that_it_had() -> None:
+    adapted = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
+    containers = child(adapted, "Deployment")["spec"]["template"]["spec"]["containers"]
+    probe = next(one for one in containers if one["name"] == agent.CONTAINER)["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/healthz", "port": agent.PORT}
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (1, 1)
 
 
 def test_credentials_go_only_where_they_are_needed() -> None:
