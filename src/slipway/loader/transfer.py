@@ -162,6 +162,8 @@ class Transfer:
         return verifiable
 
     def _copy(self, body: Body, stream: IO[bytes]) -> None:
+        if body.start not in (0, self._have):
+            raise PassingError(f"bytes come from {body.start} on, not from {self._have} on")
         if body.start != self._have:
             self._forget()
         while chunk := body.read(CHUNK):

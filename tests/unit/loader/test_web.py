@@ -86,6 +86,19 @@ def test_what_cannot_be_told_apart_is_not_resumed(loading: Loading, site: Servic
     assert [seen.range for seen in site.seen] == ["", "", ""]
 
 
+def test_a_part_that_was_not_asked_for_is_not_taken(loading: Loading, site: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if len(site.seen) == 2:
+            return await cut_after(300_000)(request, WEIGHTS)
+        if len(site.seen) == 3:
+            return web.Response(status=206, body=b"?", headers={"Content-Range": f"bytes 5-5/{len(WEIGHTS)}"})
+        return None
+
+    site.interfere = interfere
+    loading(f"{site.url}/a.gguf")
+    assert loading.content == {"a.gguf": WEIGHTS}
+
+
 def test_a_file_of_unknown_size_arrives(loading: Loading, site: Service) -> None:
     loading(f"{site.url}/chunked.gguf")
     assert loading.content == {"chunked.gguf": WEIGHTS}
