@@ -16,6 +16,9 @@ from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)
 
+_RELOAD_PAUSE = 5.0
+"""Seconds between two reloads."""
+
 SHOW_HOLD = "show slipway hold"
 """Answered by hold.lua."""
 
@@ -43,6 +46,7 @@ class DataPlane:
         self._socket = settings.directory / "haproxy.sock"
         self._master = settings.directory / "master.sock"
         self._lock = asyncio.Lock()
+        self._reloaded = -_RELOAD_PAUSE
 
     async def apply(self, state: State) -> None:
         """Makes files and process say `state`. Raises CommandFailed: the files say it then, try again.
@@ -61,7 +65,15 @@ class DataPlane:
                     log.warning("HAProxy cannot be changed as it runs, %s attempt: %s", attempt, error)
                 else:
                     return
-            await cli.reload(self._master)
+            await self._reload()
+
+    async def _reload(self) -> None:
+        """Starts a new process. Each one before lives as long as its streams: they must not pile up."""
+        now = asyncio.get_running_loop().time()
+        if now - self._reloaded < _RELOAD_PAUSE:
+            raise CommandFailed(f"it was loaded anew less than {_RELOAD_PAUSE:.0f} s ago")
+        self._reloaded = now
+        await cli.reload(self._master)
 
     async def _steer(self, state: State) -> None:
         async with cli.session(self._socket) as line:

@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long running requests may go on after the pod was told to stop, or a reload replaced the process."""
     threads: Positive = 2
     """HAProxy's threads."""
-    max_connections: Positive = 10000
+    max_connections: Annotated[int, msgspec.Meta(ge=100)] = 10000
     """Clients connected at once; an open file is needed on either side of each."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""

@@ -103,7 +103,10 @@ def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[Routing
 
     qualified: dict[str, RoutedService] = {}
     for service in sorted(routed, key=lambda service: (service.since, service.key)):
-        qualified.setdefault(service.qualified, service)
+        winner = qualified.setdefault(service.qualified, service)
+        if winner is not service:
+            message = f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
+            faults.append(Fault(service.namespace, service.name, message))
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(routed).items() if model not in qualified}
     owners = public | qualified
