@@ -8,6 +8,8 @@ import pytest
 from aiohttp import web
 
 from slipway.loader.errors import LoadError
+from slipway.loader.source import open_source
+from slipway.loader.sources.buckets import Bucket
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
 from .s3 import KEYS, Store
@@ -133,6 +135,41 @@ def test_a_store_that_is_busy_is_asked_again(from_s3: Loading, s3: Service) -> N
     s3.interfere = interfere
     from_s3(URL)
     assert from_s3.content == FILES
+
+
+@pytest.mark.parametrize("status", [301, 400, 403])
+def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service, store: Store, status: int) -> None:
+    store.region = "eu-west-1"
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if "/eu-west-1/" in request.headers["Authorization"]:
+            return None
+        return web.Response(status=status, headers={"x-amz-bucket-region": "eu-west-1"})
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+
+
+KEY_PAIR = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
+ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
+
+
+@pytest.mark.parametrize(
+    ("url", "env", "address"),
+    [
+        ("s3://models/x", KEY_PAIR, "https://models.s3.us-east-1.amazonaws.com"),
+        ("s3://models/x", {**KEY_PAIR, "AWS_REGION": "eu-west-1"}, "https://models.s3.eu-west-1.amazonaws.com"),
+        ("s3://my.models/x", KEY_PAIR, "https://s3.us-east-1.amazonaws.com/my.models"),
+        ("s3://models/x", {**KEY_PAIR, "AWS_ENDPOINT_URL": "http://minio:9000/"}, "http://minio:9000/models"),
+        ("oss://models/x", {**ALIBABA, "OSS_REGION": "cn-beijing"}, "https://models.s3.oss-cn-beijing.aliyuncs.com"),
+        ("oss://models/x", {**ALIBABA, "OSS_ENDPOINT": "oss-internal.example"}, "https://models.oss-internal.example"),
+    ],
+)
+def test_where_a_bucket_is_asked(url: str, env: dict[str, str], address: str) -> None:
+    source = open_source(url, env)
+    assert isinstance(source, Bucket)
+    assert source._top() == address
 
 
 @pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-complete"])
