@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -73,6 +74,26 @@ def test_a_model_that_the_selector_does_not_choose_is_not_found(chosen: Standalo
 
 def test_what_is_no_selector_is_refused(chosen: Standalone) -> None:
     assert {text: status(chosen, "chat", text) for text in BROKEN} == dict.fromkeys(BROKEN, 400)
+
+
+LONG = 40_000
+CREEPING = {
+    "spaces within a list": "app in (a" + " " * LONG + "b)",
+    "spaces around a key": " " * (LONG // 2) + "app" + " " * (LONG // 2) + "x",
+    "a long key": "a" * LONG,
+    "a long word": "app " + "a" * LONG,
+    "many slashes": "a/" * (LONG // 2),
+    "an open list": "app in (" + "a," * (LONG // 2),
+    "many signs": "app" + "=" * LONG,
+    "many bounds": "tier>" + "1" * LONG,
+}
+
+
+@pytest.mark.parametrize("case", CREEPING)
+def test_a_long_selector_is_refused_soon(chosen: Standalone, case: str) -> None:
+    began = time.monotonic()
+    assert status(chosen, "chat", CREEPING[case]) == 400
+    assert time.monotonic() - began < 1
 
 
 def test_several_selectors_all_have_to_choose(chosen: Standalone) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from slipway.gateway.selector import InvalidSelector, chosen, label_text, parse
@@ -23,6 +25,16 @@ def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
 def test_what_is_no_selector(text: str) -> None:
     with pytest.raises(InvalidSelector):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["app in (a" + " " * 40_000 + "b)", "a" * 40_000, "app" + " " * 40_000 + "x", "a/" * 20_000]
+)
+def test_a_long_selector_is_refused_soon(text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(InvalidSelector):
+        parse(text)
+    assert time.monotonic() - began < 1
 
 
 def test_all_selectors_have_to_be_fulfilled() -> None:

@@ -39,9 +39,11 @@ local function read_list(text, at)
     if not inside or not inside:match("%S") then return nil end
     local values = {}
     for value in (inside .. ","):gmatch("([^,]*),") do
-        value = value:match("^%s*(.-)%s*$")
-        if not is_value(value) then return nil end
-        values[value] = true
+        -- Two steps, as one pattern with spaces at both ends takes the square of their number.
+        local from = value:match("^%s*()")
+        local word, rest = value:match("^(%S*)%s*()", from)
+        if rest <= #value or not is_value(word) then return nil end
+        values[word] = true
     end
     return values, after
 end
