@@ -45,13 +45,6 @@ step() { # DESCRIPTION COMMAND...; the status of the command
 # No part may hang for ever.
 bounded=(timeout --foreground --kill-after 30 20m)
 
-in_folders() { # FOLDER...; those that exist
-  local folder
-  for folder in "$@"; do
-    if [[ -e $folder ]]; then echo "$folder"; fi
-  done
-}
-
 # ---- the cluster ------------------------------------------------------------------------------------------------------
 
 kind_variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$output/kubeconfig")
@@ -67,10 +60,15 @@ remove_cluster() {
 }
 
 make_cluster() {
+  ansible-playbook playbooks/local.yml "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
+    find_kubectl &&
+    K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook playbooks/site.yml --tags crds -e @tests/cluster/site.yml
+}
+
+roll_out() {
   python scripts/tiny_gguf.py "$output/tiny.gguf" &&
     K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook tests/cluster/up.yml -e @tests/cluster/site.yml \
-      "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
-    find_kubectl
+      "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT"
 }
 
 find_kubectl() {
@@ -96,6 +94,7 @@ diagnose() {
 cluster_made=false
 clean_up() {
   trap - EXIT INT TERM
+  jobs -p | xargs --no-run-if-empty kill 2> /dev/null
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
   fi
@@ -113,16 +112,32 @@ without_cluster() {
   step "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
-on_cluster() {
+# The faults need the definitions, but nothing installed, and mostly wait: they go on beside the tests without a cluster.
+without_installation() {
+  SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig "${bounded[@]}" pytest --quiet --durations 5 tests/faults > "$output/faults.log" 2>&1 &
+  local faults=$!
+  without_cluster
+  wait_for_faults() {
+    local status=0
+    wait "$faults" || status=$?
+    cat "$output/faults.log"
+    return "$status"
+  }
+  step "Tests in tests/faults, begun before" wait_for_faults
+}
+
+use_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
-  local scenario others
+}
+
+on_cluster() {
+  use_cluster
+  local scenario
   # Most of these tests wait for pods; four at a time keep two cores busy.
   step "Cluster tests" "${bounded[@]}" pytest --quiet --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   step "Cluster tests that kill our pods" "${bounded[@]}" pytest --quiet --durations 5 -m disruptive tests/cluster
-  for others in $(in_folders tests/faults tests/docs); do
-    step "Tests in $others" "${bounded[@]}" pytest --quiet --durations 5 "$others"
-  done
+  step "Tests in tests/docs" "${bounded[@]}" pytest --quiet --durations 5 tests/docs
   for scenario in extensions/molecule/*/molecule.yml; do
     [[ -e $scenario ]] || continue
     scenario=$(basename "$(dirname "$scenario")")
@@ -131,7 +146,7 @@ on_cluster() {
 }
 
 given() { # runs the tests that were named
-  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
+  use_cluster
   step "Tests in ${paths[*]}" pytest "${paths[@]}"
 }
 
@@ -150,7 +165,6 @@ export SLIPWAY_TEST_GATEWAY_PORT=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 export PATH=$PATH:$cache/bin
 mkdir -p "$output"
 
-((${#paths[@]})) || without_cluster
 if ! wants_cluster; then
   unset SLIPWAY_TEST_KUBECONFIG
   step "Tests in ${paths[*]}" pytest "${paths[@]}"
@@ -159,9 +173,15 @@ else
     step "Remove the test cluster of an earlier run" remove_cluster
   fi
   cluster_made=true
-  if step "Make a test cluster and roll out" make_cluster; then
-    if ((${#paths[@]})); then given; else on_cluster; fi
+  if step "Make a test cluster" make_cluster; then
+    ((${#paths[@]})) || without_installation
+    if step "Roll out" roll_out; then
+      if ((${#paths[@]})); then given; else on_cluster; fi
+    else
+      echo "The tests of what is installed did not run."
+    fi
   else
+    ((${#paths[@]})) || without_cluster
     echo "The tests on the cluster did not run."
   fi
   ((${#failed[@]} == 0)) || diagnose

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,17 +140,27 @@ FORM = (
 )
 
 
-def test_manifests_written_for_kubeai_apply_unchanged_and_answer(kubeai: KubeAI, gateway_url: str) -> None:
-    for batch in batches():
-        namespace, volumes = kubeai.namespace("manifests"), [kubeai.shared_volume(), kubeai.shared_volume()]
-        models = [model_of(manifest) for manifest in batch]
-        for manifest in batch:
-            kubeai.kubectl("apply", "--namespace", namespace, "--filename", str(manifest))
-        for manifest, written in zip(batch, models, strict=True):
-            model = kubeai.wait_ready(namespace, written["metadata"]["name"])
-            assert {field: model["spec"][field] for field in written["spec"]} == written["spec"], manifest
-            assert answers(gateway_url, written), manifest
-        kubeai.delete("Namespace", "", namespace)
-        kubeai.wait_gone("Namespace", "", namespace)
-        for volume in volumes:
-            kubeai.delete("PersistentVolume", "", volume)
+@pytest.fixture
+def shared_volumes(kubeai: KubeAI) -> Iterator[None]:
+    """One for each cache profile that manifests name."""
+    names = [kubeai.shared_volume() for _profile in range(2)]
+    yield
+    for name in names:
+        kubeai.delete("PersistentVolume", "", name)
+
+
+@pytest.mark.xdist_group("manifests")  # some batches have models of the same names
+@pytest.mark.parametrize("batch", batches(), ids=lambda batch: batch[0].stem)
+def test_manifests_written_for_kubeai_apply_unchanged_and_answer(
+    kubeai: KubeAI, gateway_url: str, free_namespace: str, shared_volumes: None, batch: list[Path]
+) -> None:
+    for manifest in batch:
+        kubeai.kubectl("apply", "--namespace", free_namespace, "--filename", str(manifest))
+    for manifest in batch:
+        written = model_of(manifest)
+        model = kubeai.wait_ready(free_namespace, written["metadata"]["name"])
+        assert {field: model["spec"][field] for field in written["spec"]} == written["spec"], manifest
+        assert answers(gateway_url, written), manifest
+    for manifest in batch:
+        kubeai.delete(MODEL, free_namespace, model_of(manifest)["metadata"]["name"])
+    wait("the names are free again", 60, lambda: kubeai.list(MODEL, free_namespace), lambda models: not models)
