@@ -11,6 +11,7 @@ local find, match, sub = string.find, string.match, string.sub
 local MAX_PARTS = 200
 local MAX_HEADER = 8192
 local MAX_NAME = 1024
+local MAX_BEGINS = 10000   -- of boundaries within the content of parts
 local FIELD = "model"
 
 -- The parameters behind the first word of a header's value: value and place (an index into `text`) by lower-case name.
@@ -82,8 +83,8 @@ local function read_header(text, at)
     return name, place, is_file, last + 4
 end
 
--- The index of the boundary that ends a part, and of what is behind it; nil where there is none.
-local function part_end(text, delimiter, at)
+-- The index of the boundary that ends a part, and of what is behind it; nil where there is none, or no work is left.
+local function part_end(text, delimiter, at, work)
     local from = at - 2
     while true do
         local first, last = find(text, "\r\n" .. delimiter, from, true)
@@ -91,6 +92,8 @@ local function part_end(text, delimiter, at)
         local behind = sub(text, last + 1, last + 2)
         if behind == "\r\n" or behind == "--" then return first, last + 1 end
         from = last   -- only the begin of what a file holds
+        work.left = work.left - 1
+        if work.left < 0 then return nil end
     end
 end
 
@@ -100,6 +103,7 @@ local function read(text, delimiter)
     if sub(text, at, at + #delimiter - 1) ~= delimiter then return nil, "form" end
     at = at + #delimiter
     local model, field
+    local work = {left = MAX_BEGINS}
     for _ = 1, MAX_PARTS do
         if sub(text, at, at + 1) == "--" then
             if not model then return nil, "missing" end
@@ -108,8 +112,8 @@ local function read(text, delimiter)
         if sub(text, at, at + 1) ~= "\r\n" then return nil, "form" end
         local name, place, is_file, content = read_header(text, at + 2)
         if not name then return nil, "form" end
-        local stop, behind = part_end(text, delimiter, content)
-        if not stop then return nil, "form" end
+        local stop, behind = part_end(text, delimiter, content, work)
+        if not stop then return nil, work.left < 0 and "complex" or "form" end
         if name == FIELD then
             if model then return nil, "duplicate" end
             if is_file or stop - content > MAX_NAME then return nil, "type" end
