@@ -39,6 +39,14 @@ def from_s3(loading: Loading, s3: Service) -> Loading:
     return loading
 
 
+@pytest.mark.parametrize("scheme", ["s3", "oss"])
+@pytest.mark.parametrize("bucket", ["", "localhost#x", "2130706433#", "user@host", "host:1", "..", "%2e", "a\\b"])
+def test_a_bucket_that_would_lead_to_another_host_is_refused(scheme: str, bucket: str) -> None:
+    env = {"OSS_ACCESS_KEY_ID": "id", "OSS_ACCESS_KEY_SECRET": "secret", "OSS_REGION": "cn-hangzhou"}
+    with pytest.raises(LoadError, match="names no bucket"):
+        open_source(f"{scheme}://{bucket}/folder", env)
+
+
 @pytest.mark.parametrize("url", [URL, f"{URL}/"])
 def test_a_folder_arrives_without_its_neighbour(from_s3: Loading, url: str) -> None:
     from_s3(url)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from slipway.loader.errors import LoadError
+
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What may stand in a host's name without leading to another host."""
 
 
 def split(url: str) -> tuple[str, str]:
-    """Bucket, and prefix without slashes around it. Raises LoadError without a bucket."""
+    """Bucket, and prefix without slashes around it. Raises LoadError for a bucket that can be none."""
     scheme, _separator, rest = url.partition("://")
     bucket, _slash, prefix = rest.partition("/")
-    if not bucket:
+    if not BUCKET.fullmatch(bucket):
         raise LoadError(f"{url!r} names no bucket: it is {scheme}://BUCKET/FOLDER")
     return bucket, prefix.strip("/")
 
