@@ -49,18 +49,48 @@ def crash(controller: Controller, *, after: bool) -> Action:
     return act
 
 
+Lives = dict[tuple[str, bool], asyncio.Task[None]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def lives(
+    api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Lives]:
+    """The chosen lives, a few of them at a time: most of their time is waiting."""
+    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    few = asyncio.Semaphore(4)
+
+    async def one(label: str, after: bool) -> None:
+        async with few, KubeAIRun(api, tmp_path_factory.mktemp("life")) as run:
+            await a_life_ends_well(run, label, after)
+
+    running = {
+        (params["death"], params["after"]): asyncio.create_task(one(params["death"], params["after"]))
+        for params in chosen
+        if "death" in params
+    }
+    yield running
+    for task in running.values():
+        task.cancel()
+    await asyncio.gather(*running.values(), return_exceptions=True)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("label", LIFE)
+@pytest.mark.parametrize("death", LIFE)
 async def test_row_4_a_life_with_a_cache_ends_well_though_the_controller_dies(
-    idle: KubeAIRun, label: str, after: bool
+    lives: Lives, death: str, after: bool
 ) -> None:
-    injected = Fault(writes(label), crash(idle.controller, after=after))
-    idle.proxy.faults.append(injected)
-    await idle.controller.start()
-    await idle.life()
-    assert injected.fired, f"no such write: {sorted({write.label for write in idle.proxy.writes})}"
-    assert (await idle.get("PersistentVolumeClaim", CLAIM)) is not None
-    assert idle.controller.exits == [-signal.SIGKILL]
+    await lives[death, after]
+
+
+async def a_life_ends_well(run: KubeAIRun, label: str, after: bool) -> None:
+    injected = Fault(writes(label), crash(run.controller, after=after))
+    run.proxy.faults.append(injected)
+    await run.controller.start()
+    await run.life()
+    assert injected.fired, f"no such write: {sorted({write.label for write in run.proxy.writes})}"
+    assert (await run.get("PersistentVolumeClaim", CLAIM)) is not None
+    assert run.controller.exits == [-signal.SIGKILL]
 
 
 async def test_row_4_the_finalizer_is_there_before_anything_else(idle: KubeAIRun) -> None:
