@@ -1,6 +1,6 @@
 """Simulates the autoscaler in time beside the original's formula: one command, a second.
 
-    autoscaler.py
+    PYTHONPATH=src autoscaler.py
 
 Both get the same requests; what they want is there at once, so that only the decision is measured. The original's
 settings are its defaults: a look each 10 s, a mean over 10 minutes, 100 requests a replica, 30 s before going down.
