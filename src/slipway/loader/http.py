@@ -9,7 +9,9 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from slipway.artifacts.urls import CACHED
 from slipway.loader.agent.store import NAME
+from slipway.loader.source import public
 from slipway.serving.agent import Adapter, AgentReport
 
 LARGEST_WISH = 1 << 20
@@ -74,13 +76,17 @@ def _bounded() -> Middleware:
 
 
 def _fault(wish: Sequence[Adapter]) -> str:
-    """What is wrong with a wish; empty for a good one. Name and digest become folders."""
+    """What is wrong with a wish; empty for a good one. Name and digest become folders; an address of the web could be
+    one that only the pod can ask, and whoever reaches the port may wish."""
     if len(wish) > MOST_ADAPTERS:
         return f"{len(wish)} adapters are more than {MOST_ADAPTERS}"
     if len({adapter.name for adapter in wish}) != len(wish):
         return "two adapters have one name"
     bad = [word for adapter in wish for word in (adapter.name, adapter.digest) if not NAME.fullmatch(word)]
-    return f"{bad[0]!r} is neither a name nor a digest" if bad else ""
+    if bad:
+        return f"{bad[0]!r} is neither a name nor a digest"
+    foreign = [adapter.url for adapter in wish if adapter.url.partition("://")[0] not in CACHED]
+    return f"{public(foreign[0])!r} is no url of {', '.join(CACHED)}" if foreign else ""
 
 
 def _json(report: AgentReport) -> web.Response:

@@ -348,6 +348,7 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
         (b'[{"name": "x"}]', 400, "is no list of adapters"),
         (b'[{"name": "../x", "url": "hf://a/b", "digest": "d"}]', 400, "is neither a name nor a digest"),
         (b'[{"name": "x", "url": "hf://a/b", "digest": ".."}]', 400, "is neither a name nor a digest"),
+        (b'[{"name": "x", "url": "http://169.254.169.254/latest", "digest": "d"}]', 400, "is no url of hf"),
         (
             b'[{"name":"x","url":"u","digest":"d"},{"name":"x","url":"u","digest":"e"}]',
             400,
