@@ -69,7 +69,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Read with the strategy PrefixHash only."""
     features: tuple[str, ...] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
-    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=40)] = {}
+    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=100)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""

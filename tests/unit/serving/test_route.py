@@ -88,7 +88,7 @@ def test_a_scale_target_is_whole(field: str) -> None:
 
 def test_labels_are_bounded_in_number() -> None:
     with pytest.raises(InvalidRoute, match="labels"):
-        routed_service(service(json.dumps({"labels": {str(number): "" for number in range(41)}})))
+        routed_service(service(json.dumps({"labels": {str(number): "" for number in range(101)}})))
 
 
 def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:
