@@ -10,7 +10,7 @@ from slipway.gateway.table import Backend, RoutingTable
 ENDPOINT_COOKIE = "slipway-endpoint"
 """Cookie that sends a request to a server: the only such means that backends made at run time have."""
 _LONGEST = 12000
-"""Characters of an entry. A command for HAProxy must fit its buffer of 16 KiB: enough for 500 endpoints of IPv4."""
+"""Characters of an entry: enough for 500 endpoints of IPv4, and few beside what a command for HAProxy may have."""
 _MOST_CHARACTERS = 10000
 
 
