@@ -240,3 +240,19 @@ async def test_a_changed_strategy_takes_effect_at_once_without_a_reload_or_a_los
     await asked
     assert len(await at_once(hashed, CHAT, body, 2)) == 1
     assert hashed.haproxy_pids() == workers
+
+
+async def test_an_engine_that_dies_costs_nothing_and_its_conversations_go_to_others(
+    hashed: Standalone, api: Api, engines: list[Engine]
+) -> None:
+    hashed.route({"m1": prefix_hash(engines, prefixCharLength=100)})
+    await asyncio.to_thread(settled, hashed, engines)
+    body = user(f"dying {TEXT}")
+    chosen = next(engine for engine in engines if engine.name == engine_of(api, body))
+    await asyncio.to_thread(chosen.kill)
+    try:
+        seen = await at_once(hashed, CHAT, {"model": "m1", **body}, 20)
+        assert chosen.name not in seen
+    finally:
+        await asyncio.to_thread(chosen.start)
+    assert engine_of(api, body) == chosen.name

@@ -29,7 +29,7 @@ local PARTS = 4096             -- parts into which hashes are sorted, so that fi
 local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
-local TOTAL_FOR = 8            -- choices for which the requests of all endpoints are counted once
+local TOTAL_FOR = 8            -- choices at least for which all requests are counted once; more where there are more endpoints
 local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
@@ -289,7 +289,7 @@ local function count_all(ring)
         local load = load_of(ring, number)
         if load < math.maxinteger then total = total + load end
     end
-    ring.total, ring.fresh = total, TOTAL_FOR
+    ring.total, ring.fresh = total, math.max(TOTAL_FOR, #ring.names)
 end
 
 -- Whether an endpoint with so many requests may get one more. A second one always: where there is little to do, a warm
