@@ -46,6 +46,9 @@ PROMPTS = {"chat/completions": "messages", "completions": "prompt", "responses":
 BEGIN = 4096
 """Bytes of a body in which most prompts begin."""
 
+SEARCHED = 1 << 20
+"""Bytes in which a prompt is searched for at all, so that nobody can order long work."""
+
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
 
@@ -296,7 +299,7 @@ def _endpoint(settings: Settings) -> str:
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
         f" if hashed {{ path /v1/{path} }}{condition}"
-        for part, condition in ((f",bytes(0,{BEGIN})", ""), ("", " !chosen !begun"))
+        for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
         for path, field in PROMPTS.items()
     )
     return f"""\

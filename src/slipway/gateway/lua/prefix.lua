@@ -29,7 +29,7 @@ local PARTS = 4096             -- parts into which hashes are sorted, so that fi
 local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
-local TOTAL_FOR = 8            -- choices at least for which all requests are counted once; more where there are more endpoints
+local TOTAL_FOR = 8            -- choices, at least, for which the requests of all endpoints are counted once
 local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
@@ -39,11 +39,11 @@ local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
 local function string_end(text, at, work)
     local from = at + 1
     while work.left > 0 do
-        work.left = work.left - 1
         local quote = find(text, '"', from, true)
         if not quote then return nil end
         local before = quote - 1
         while byte(text, before) == BACKSLASH do before = before - 1 end
+        work.left = work.left - (quote - before)
         if (quote - before) % 2 == 1 then return quote + 1 end
         from = quote + 1
     end
