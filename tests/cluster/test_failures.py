@@ -33,9 +33,9 @@ def test_a_repository_that_does_not_exist(cluster: Cluster, namespace: str) -> N
 
 def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, namespace: str) -> None:
     name = unique("crash")
-    cluster.make_model(namespace, name, args=["--lora", "/etc/hostname"])
-    message = cluster.wait_failed(namespace, name, "CrashLoopBackOff")
-    assert "/etc/hostname" in message
+    cluster.make_model(namespace, name, args=["--lora", "/no/such/adapter.gguf"])
+    message = cluster.wait_failed(namespace, name, "FileNotFound")
+    assert "/no/such/adapter.gguf" in message
 
     def restarts() -> int:
         statuses = [pod["status"].get("containerStatuses", []) for pod in cluster.pods(namespace, name)]
@@ -50,7 +50,7 @@ def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, na
 
 
 def failures(cluster: Cluster, namespace: str, name: str) -> list[str]:
-    return [event["message"] for event in cluster.events(namespace, name) if event["reason"] == "CrashLoopBackOff"]
+    return [event["message"] for event in cluster.events(namespace, name) if event["reason"] == "FileNotFound"]
 
 
 def test_an_argument_that_the_engine_does_not_know(cluster: Cluster, namespace: str) -> None:
