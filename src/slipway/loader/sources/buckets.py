@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree as ET
@@ -52,17 +52,9 @@ class Bucket:
         return Listing("", tuple(entries))
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        return self._read(entry, start)
-
-    @contextmanager
-    def _read(self, entry: Entry, start: int) -> Iterator[Body]:
         """Of another version that came meanwhile nothing is read."""
         url = f"{self._top()}/{quote(entry.locator, safe='/-_.~')}"
-        with http.read(self._client, url, start, self._explain, {"If-Match": entry.version}) as body:
-            headers = body.headers
-            encrypted = headers.get("x-amz-server-side-encryption") in OPAQUE
-            body.verifiable = not encrypted and "x-amz-server-side-encryption-customer-algorithm" not in headers
-            yield body
+        return http.read(self._client, url, start, self._explain, {"If-Match": entry.version}, opaque=_encrypted)
 
     def _top(self) -> str:
         if not self._bucket_in_host:
@@ -109,6 +101,12 @@ class Bucket:
         if status in (401, 403):
             return f"{self._url}: these credentials may not list and read it: grant them both"
         return f"{self._url}: the store refuses with {status} {code}: check the address"
+
+
+def _encrypted(answer: requests.Response) -> bool:
+    """Whether the bucket keeps the object under a key, so that its ETag says nothing of its bytes."""
+    by_customer = "x-amz-server-side-encryption-customer-algorithm" in answer.headers
+    return by_customer or answer.headers.get("x-amz-server-side-encryption") in OPAQUE
 
 
 def _document(content: bytes) -> ET.Element:

@@ -52,11 +52,10 @@ def session(env: Mapping[str, str], auth: AuthBase | tuple[str, str] | None = No
 
 
 class HttpBody:
-    def __init__(self, response: requests.Response) -> None:
+    def __init__(self, response: requests.Response, *, verifiable: bool) -> None:
         found = CONTENT_RANGE.match(response.headers.get("Content-Range", "")) if response.status_code == 206 else None
         self.start = int(found[1]) if found else 0
-        self.verifiable = True
-        self.headers = response.headers
+        self.verifiable = verifiable
         self._raw = response.raw
 
     def read(self, size: int) -> bytes:
@@ -67,7 +66,7 @@ class HttpBody:
         return data
 
 
-def nothing_else(_response: requests.Response) -> bool:
+def no_answer(_response: requests.Response) -> bool:
     return False
 
 
@@ -78,7 +77,7 @@ def get(
     explain: Explain,
     headers: Mapping[str, str] | None = None,
     *,
-    also: Callable[[requests.Response], bool] = nothing_else,
+    also: Callable[[requests.Response], bool] = no_answer,
 ) -> Iterator[requests.Response]:
     """The answer to a GET, its body not read yet. Raises LoadError or PassingError for every one that is neither a
     success nor one that ``also`` is looked for."""
@@ -104,18 +103,27 @@ def get(
 
 @contextmanager
 def read(
-    client: requests.Session, url: str, start: int, explain: Explain, headers: Mapping[str, str] | None = None
+    client: requests.Session,
+    url: str,
+    start: int,
+    explain: Explain,
+    headers: Mapping[str, str] | None = None,
+    *,
+    opaque: Callable[[requests.Response], bool] = no_answer,
 ) -> Iterator[HttpBody]:
-    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one."""
+    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one.
+
+    ``opaque`` says of an answer that its hash is not one of the bytes that it brings.
+    """
     extra = {**(headers or {}), **({"Range": f"bytes={start}-"} if start else {})}
     with get(client, url, explain, extra) as response:
         if response.status_code != 416:
-            yield HttpBody(response)
+            yield HttpBody(response, verifiable=not opaque(response))
             return
     with get(client, url, explain, headers) as response:
         if response.status_code == 416:
             raise LoadError(explain(response))
-        yield HttpBody(response)
+        yield HttpBody(response, verifiable=not opaque(response))
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> tuple[object, requests.Response]:
