@@ -138,7 +138,7 @@ class ModelServerPods(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     """What the pods of all models have."""
 
     service_account_name: str = ""
-    """Empty: one of the model's own, without permissions."""
+    """Empty: the default account of the Model's namespace, without its token."""
     pod_security_context: Object = {}
     security_context: Object = {}
     """Of the engine's container."""

@@ -99,7 +99,7 @@ class PrefixHash(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mean_load_factor: Annotated[int, Meta(ge=100)] = 125
     """Percent of the mean load that no replica may exceed while another one can take the request."""
     replication: Annotated[int, Meta(extra_json_schema=cel(Rule("self == oldSelf", "replication is immutable.")))] = 20
-    """Points of each replica on the hash ring: more of them spread prompts more evenly."""
+    """Points of each replica on a hash ring. Kept for the sake of manifests: prompts are spread evenly without it."""
     prefix_char_length: int = 100
     """Characters of the prompt that are hashed."""
 
