@@ -19,12 +19,10 @@ ROUTE = "slipway.inference/route"
 
 
 class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Consistent hashing with bounded loads over the first characters of a prompt."""
+    """Hashing with bounded loads over the first characters of a prompt."""
 
     mean_load_factor: int = 125
     """Percent of the mean load that no endpoint may exceed while another one can take the request."""
-    replication: int = 20
-    """Points of each endpoint on the ring."""
     prefix_char_length: int = 100
     """Characters of the prompt that are hashed."""
 

@@ -49,7 +49,7 @@ def test_what_the_controller_writes_is_read_back() -> None:
         source="hf:x/y/z.gguf",
         name="a",
         strategy="PrefixHash",
-        prefix_hash=PrefixHash(150, 64, 200),
+        prefix_hash=PrefixHash(150, 200),
         features=("TextGeneration",),
         labels={"team": "search"},
         scale=ScaleTarget("kubeai.org", "v1", "models", "a"),

@@ -120,8 +120,8 @@ def route(model: Model) -> Route:
     if spec.load_balancing.strategy == "LeastLoad":
         return plain
     hashed = spec.load_balancing.prefix_hash
-    ring = PrefixHash(hashed.mean_load_factor, hashed.replication, hashed.prefix_char_length)
-    return msgspec.structs.replace(plain, strategy=spec.load_balancing.strategy, prefix_hash=ring)
+    chosen = PrefixHash(hashed.mean_load_factor, hashed.prefix_char_length)
+    return msgspec.structs.replace(plain, strategy=spec.load_balancing.strategy, prefix_hash=chosen)
 
 
 def adapters(model: Model) -> tuple[Adapter, ...]:
