@@ -94,7 +94,6 @@ diagnose() {
 cluster_made=false
 clean_up() {
   trap - EXIT INT TERM
-  jobs -p | xargs --no-run-if-empty kill 2> /dev/null
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
   fi
@@ -112,22 +111,14 @@ without_cluster() {
   step "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
-# The faults need the definitions, but nothing installed, and mostly wait: they go on beside the tests without a cluster.
-without_installation() {
-  SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig "${bounded[@]}" pytest --quiet --durations 5 tests/faults > "$output/faults.log" 2>&1 &
-  local faults=$!
-  without_cluster
-  wait_for_faults() {
-    local status=0
-    wait "$faults" || status=$?
-    cat "$output/faults.log"
-    return "$status"
-  }
-  step "Tests in tests/faults, begun before" wait_for_faults
-}
-
 use_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
+}
+
+# They need the definitions, and nobody else who makes what is planned.
+before_installation() {
+  use_cluster
+  step "Tests in tests/faults" "${bounded[@]}" pytest --quiet --durations 5 tests/faults
 }
 
 on_cluster() {
@@ -165,6 +156,7 @@ export SLIPWAY_TEST_GATEWAY_PORT=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 export PATH=$PATH:$cache/bin
 mkdir -p "$output"
 
+((${#paths[@]})) || without_cluster
 if ! wants_cluster; then
   unset SLIPWAY_TEST_KUBECONFIG
   step "Tests in ${paths[*]}" pytest "${paths[@]}"
@@ -174,14 +166,13 @@ else
   fi
   cluster_made=true
   if step "Make a test cluster" make_cluster; then
-    ((${#paths[@]})) || without_installation
+    ((${#paths[@]})) || before_installation
     if step "Roll out" roll_out; then
       if ((${#paths[@]})); then given; else on_cluster; fi
     else
       echo "The tests of what is installed did not run."
     fi
   else
-    ((${#paths[@]})) || without_cluster
     echo "The tests on the cluster did not run."
   fi
   ((${#failed[@]} == 0)) || diagnose

@@ -139,6 +139,8 @@ global
     tune.memory.hot-size {64 * BUFFER}
     # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
     tune.bufsize.large {settings.max_body_bytes + 131072}
+    # A pause between two rules would let the last endpoint go after it was looked for. There are no loops among them.
+    tune.max-rules-at-once 1000
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
     lua-prepend-path {run}/lua/?.lua
