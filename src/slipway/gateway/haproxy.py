@@ -203,8 +203,9 @@ def _frontend(settings: Settings) -> str:
         _paths(settings),
         _body(settings),
         _route(settings),
+        _hold(),
         _endpoint(settings),
-        _leave(settings),
+        _leave(),
     )
     return "\n\n".join(parts)
 
@@ -290,6 +291,13 @@ def _route(settings: Settings) -> str:
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
+{_LAST_RULES}
+{rewrite.rules(run)}"""
+
+
+def _hold() -> str:
+    """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
+    return f"""\
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
@@ -316,11 +324,9 @@ def _endpoint(settings: Settings) -> str:
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
 
-def _leave(settings: Settings) -> str:
+def _leave() -> str:
     return f"""\
-{_LAST_RULES}
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
-{rewrite.rules(settings.run_directory)}
     use_backend control if models
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {rewrite.CHANGED}
