@@ -16,6 +16,9 @@ from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)
 
+_ARRIVAL_SECONDS = 0.05
+"""A server that became ready is among those that HAProxy chooses from a moment after the command was answered."""
+
 _RELOAD_PAUSE = 5.0
 """Seconds between two reloads."""
 
@@ -80,9 +83,14 @@ class DataPlane:
             running = await self._running(line)
             if running.version != haproxy.version(self._settings):
                 raise CommandFailed("its settings are older")
-            for command in runtime.changes(
-                self._settings.run_directory, running, state.table, state.maps(self._settings)
-            ):
+            maps = state.maps(self._settings)
+            arriving = runtime.arrivals(self._settings.run_directory, running, state.table, maps)
+            leaving = list(runtime.withdrawals(running, state.table))
+            for command in arriving:
+                await line.tell(command.text, command.answer)
+            if arriving and leaving:
+                await asyncio.sleep(_ARRIVAL_SECONDS)
+            for command in leaving:
                 await line.tell(command.text, command.answer)
             await self._remove_unused(line, state)
 

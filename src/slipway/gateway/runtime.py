@@ -69,10 +69,10 @@ def parse_map(text: str) -> dict[str, str]:
     return entries
 
 
-def changes(
+def arrivals(
     directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Commands that lead from what runs to what is wanted, without a moment in which a request would be lost."""
+    """Commands that bring what is wanted and does not run yet, and let the maps lead to it."""
     return [
         *_additions(running, table),
         *(
@@ -80,7 +80,6 @@ def changes(
             for name, wanted in maps.items()
             for command in _map(directory, name, running.maps.get(name, {}), wanted)
         ),
-        *_withdrawals(running, table),
     ]
 
 
@@ -131,7 +130,8 @@ def _map(directory: str, name: str, running: Mapping[str, str], wanted: Mapping[
             yield Command(f"del map {path} {key}")
 
 
-def _withdrawals(running: Running, table: RoutingTable) -> Iterator[Command]:
+def withdrawals(running: Running, table: RoutingTable) -> Iterator[Command]:
+    """Commands that send no more requests to what is not wanted; to be given when the arrivals are in use."""
     for name, backend in running.backends.items():
         wanted = _wanted_servers(table, name)
         for server, active in backend.servers.items():

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from slipway.gateway.runtime import Running, RunningBackend, changes, parse_backends, parse_map, removals
+from slipway.gateway.runtime import (
+    Running,
+    RunningBackend,
+    arrivals,
+    parse_backends,
+    parse_map,
+    removals,
+    withdrawals,
+)
 from slipway.gateway.table import Backend, RoutingTable
 
 HEAD = "# pxname,svname,status,scur\n"
@@ -19,7 +27,8 @@ def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -
 
 
 def told(now: Running, wanted: RoutingTable) -> list[str]:
-    return [command.text for command in changes("/run", now, wanted, {"models.map": dict(wanted.models)})]
+    commands = [*arrivals("/run", now, wanted, {"models.map": dict(wanted.models)}), *withdrawals(now, wanted)]
+    return [command.text for command in commands]
 
 
 def test_nothing_is_told_when_nothing_differs() -> None:
