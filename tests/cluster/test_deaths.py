@@ -35,13 +35,18 @@ def restarts(cluster: Cluster, pod: str, container: str) -> int:
     return next((status["restartCount"] for status in statuses if status["name"] == container), 0)
 
 
+def both_gateways(cluster: Cluster) -> None:
+    """Waits until both gateway pods are ready."""
+    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+
+
 def kill_and_see_it_back(cluster: Cluster, pod: str, container: str, meanwhile: Callable[[], None]) -> None:
     """The kubelet tells of a death only a while after it: readiness alone may still be that of before."""
     before = restarts(cluster, pod, container)
     cluster.kill(SYSTEM, pod, container)
     meanwhile()
     wait(f"{container} runs anew", 60, lambda: restarts(cluster, pod, container), lambda count: count > before)
-    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    both_gateways(cluster)
 
 
 def test_a_controller_that_is_killed_at_any_time_leaves_nothing_half_done(cluster: Cluster, namespace: str) -> None:
@@ -95,7 +100,7 @@ def test_a_gateway_pod_that_is_killed_costs_no_client_its_answer(
     name = unique("gateway")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
-    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    both_gateways(cluster)
     client = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="none", max_retries=5)
 
     def ask() -> bool:
@@ -105,7 +110,7 @@ def test_a_gateway_pod_that_is_killed_costs_no_client_its_answer(
     wait("it answers", 30, ask)
     cluster.delete("Pod", SYSTEM, running(cluster, GATEWAY)[0]["metadata"]["name"], grace=0)
     assert all(ask() for _request in range(30))
-    wait("two gateway pods again", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    both_gateways(cluster)
 
     def keep_asking() -> None:
         assert all(ask() for _request in range(30))
@@ -117,7 +122,7 @@ def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: st
     name = unique("control")
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
-    wait("two gateway pods", 60, lambda: running(cluster, GATEWAY), lambda pods: len(pods) == 2)
+    both_gateways(cluster)
     with Load(gateway_url, name) as load:
         # One after another: a pod whose process is away is unready, and with none ready no connection is let in.
         for pod in running(cluster, GATEWAY):
