@@ -5,13 +5,14 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 failed=()
-for part in gateway controller ansible; do
+export PYTHONPATH=$PWD/src
+for part in gateway/run gateway/hashing gateway/replay gateway/churn controller/run loader/run ansible/run; do
   started=$SECONDS
-  printf '\n=== Benchmark of the %s\n' "$part"
-  if python "benchmarks/$part/run.py" "$@"; then
-    printf '=== Benchmark of the %s: done in %d s\n' "$part" $((SECONDS - started))
+  printf '\n=== Benchmark %s\n' "$part"
+  if python "benchmarks/$part.py" "$@"; then
+    printf '=== Benchmark %s: done in %d s\n' "$part" $((SECONDS - started))
   else
-    printf '=== Benchmark of the %s: a goal was missed, or it did not run through, after %d s\n' "$part" $((SECONDS - started))
+    printf '=== Benchmark %s: a goal was missed, or it did not run through, after %d s\n' "$part" $((SECONDS - started))
     failed+=("$part")
   fi
 done

@@ -45,13 +45,6 @@ step() { # DESCRIPTION COMMAND...; the status of the command
 # No part may hang for ever.
 bounded=(timeout --foreground --kill-after 30 20m)
 
-in_folders() { # FOLDER...; those that exist
-  local folder
-  for folder in "$@"; do
-    if [[ -e $folder ]]; then echo "$folder"; fi
-  done
-}
-
 # ---- the cluster ------------------------------------------------------------------------------------------------------
 
 kind_variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$output/kubeconfig")
@@ -67,10 +60,15 @@ remove_cluster() {
 }
 
 make_cluster() {
+  ansible-playbook playbooks/local.yml "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
+    find_kubectl &&
+    K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook playbooks/site.yml --tags crds -e @tests/cluster/site.yml
+}
+
+roll_out() {
   python scripts/tiny_gguf.py "$output/tiny.gguf" &&
     K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook tests/cluster/up.yml -e @tests/cluster/site.yml \
-      "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
-    find_kubectl
+      "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT"
 }
 
 find_kubectl() {
@@ -113,16 +111,24 @@ without_cluster() {
   step "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
-on_cluster() {
+use_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
-  local scenario others
+}
+
+# They need the definitions, and nobody else who makes what is planned.
+before_installation() {
+  use_cluster
+  step "Tests in tests/faults" "${bounded[@]}" pytest --quiet --durations 5 tests/faults
+}
+
+on_cluster() {
+  use_cluster
+  local scenario
   # Most of these tests wait for pods; four at a time keep two cores busy.
   step "Cluster tests" "${bounded[@]}" pytest --quiet --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   step "Cluster tests that kill our pods" "${bounded[@]}" pytest --quiet --durations 5 -m disruptive tests/cluster
-  for others in $(in_folders tests/faults tests/docs); do
-    step "Tests in $others" "${bounded[@]}" pytest --quiet --durations 5 "$others"
-  done
+  step "Tests in tests/docs" "${bounded[@]}" pytest --quiet --durations 5 tests/docs
   for scenario in extensions/molecule/*/molecule.yml; do
     [[ -e $scenario ]] || continue
     scenario=$(basename "$(dirname "$scenario")")
@@ -131,7 +137,7 @@ on_cluster() {
 }
 
 given() { # runs the tests that were named
-  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
+  use_cluster
   step "Tests in ${paths[*]}" pytest "${paths[@]}"
 }
 
@@ -159,8 +165,13 @@ else
     step "Remove the test cluster of an earlier run" remove_cluster
   fi
   cluster_made=true
-  if step "Make a test cluster and roll out" make_cluster; then
-    if ((${#paths[@]})); then given; else on_cluster; fi
+  if step "Make a test cluster" make_cluster; then
+    ((${#paths[@]})) || before_installation
+    if step "Roll out" roll_out; then
+      if ((${#paths[@]})); then given; else on_cluster; fi
+    else
+      echo "The tests of what is installed did not run."
+    fi
   else
     echo "The tests on the cluster did not run."
   fi

@@ -44,6 +44,12 @@ def slipway(folder: Path, port: int) -> Sequence[str]:
     return [sys.executable, "-m", "slipway", "controller", "--config", str(config)]
 
 
+def slipway_kubeai(folder: Path, port: int) -> Sequence[str]:
+    config = folder / "controller.yaml"
+    config.write_text(f"apis: [kubeai]\nlisten: 127.0.0.1:{port}\n")
+    return [sys.executable, "-m", "slipway", "controller", "--config", str(config)]
+
+
 def kopf(_folder: Path, port: int) -> Sequence[str]:
     health = f"http://127.0.0.1:{port}/readyz"
     handlers = str(HERE / "peer_kopf.py")
@@ -78,6 +84,8 @@ def _kopf_python() -> Path:
 
 
 CONTESTANTS: dict[str, Command] = {"slipway": slipway, "kopf": kopf}
+ALONE: dict[str, Command] = {"slipway, KubeAI": slipway_kubeai}
+"""Without a peer here: the original makes no thousand Models in the time that there is."""
 
 
 @contextlib.contextmanager

@@ -9,13 +9,14 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 
-from plane import CHILDREN, KINDS, Api
+from plane import Api, Dialect
 
 
 class Observer:
     """What the API server tells its watchers, with the time at which it did (``time.monotonic``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
         self.seen: dict[tuple[str, str], float] = {}
         """(resource, name) -> first sight."""
         self.changes: Counter[str] = Counter()
@@ -24,12 +25,13 @@ class Observer:
 
     async def children_of(self, names: Iterable[str], seconds: float) -> dict[str, float]:
         """Waits until all children of these models exist; name -> when the last one was seen."""
-        wanted = [(resource, name) for name in names for resource in CHILDREN]
+        prefix, resources = self._dialect.prefix, self._dialect.children
+        wanted = {name: [(resource, f"{prefix}{name}") for resource in resources] for name in names}
         async with asyncio.timeout(seconds):
-            while not all(key in self.seen for key in wanted):
+            while not all(key in self.seen for keys in wanted.values() for key in keys):
                 self._news.clear()
                 await self._news.wait()
-        return {name: max(self.seen[resource, name] for resource in CHILDREN) for _resource, name in wanted}
+        return {name: max(self.seen[key] for key in keys) for name, keys in wanted.items()}
 
     async def quiet(self, calm: float, seconds: float) -> None:
         """Waits until nothing has changed for ``calm`` seconds."""
@@ -59,8 +61,8 @@ class Observer:
 @contextlib.asynccontextmanager
 async def observing(api: Api) -> AsyncIterator[Observer]:
     """An observer of everything that happens from now on."""
-    observer = Observer()
-    watches = [asyncio.create_task(observer.watch(api, resource, path)) for resource, path in KINDS.items()]
+    observer, kinds = Observer(api.dialect), api.dialect.kinds
+    watches = [asyncio.create_task(observer.watch(api, resource, path)) for resource, path in kinds.items()]
     await asyncio.sleep(0.5)  # the watches are open before the first change that counts
     try:
         yield observer

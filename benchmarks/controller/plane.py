@@ -16,7 +16,8 @@ import ssl
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,72 @@ Object = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 NAME = "slipway-bench"
 NAMESPACE = "bench"
-MODELS = f"/apis/krypton.ai/v1alpha1/namespaces/{NAMESPACE}/models"
-CHILDREN = {
-    "deployments": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
-    "services": f"/api/v1/namespaces/{NAMESPACE}/services",
-    "serviceaccounts": f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts",
-}
-KINDS = {"models": MODELS, **CHILDREN}
+APPS, CORE = f"/apis/apps/v1/namespaces/{NAMESPACE}", f"/api/v1/namespaces/{NAMESPACE}"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Models of one API, and what is made of them."""
+
+    api: str
+    group: str
+    version: str
+    children: Mapping[str, str]
+    """Resource -> path of its collection."""
+    prefix: str
+    """Of the children's names, before the model's."""
+    spec: Callable[[int], Object]
+    """The number of a model -> its spec."""
+
+    @property
+    def models(self) -> str:
+        return f"/apis/{self.group}/{self.version}/namespaces/{NAMESPACE}/models"
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        return {"models": self.models, **self.children}
+
+    def definition(self) -> Object:
+        found: Object = yaml.safe_load((ROOT / f"roles/crds/files/{self.group}_models.yaml").read_text())
+        return found
+
+
+KRYPTON = Dialect(
+    "krypton",
+    "krypton.ai",
+    "v1alpha1",
+    {
+        "deployments": f"{APPS}/deployments",
+        "services": f"{CORE}/services",
+        "serviceaccounts": f"{CORE}/serviceaccounts",
+    },
+    "",
+    lambda _unused: {"source": {"huggingface": "acme/tiny", "file": "tiny.gguf"}},
+)
+ENGINES = (
+    ("VLLM", "hf://acme/tiny", "TextGeneration"),
+    ("OLlama", "ollama://tiny:1b", "TextGeneration"),
+    ("FasterWhisper", "hf://acme/whisper", "SpeechToText"),
+    ("Infinity", "hf://acme/vectors", "TextEmbedding"),
+    ("LlamaCpp", "hf://acme/tiny?model=tiny.gguf", "TextGeneration"),
+    ("SGLang", "hf://acme/tiny", "TextGeneration"),
+)
+
+
+def _mixed(number: int) -> Object:
+    engine, url, feature = ENGINES[number % len(ENGINES)]
+    spec = {"engine": engine, "url": url, "features": [feature], "resourceProfile": "cpu:1", "minReplicas": number % 2}
+    return spec | {"targetRequests": 10}
+
+
+KUBEAI = Dialect(
+    "kubeai",
+    "kubeai.org",
+    "v1",
+    {"deployments": f"{APPS}/deployments", "services": f"{CORE}/services"},
+    "model-",
+    _mixed,
+)
 MANAGERS = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 METRIC = re.compile(
     r'^apiserver_request_total\{.*\bresource="([a-z]+)".*\bsubresource="([a-z]*)".*\bverb="([A-Z]+)".*\} (\S+)$',
@@ -74,8 +134,9 @@ def cluster(port: int) -> Iterator[Path]:
 class Api:
     """The API server, by bare requests: the load and the measurement are to cost as little as they can."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
-        self.session = session
+    def __init__(self, session: aiohttp.ClientSession, dialect: Dialect = KRYPTON) -> None:
+        self.session, self.dialect = session, dialect
+        self._made = 0
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -93,26 +154,28 @@ class Api:
 
     async def prepare(self) -> None:
         """The definition, and the namespaces of the models and of the leader's Lease."""
-        await self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _definition(), (201, 409))
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await self.create(definitions, self.dialect.definition(), (201, 409))
         for name in (NAMESPACE, "slipway-system"):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await self.create("/api/v1/namespaces", body, (201, 409))
         async with asyncio.timeout(30):
             while True:
-                async with self.session.get(MODELS) as answer:
+                async with self.session.get(self.dialect.models) as answer:
                     if answer.status == 200:
                         return
                 await asyncio.sleep(0.2)
 
     async def model(self, name: str) -> None:
-        source = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
+        one, self._made = self.dialect, self._made + 1
         metadata = {"name": name, "namespace": NAMESPACE}
-        body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": metadata, "spec": {"source": source}}
-        await self.create(MODELS, body)
+        version = f"{one.group}/{one.version}"
+        body = {"apiVersion": version, "kind": "Model", "metadata": metadata, "spec": one.spec(self._made)}
+        await self.create(one.models, body)
 
     async def clean(self) -> None:
         """Removes all models, and their children: there is no garbage collector."""
-        for path in KINDS.values():
+        for path in self.dialect.kinds.values():
             async with self.session.delete(path) as answer:
                 if answer.status != 200:
                     raise RuntimeError(f"DELETE {path}: {answer.status} {await answer.text()}")
@@ -123,7 +186,7 @@ class Api:
             text = await answer.text()
         found: Counter[str] = Counter()
         for resource, subresource, verb, count in METRIC.findall(text):
-            if verb in WRITES and resource in (*KINDS, "events"):
+            if verb in WRITES and resource in (*self.dialect.kinds, "events"):
                 found[f"{verb} {resource}/{subresource}".rstrip("/")] += int(float(count))
         return found
 
@@ -142,11 +205,6 @@ def _tls(server: Object, user: Object) -> ssl.SSLContext:
         pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
         context.load_cert_chain(pair)
     return context
-
-
-def _definition() -> Object:
-    found: Object = yaml.safe_load((ROOT / "roles/crds/files/krypton.ai_models.yaml").read_text())
-    return found
 
 
 def environment(kubeconfig: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ import os
 import platform
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,10 +26,11 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from contestants import CONTESTANTS, Running, running
+from contestants import ALONE, CONTESTANTS, Running, running
 from observer import Observer, observing
-from plane import Api, cluster
+from plane import KUBEAI, Api, cluster, environment
 
+SIMULATION = Path(__file__).with_name("autoscaler.py")
 CLIENTS = 16
 """Models that are created at a time in the burst."""
 SINGLE = 100
@@ -123,7 +125,7 @@ async def one_round(api: Api, name: str, kubeconfig: Path, asked: Asked) -> Roun
     result = Round()
     await api.clean()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = CONTESTANTS[name], kubeconfig, Path(folder), free_port()
+        arguments = (CONTESTANTS | ALONE)[name], kubeconfig, Path(folder), free_port()
         async with observing(api) as observer:
             with running(*arguments) as process:
                 await burst(api, observer, process, asked.models, result)
@@ -153,6 +155,14 @@ ROWS = (
     ("restart_changes", "objects changed after a restart", 0),
 )
 """Field, what it says, and Slipway's goal."""
+KUBEAI_GOALS = (
+    ("burst_seconds", "all children of the burst, s", 45.0),
+    ("writes_per_model", "writes per Model", None),
+    ("idle_writes", "writes while nothing changes", 0),
+    ("restart_writes", "writes after a restart", 0),
+    ("restart_changes", "objects changed after a restart", 0),
+)
+"""The same for Models of six engines."""
 
 
 def table(results: dict[str, list[Round]]) -> tuple[str, bool]:
@@ -160,6 +170,7 @@ def table(results: dict[str, list[Round]]) -> tuple[str, bool]:
     median = {
         name: {row: statistics.median(getattr(one, row) for one in rounds) for row, _text, _goal in ROWS}
         for name, rounds in results.items()
+        if name in CONTESTANTS
     }
     lines, good = [f"{'':36}{'slipway':>10}{'kopf':>10}{'kopf / slipway':>16}  goal"], True
     for row, text, goal in ROWS:
@@ -184,7 +195,24 @@ async def measure(kubeconfig: Path, asked: Asked) -> dict[str, list[Round]]:
             say(f"round {number + 1} of {asked.rounds}")
             for name in CONTESTANTS:
                 results[name].append(await one_round(api, name, kubeconfig, asked))
+        mixed = Api(api.session, KUBEAI)
+        await mixed.prepare()
+        for name in ALONE:
+            results[name] = [await one_round(mixed, name, kubeconfig, asked) for _unused in range(asked.rounds)]
     return results
+
+
+def table_alone(rounds: list[Round]) -> tuple[str, bool]:
+    """The medians of Models without a peer, and whether every goal was met."""
+    lines, good = [f"{'KubeAI, six engines':36}{'slipway':>10}"], True
+    for row, text, goal in KUBEAI_GOALS:
+        ours = statistics.median(getattr(one, row) for one in rounds)
+        met = goal is None or ours <= goal
+        good = good and met
+        lines.append(
+            f"{text:36}{ours:>10.1f}  " + ("" if goal is None else f"<= {goal:g} {'met' if met else 'MISSED'}")
+        )
+    return "\n".join(lines), good
 
 
 def main() -> int:
@@ -197,6 +225,9 @@ def main() -> int:
     with cluster(free_port()) as kubeconfig:
         results = asyncio.run(measure(kubeconfig, asked))
     text, good = table(results)
+    for name in ALONE:
+        more, met = table_alone(results[name])
+        text, good = f"{text}\n\n{more}", good and met
     machine = f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
     print(f"\nController: {asked.models} Models, median of {asked.rounds} round(s), {machine}\n\n{text}")
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -206,7 +237,9 @@ def main() -> int:
         "rounds": {name: [asdict(one) for one in rounds] for name, rounds in results.items()},
     }
     options.output.write_text(json.dumps(document, indent=1) + "\n")
-    return 0 if good else 1
+    print("\nAutoscaler, simulated in time", flush=True)
+    simulated = subprocess.run([sys.executable, str(SIMULATION)], env=environment(Path()), check=False, timeout=300)
+    return 0 if good and simulated.returncode == 0 else 1
 
 
 if __name__ == "__main__":

@@ -18,6 +18,14 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import Al
 
 
 @dataclass(frozen=True)
+class Pods:
+    """Pods that explain a failure: their label selector, with {name} of the object, and the container to hear."""
+
+    selector: str
+    container: str
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of resource, and what its status means."""
 
@@ -31,12 +39,11 @@ class Kind:
     failed: Rule | None = None
     # Conditions that tell why it is not ready, the most telling first, each with what it is while nothing is wrong.
     telling: tuple[Condition, ...] = ()
-    # Paths of what a summary shows.
+    # Paths of what a summary shows; empty where its status has no such field.
     phase: str = "status.phase"
     url: str = "status.url"
-    # Label selector of its pods, with {name}; and their container that serves.
-    pods: str = ""
-    container: str = ""
+    # Where the cause of a failure may be found, the likeliest place first.
+    pods: tuple[Pods, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -75,9 +82,39 @@ KRYPTON_MODEL = Kind(
         Condition("Available", "True"),
         Condition("Progressing", "False", reasons=("Complete",)),
     ),
-    pods="krypton.ai/model={name}",
-    container="llama-server",
+    pods=(Pods("krypton.ai/model={name}", "llama-server"),),
+)
+
+# A model that nobody asks anything has no replica, and that is as it should be.
+_AVAILABLE = Condition("Available", "True", excused=("ScaledToZero",))
+_COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
+# Only models with a cache, or with adapters, have these.
+_CACHE_LOADED = Condition("CacheLoaded", "True", optional=True)
+_ADAPTERS_LOADED = Condition("AdaptersLoaded", "True", excused=("ScaledToZero",), optional=True)
+
+KUBEAI_MODEL = Kind(
+    group="kubeai.org",
+    version="v1",
+    kind="Model",
+    plural="models",
+    ready=AllOf((Condition("Accepted", "True"), _AVAILABLE, _COMPLETE, _CACHE_LOADED, _ADAPTERS_LOADED)),
+    failed=AnyOf(
+        (
+            Condition("Accepted", "False"),
+            Condition("Progressing", "False", other_than=("Complete",)),
+            Condition("CacheLoaded", "False", other_than=("LoadingCache",)),
+            Condition("AdaptersLoaded", "False", reasons=("AdapterFailed",)),
+        )
+    ),
+    telling=(Condition("Accepted", "True"), _CACHE_LOADED, _AVAILABLE, _ADAPTERS_LOADED, _COMPLETE),
+    phase="",
+    url="",
+    pods=(
+        Pods("app=model,model={name}", "server"),
+        Pods("batch.kubernetes.io/job-name=load-cache-{name}", "loader"),
+        Pods("batch.kubernetes.io/job-name=evict-cache-{name}", "evictor"),
+    ),
 )
 
 # Kinds that the modules `model` and `model_info` handle, by the name of their API.
-MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL}
+MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL, "kubeai": KUBEAI_MODEL}

@@ -205,7 +205,7 @@ def _explain(client: Client, kind: Kind, board: Board, options: Options, report:
     late = {key: item for key, item in board.items.items() if item.verdict.state not in (READY, FAILED)}
     until = time.monotonic() + DIAGNOSIS_SECONDS
     for key, item in [*(failed or late).items()][:DIAGNOSED]:
-        if item.resource is not None and not gone:
+        if item.resource is not None:
             report.results[key].update(diagnose(client, kind, item.resource, until))
     for key, item in failed.items():
         report.results[key]["error_code"] = "deleted" if item.verdict.reason == "Deleted" else "failed"

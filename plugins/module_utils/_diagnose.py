@@ -25,22 +25,28 @@ LOG_LINES = 20
 def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
     """``events``: the newest last, each with type, reason, message, count and object; ``log``: lines, or empty."""
     metadata = resource["metadata"]
-    pods = _pods(client, kind, metadata, until)
-    pod = next((pod for pod in pods if not _is_ready(pod)), None)
+    pod, container = _culprit(client, kind, metadata, until)
     events = _events(client, metadata, kind.kind, until)
     if pod is not None:
         events += _events(client, pod["metadata"], POD.kind, until)
     events.sort(key=_last_seen)
     return {
         "events": [_event(event) for event in events[-EVENTS:]],
-        "log": _log(client, kind, pod, until) if pod is not None else [],
+        "log": _log(client, container, pod, until) if pod is not None else [],
     }
 
 
-def _pods(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> list[Object]:
-    if not kind.pods:
-        return []
-    query = {"labelSelector": kind.pods.format(name=metadata["name"])}
+def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> tuple[Object | None, str]:
+    """The newest pod that should be ready and is not, and the container of it to listen to."""
+    for pods in kind.pods:
+        for pod in _pods(client, pods.selector.format(name=metadata["name"]), metadata, until):
+            if not _is_ready(pod) and (pod.get("status") or {}).get("phase") != "Succeeded":
+                return pod, pods.container
+    return None, ""
+
+
+def _pods(client: Client, selector: str, metadata: Mapping[str, Any], until: float) -> list[Object]:
+    query = {"labelSelector": selector}
     try:
         pods, _version = client.pages(Request("list", POD, metadata["namespace"], query=query), until)
     except InferenceError:
@@ -79,12 +85,12 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _log(client: Client, kind: Kind, pod: Object, until: float) -> list[str]:
+def _log(client: Client, container: str, pod: Object, until: float) -> list[str]:
     """The end of the container's log; of the run before when this one waits to be started again."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    status: Object = next((one for one in statuses if one.get("name") == kind.container), {})
+    status: Object = next((one for one in statuses if one.get("name") == container), {})
     previous = bool(status.get("restartCount")) and "waiting" in (status.get("state") or {})
-    query = {"container": kind.container, "tailLines": LOG_LINES, "previous": previous}
+    query = {"container": container, "tailLines": LOG_LINES, "previous": previous}
     metadata = pod["metadata"]
     try:
         return client.text(

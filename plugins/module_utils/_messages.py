@@ -64,7 +64,8 @@ def _state(result: Mapping[str, Any]) -> str:
     message = result.get("message") or ""
     text = f"{result['reason']}: {message}" if result.get("reason") and message else result.get("reason") or message
     warnings = [event for event in result.get("events") or () if event["type"] == "Warning"]
-    if warnings and not message:
+    # What keeps an object from going is known to its pods only.
+    if warnings and (not message or result.get("reason") == "Deleting"):
         text = f"{text} {warnings[-1]['reason']}: {warnings[-1]['message']}".strip()
     log = [line for line in result.get("log") or () if line.strip()][-LOG_LINES:]
     # A message of several lines brings those lines of the log that matter.

@@ -27,6 +27,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import (
 )
 
 WAITING, READY, FAILED = "waiting", "ready", "failed"
+# The phase of an object whose status has none.
+PHASES = {WAITING: "Pending", READY: "Ready", FAILED: "Failed"}
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,18 @@ def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
         "name": resource["metadata"]["name"],
         "namespace": resource["metadata"].get("namespace", ""),
         "ready": verdict.state == READY,
-        "phase": _text(value_at(resource, kind.phase)),
+        "phase": _phase(kind, resource, verdict),
         "reason": verdict.reason,
         "message": verdict.message,
-        "url": _text(value_at(resource, kind.url)),
+        "url": _text(value_at(resource, kind.url)) if kind.url else "",
         "conditions": (resource.get("status") or {}).get("conditions") or [],
     }
+
+
+def _phase(kind: Kind, resource: Mapping[str, Any], verdict: Verdict) -> str:
+    if kind.phase:
+        return _text(value_at(resource, kind.phase))
+    return PHASES[verdict.state] if resource.get("status") else ""
 
 
 def _text(value: Any) -> str:

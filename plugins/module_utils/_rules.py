@@ -23,12 +23,17 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Condition:
-    """A status condition has this status and, where given, one of these reasons, or none of the others."""
+    """A status condition has this status and, where given, one of these reasons, or none of the others.
+
+    One with an excused reason will do whatever its status; where it is optional, so will none at all.
+    """
 
     type: str
     status: str = "True"
     reasons: tuple[str, ...] = ()
     other_than: tuple[str, ...] = ()
+    excused: tuple[str, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,14 +66,19 @@ def holds(rule: Rule, resource: Mapping[str, Any]) -> bool:
     if isinstance(rule, AnyOf):
         return any(holds(part, resource) for part in rule.rules)
     if isinstance(rule, Condition):
-        found = condition(resource, rule.type)
-        reason = found.get("reason", "")
-        return (
-            found.get("status") == rule.status
-            and (not rule.reasons or reason in rule.reasons)
-            and reason not in rule.other_than
-        )
+        return _condition_holds(rule, condition(resource, rule.type))
     return _field_holds(rule, value_at(resource, rule.path))
+
+
+def _condition_holds(rule: Condition, found: Mapping[str, Any]) -> bool:
+    if not found:
+        return rule.optional
+    reason = found.get("reason", "")
+    return reason in rule.excused or (
+        found.get("status") == rule.status
+        and (not rule.reasons or reason in rule.reasons)
+        and reason not in rule.other_than
+    )
 
 
 def _field_holds(rule: Field, value: Any) -> bool:

@@ -46,11 +46,12 @@ def secrets_in(value: Any) -> list[str]:
     return found
 
 
-def _walk(value: Any, found: list[str]) -> Any:
+def _walk(value: Any, found: list[str], *, variables: bool = False) -> Any:
+    """``variables``: if it is a dictionary, its keys are names of environment variables."""
     if isinstance(value, dict):
-        secret_keys = set(_secret_keys(value))
+        secret_keys = set(_secret_keys(value, _VARIABLE if variables else _FIELD))
         return {
-            key: _hide(part, found) if key in secret_keys else _walk(part, found)
+            key: _hide(part, found) if key in secret_keys else _walk(part, found, variables=key == "env")
             for key, part in value.items()
             if key != _LAST_APPLIED
         }
@@ -61,11 +62,11 @@ def _walk(value: Any, found: list[str]) -> Any:
     return value
 
 
-def _secret_keys(value: dict[Any, Any]) -> Iterator[Any]:
+def _secret_keys(value: dict[Any, Any], names: re.Pattern[str]) -> Iterator[Any]:
     if isinstance(value.get("name"), str) and "value" in value and _VARIABLE.search(value["name"]):
         yield "value"
     for key, part in value.items():
-        if isinstance(key, str) and isinstance(part, str) and _FIELD.search(key):
+        if isinstance(key, str) and isinstance(part, str) and names.search(key):
             yield key
 
 

@@ -17,6 +17,7 @@ description:
   - All models are checked by the API server before the first is written. They are written by server-side apply, with
     the field manager C(slipway.inference), so fields that others set are left alone.
   - All of them are waited for together, by watch. The task ends at once when a model has failed for good, and says why.
+  - A KubeAI model that is scaled to zero counts as ready. The first request to it starts a replica.
 extends_documentation_fragment:
   - slipway.inference.k8s_auth
   - slipway.inference.state
@@ -34,9 +35,11 @@ attributes:
     support: full
 options:
   api:
-    description: Serving API of the models.
+    description:
+      - Serving API of the models.
+      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1).
     type: str
-    choices: [krypton]
+    choices: [krypton, kubeai]
     default: krypton
   models:
     description:
@@ -146,6 +149,28 @@ EXAMPLES = r"""
     name: tinyllama-1-1b
     namespace: models
     state: absent
+
+- name: Register KubeAI models, one that starts with the first request and one that always runs
+  slipway.inference.model:
+    api: kubeai
+    namespace: models
+    models:
+      - name: qwen2.5-7b-instruct-l4
+        spec:
+          url: hf://Qwen/Qwen2.5-7B-Instruct
+          engine: VLLM
+          features: [TextGeneration]
+          resourceProfile: nvidia-gpu-l4:1
+          minReplicas: 0
+      - name: nomic-embed-text-cpu
+        labels:
+          tenancy: public
+        spec:
+          url: ollama://nomic-embed-text
+          engine: OLlama
+          features: [TextEmbedding]
+          resourceProfile: cpu:1
+          minReplicas: 1
 """
 
 RETURN = r"""
@@ -174,12 +199,16 @@ results:
       returned: when O(state=present), unless the API server refused it
       type: bool
     phase:
-      description: Phase of the model; empty as long as no controller has seen it.
+      description:
+        - Phase of the model; empty as long as no controller has seen it.
+        - A KubeAI model's status has no phase; its conditions make it V(Ready), V(Pending) or V(Failed).
       returned: when O(state=present), unless the API server refused it
       type: str
       sample: Ready
     url:
-      description: Base URL of the model's own OpenAI API inside the cluster.
+      description:
+        - Base URL of the model's own OpenAI API inside the cluster.
+        - Empty for a KubeAI model, whose status names none. It is reached through the gateway.
       returned: when O(state=present), unless the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
@@ -229,7 +258,9 @@ results:
       returned: when it is among those that made the task fail
       type: str
     events:
-      description: Newest events of the model and of its newest pod that is not ready, the newest last.
+      description:
+        - Newest events of the model and of its newest pod that is not ready, the newest last.
+        - A pod that loads a KubeAI model's weights into its cache, or clears them from it, counts as one.
       returned: for the first three models that made a wait fail
       type: list
       elements: dict
@@ -251,7 +282,7 @@ results:
           type: str
           sample: Pod/qwen2-0-5b-84989bd6c9-ztxbk
     log:
-      description: Last lines that the engine in that pod has logged.
+      description: Last lines that the engine, or the loader, in that pod has logged.
       returned: for the first three models that made a wait fail
       type: list
       elements: str

@@ -30,9 +30,11 @@ attributes:
     details: It changes nothing.
 options:
   api:
-    description: Serving API of the models.
+    description:
+      - Serving API of the models.
+      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1).
     type: str
-    choices: [krypton]
+    choices: [krypton, kubeai]
     default: krypton
   name:
     description: Only models of this name.
@@ -60,6 +62,15 @@ EXAMPLES = r"""
   loop: "{{ found.models | rejectattr('ready') }}"
   loop_control:
     label: "{{ item.name }}"
+
+- name: Count the replicas of KubeAI models
+  slipway.inference.model_info:
+    api: kubeai
+  register: kubeai
+
+- name: Show them
+  ansible.builtin.debug:
+    msg: "{{ kubeai.resources | map(attribute='status.replicas.all', default=0) | sum }}"
 
 - name: Read the models of a team
   slipway.inference.model_info:
@@ -96,11 +107,11 @@ models:
       description: Whether it runs as described and answers.
       type: bool
     phase:
-      description: Phase of the model; empty as long as no controller has seen it.
+      description: As RV(slipway.inference.model#module:results[].phase).
       type: str
       sample: Ready
     url:
-      description: Base URL of the model's own OpenAI API inside the cluster.
+      description: As RV(slipway.inference.model#module:results[].url).
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     reason:

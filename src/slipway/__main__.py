@@ -1,4 +1,4 @@
-"""Entry point of the one image: ``slipway controller|gateway|hub|crds``, each a process of its own."""
+"""Entry point of the one image: ``slipway controller|gateway|loader|hub|crds``, each a process of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from slipway import __version__
 COMMANDS = {
     "controller": ("slipway.controller.main", "reconciles model resources into Deployments and Services"),
     "gateway": ("slipway.gateway.main", "steers HAProxy, which routes OpenAI requests to the models"),
+    "loader": ("slipway.loader.main", "brings model files into folders, and adapters to engines"),
     "hub": ("slipway.hub.main", "serves model files by the Hugging Face protocol, for closed networks"),
     "crds": ("slipway.apis.main", "writes the CustomResourceDefinitions into a folder"),
 }

@@ -31,14 +31,17 @@ PODS = "krypton.ai/model"
 """Label of a model's pods."""
 API_VERSIONS = {
     "Model": "krypton.ai/v1alpha1",
+    "Model.kubeai.org": "kubeai.org/v1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "Event": "v1",
     "SubjectAccessReview": "authorization.k8s.io/v1",
     "CustomResourceDefinition": "apiextensions.k8s.io/v1",
     "Lease": "coordination.k8s.io/v1",
+    "Job": "batch/v1",
+    "PriorityClass": "scheduling.k8s.io/v1",
 }
-"""Kinds outside ``v1``."""
+"""Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 90.0
 """Seconds that a wait may take on a slow machine; most take two or three."""
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
@@ -54,7 +57,7 @@ class Cluster:
     # --- objects -----------------------------------------------------------------------------------------------------
 
     def _resource(self, kind: str) -> Any:
-        return self._client.resources.get(api_version=API_VERSIONS.get(kind, "v1"), kind=kind)
+        return self._client.resources.get(api_version=API_VERSIONS.get(kind, "v1"), kind=kind.partition(".")[0])
 
     def get(self, kind: str, namespace: str, name: str) -> Object | None:
         try:
@@ -71,16 +74,19 @@ class Cluster:
         )
         return found
 
-    def create(self, body: Object) -> Object:
-        body = {"apiVersion": API_VERSIONS.get(body["kind"], "v1"), **body}
+    def create(self, body: Object, *, rehearsed: bool = False) -> Object:
+        """``rehearsed``: the API server checks and fills it in, but keeps nothing."""
+        kind = body["kind"]
+        body = body | {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind.partition(".")[0]}
+        options = {"dry_run": "All"} if rehearsed else {}
         made: Object = (
-            self._resource(body["kind"]).create(body=body, namespace=body["metadata"].get("namespace")).to_dict()
+            self._resource(kind).create(body=body, namespace=body["metadata"].get("namespace"), **options).to_dict()
         )
         return made
 
     def patch(self, kind: str, namespace: str, name: str, body: Object) -> Object:
         """A merge patch: a value of None takes a field away."""
-        body = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, **body}
+        body = {"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind.partition(".")[0], **body}
         resource = self._resource(kind)
         made: Object = resource.patch(
             body=body, name=name, namespace=namespace or None, content_type="application/merge-patch+json"
@@ -95,10 +101,11 @@ class Cluster:
         except (NotFoundError, ConflictError):
             return
 
-    def namespace(self, prefix: str = "test") -> str:
+    def namespace(self, prefix: str = "test", restricted: bool = True) -> str:
         """A new namespace with a name of its own, at the restricted Pod Security level."""
         name = unique(prefix)
-        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}})
+        labels = RESTRICTED if restricted else {}
+        self.create({"kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         return name
 
     def logs(self, namespace: str, pod: str, container: str = "") -> str:
@@ -142,7 +149,7 @@ class Cluster:
 
     def pods(self, namespace: str, name: str) -> list[Object]:
         """The pods of a model that are not on their way out."""
-        pods = self.list("Pod", namespace, f"{PODS}={name}")
+        pods = self.list("Pod", namespace, self._labels(name))
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def children(self, namespace: str, name: str) -> dict[str, Object]:
@@ -153,6 +160,10 @@ class Cluster:
     def events(self, namespace: str, name: str) -> list[Object]:
         """The Events about a model."""
         return self.list("Event", namespace, fields=f"involvedObject.kind=Model,involvedObject.name={name}")
+
+    def _labels(self, name: str) -> str:
+        """Selects a model's pods."""
+        return f"{PODS}={name}"
 
     # --- waits -------------------------------------------------------------------------------------------------------
 
@@ -190,7 +201,7 @@ class Cluster:
     def _say(self, model: Object) -> str:
         """What a person needs to see why a model is not where a test wants it."""
         namespace, name = model["metadata"]["namespace"], model["metadata"]["name"]
-        pods = [pod.get("status", {}) for pod in self.list("Pod", namespace, f"{PODS}={name}")]
+        pods = [pod.get("status", {}) for pod in self.list("Pod", namespace, self._labels(name))]
         seen = {
             "metadata": {"generation": model["metadata"]["generation"]},
             "status": model.get("status"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from .cluster import Cluster
+from .kubeai import KubeAI
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,24 @@ def new_namespace(cluster: Cluster) -> Iterator[Callable[[], str]]:
 @pytest.fixture
 def namespace(new_namespace: Callable[[], str]) -> str:
     return new_namespace()
+
+
+@pytest.fixture(scope="session")
+def kubeai(kubeconfig: str) -> KubeAI:
+    return KubeAI(kubeconfig)
+
+
+@pytest.fixture
+def free_namespace(kubeai: KubeAI) -> Iterator[str]:
+    """A namespace of its own for Models of KubeAI; it is deleted after the test, without waiting for it."""
+    name = kubeai.namespace()
+    yield name
+    kubeai.delete("Namespace", "", name)
+
+
+@pytest.fixture
+def shared_volume(kubeai: KubeAI) -> Iterator[None]:
+    """A volume for one claim of the cache profiles; as on a network file system, only root may write at first."""
+    name = kubeai.shared_volume()
+    yield
+    kubeai.delete("PersistentVolume", "", name)

@@ -9,7 +9,6 @@ from .cluster import SYSTEM, Cluster, Object, unique
 NOBODY = [
     ("get", "", "secrets"),
     ("list", "", "secrets"),
-    ("get", "", "configmaps"),
     ("create", "", "pods"),
     ("create", "", "pods/exec"),
     ("delete", "", "pods"),
@@ -23,6 +22,8 @@ NOBODY = [
     ("create", "krypton.ai", "models"),
     ("delete", "krypton.ai", "models"),
 ]
+NO_OBJECTS = [("get", "", "configmaps"), ("create", "batch", "jobs"), ("patch", "", "persistentvolumeclaims")]
+"""What only the controller needs, for files of models and for caches."""
 CONTROLLER = [
     ("watch", "krypton.ai", "models"),
     ("patch", "krypton.ai", "models/status"),
@@ -31,6 +32,8 @@ CONTROLLER = [
     ("patch", "", "services"),
     ("create", "", "serviceaccounts"),
     ("list", "", "pods"),
+    *NO_OBJECTS,
+    ("patch", "kubeai.org", "models/scale"),
 ]
 GATEWAY = [("watch", "", "services"), ("watch", "discovery.k8s.io", "endpointslices")]
 
@@ -59,7 +62,8 @@ def allowed(cluster: Cluster, account: str, verb: str, group: str, resource: str
 
 @pytest.mark.parametrize("account", ["slipway-controller", "slipway-gateway", "slipway-hub"])
 def test_no_account_of_ours_may_do_what_it_does_not_need(cluster: Cluster, account: str) -> None:
-    assert [right for right in NOBODY if allowed(cluster, account, *right)] == []
+    rights = NOBODY + (NO_OBJECTS if account != "slipway-controller" else [])
+    assert [right for right in rights if allowed(cluster, account, *right)] == []
 
 
 @pytest.mark.parametrize(("account", "rights"), [("slipway-controller", CONTROLLER), ("slipway-gateway", GATEWAY)])

@@ -23,7 +23,7 @@ def test_the_shipped_definitions_are_those_of_the_types(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not COMPARE.exists(), reason="the originals' definitions do not lie beside this checkout")
-@pytest.mark.parametrize("names", ["krypton"])
+@pytest.mark.parametrize("names", ["krypton", "kubeai"])
 def test_the_definitions_agree_with_the_originals(names: str) -> None:
     allowed = Path(__file__).parent / "allowed.txt"
     command = [sys.executable, str(COMPARE), str(FILES), str(SHARED / "reference" / "crds")]

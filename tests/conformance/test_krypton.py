@@ -12,7 +12,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 from ..cluster.cluster import Cluster, Object
 
 ROOT = Path(__file__).parents[2]
-MANIFESTS = sorted((ROOT / "tests" / "cluster" / "manifests").iterdir())
+MANIFESTS = sorted((ROOT / "tests" / "cluster" / "manifests").glob("*.yaml"))
 
 STRING: Object = {"type": "string"}
 INTEGER: Object = {"type": "integer"}

@@ -77,7 +77,8 @@ class Api:
 class Controller:
     """A controller process that is started again when it dies, as a kubelet does it."""
 
-    def __init__(self, folder: Path, namespace: str, url: str, identity: str, restart: bool = True) -> None:
+    def __init__(self, folder: Path, namespace: str, url: str, identity: str, restart: bool, further: Object) -> None:
+        """``further`` are settings beyond those that every run has."""
         self._folder, self._identity, self._restart = folder, identity, restart
         folder.mkdir(parents=True)
         lease = {"namespace": namespace, "name": "controller"}
@@ -86,6 +87,7 @@ class Controller:
             "listen": "127.0.0.1:0",
             "leaderElection": lease,
             "unschedulableGraceSeconds": 3600,
+            **further,
         }
         self.token = folder / "token"
         self.token.write_text("first")
@@ -153,10 +155,14 @@ class Controller:
 class Run:
     """One namespace with one controller (more where a test adds them)."""
 
+    prefixes, plurals = PREFIXES, PLURALS
+
     def __init__(self, api: Api, folder: Path) -> None:
         self.api, self._folder = api, folder
         self.namespace = f"faults-{uuid.uuid4().hex[:8]}"
         self.proxy = Proxy(api.credentials, api.session, self.namespace)
+        self.settings: Object = {}
+        """Of the controller, beyond those that every run has."""
         self.snapshots: list[list[str]] = []
         self._controllers: list[Controller] = []
         self._proxies = [self.proxy]
@@ -184,13 +190,13 @@ class Run:
 
     def new_controller(self, proxy: Proxy, identity: str = "one", *, restart: bool = True) -> Controller:
         folder = self._folder / self.namespace / identity
-        self._controllers.append(Controller(folder, self.namespace, proxy.url, identity, restart))
+        self._controllers.append(Controller(folder, self.namespace, proxy.url, identity, restart, self.settings))
         return self._controllers[-1]
 
     # What a person or another program does
 
     def path(self, kind: str, name: str = "") -> str:
-        path = f"{PREFIXES[kind]}/namespaces/{self.namespace}/{PLURALS[kind]}"
+        path = f"{self.prefixes[kind]}/namespaces/{self.namespace}/{self.plurals[kind]}"
         return f"{path}/{name}" if name else path
 
     async def get(self, kind: str, name: str = "m") -> Object | None:
@@ -198,7 +204,7 @@ class Run:
 
     async def all(self, kind: str) -> list[Object]:
         answer = await self.api.call("GET", self.path(kind)) or {"items": []}
-        version = PREFIXES[kind].removeprefix("/apis/").removeprefix("/api/")
+        version = self.prefixes[kind].removeprefix("/apis/").removeprefix("/api/")
         return [{**item, "kind": kind, "apiVersion": version} for item in answer["items"]]
 
     async def create(self, kind: str, obj: Object) -> Object:

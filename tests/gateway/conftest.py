@@ -33,6 +33,7 @@ class Engine:
         self.name = name
         self.port = free_port()
         self.bodies: list[bytes] = []
+        self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.active = 0
         self.cancelled = 0
@@ -86,6 +87,7 @@ class Engine:
     async def _work(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.bodies.append(body)
+        self.paths.append(request.path)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
         await asyncio.sleep(wish.get("delay", 0))

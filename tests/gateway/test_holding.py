@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 @pytest.fixture(scope="module")
 def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """Holds 5 requests for at most 3 seconds."""
-    with make_gateway(holdSeconds=3, holdRequests=5) as made:
+    with make_gateway(holdSeconds=3, holdRequests=5, holdBytes=250_000) as made:
         yield made
 
 
@@ -84,6 +84,23 @@ def test_too_many_are_turned_away_at_once_and_too_long_after_the_time(patient: S
         assert int(late.headers["retry-after"]) > 0
 
 
+def test_waiting_bodies_are_bounded_in_size_over_all_models(patient: Standalone) -> None:
+    patient.route({"cold": [], "other": []})
+    wait_for(lambda: "backend static:other" in (patient.run / "haproxy.cfg").read_text())
+    time.sleep(0.3)
+
+    def send(model: str) -> int:
+        with Api(patient.url) as api:
+            return api.post(CHAT, json={"model": model, "prompt": "a" * 100_000}).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(send, model) for model in ("cold", "other")]
+        wait_for(lambda: waiting(patient) == 2)
+        assert send("cold") == 429
+        assert [answer.result() for answer in asked] == [503, 503]
+        assert send("cold") == 503, "what they took is free again"
+
+
 def test_a_client_that_leaves_frees_its_place(patient: Standalone) -> None:
     def leave() -> None:
         with pytest.raises(requests.Timeout):
@@ -92,7 +109,7 @@ def test_a_client_that_leaves_frees_its_place(patient: Standalone) -> None:
     with ThreadPoolExecutor(8) as pool:
         for left in [pool.submit(leave) for _unused in range(5)]:
             left.result()
-        time.sleep(1.1)
+        wait_for(lambda: waiting(patient) == 0, 1.5)
         asked = pool.submit(ask, patient)
         wait_for(lambda: waiting(patient) == 1)
         assert asked.result().status_code == 503

@@ -11,6 +11,7 @@ import openai
 import pytest
 import requests
 
+from slipway.gateway.haproxy import JSON_PATHS
 from slipway.gateway.standalone import Standalone
 
 CHAT = "/v1/chat/completions"
@@ -43,10 +44,11 @@ def test_a_model_is_reached_by_namespace_and_name(client: requests.Session) -> N
     assert client.post(CHAT, json={"model": "static/m1"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["chat/completions", "completions", "embeddings", "responses", "rerank"])
+@pytest.mark.parametrize("path", JSON_PATHS)
 def test_each_path_is_passed_on_below_both_prefixes(client: requests.Session, path: str, engine: Any) -> None:
     for prefix in ("/v1/", "/openai/v1/"):
         assert client.post(prefix + path, json={"model": "m1"}).status_code == 200
+        assert engine.paths[-1] == f"/v1/{path}"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from slipway.apis.krypton import Krypton
+from slipway.apis.kubeai import KubeAI
 from slipway.serving.plan import Api
 
-APIS: tuple[Api, ...] = (Krypton(),)
+APIS: tuple[Api, ...] = (Krypton(), KubeAI())
 """Every API that slipway implements."""

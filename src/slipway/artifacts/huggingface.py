@@ -38,11 +38,10 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
         return None
 
 
-def environment(endpoint: str, home: str) -> tuple[Object, ...]:
+def environment(endpoint: str, home: str = "") -> dict[str, str]:
     """Variables that place the hub's cache below ``home`` and, where ``endpoint`` is set, take a mirror for the hub."""
-    place = {"HOME": home, "HF_HOME": f"{home}/huggingface"}
-    mirror = {"HF_ENDPOINT": endpoint} if endpoint else {}
-    return tuple({"name": name, "value": value} for name, value in {**place, **mirror}.items())
+    place = {"HOME": home, "HF_HOME": f"{home}/huggingface"} if home else {}
+    return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
 
 def token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
@@ -66,12 +65,9 @@ def token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ..
 
 
 REFUSALS = (
-    (
-        401,
-        "the hub asks for a token: set HF_TOKEN by env, or HUGGINGFACE_HUB_TOKEN in envFrom's only Secret",
-    ),
+    (401, "the hub asks for a token, as it does for names that it does not have: give the model one as HF_TOKEN"),
     (403, "the token may not read this repository: accept its terms on the hub, or use a token of an account that has"),
-    (404, "the hub has no such repository or file: check source.huggingface and source.file"),
+    (404, "the hub has no such repository or file: check their names in the spec"),
     (429, "the hub refuses more requests for now; the pod tries again by itself"),
 )
 """HTTP status -> what a person can do about it."""

@@ -8,6 +8,11 @@ import logging
 import sys
 from pathlib import Path
 
+import aiohttp
+
+from slipway.controller.agents import Agents
+from slipway.controller.autoscaler import Autoscaler
+from slipway.controller.gateways import Gateways
 from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.settings import ControllerSettings, read_settings
@@ -39,21 +44,40 @@ async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     lease = settings.leader_election
     elector = LeaderElector(connection, lease.namespace, lease.name, metrics=metrics)
     client = connection.fenced(elector.leading)
-    observed, recorder = Observed(client), Recorder(client, "slipway-controller", metrics=metrics)
-    reconcilers = [
-        Reconciler(api, resource.kind, client, observed, settings, recorder)
-        for api in settings.chosen()
-        for resource in api.resources
-    ]
-    manager = Manager(
-        informers=[*observed.informers, *(reconciler.resources for reconciler in reconcilers)],
-        controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
-        elector=elector,
-        background=[recorder.run],
-        listen=settings.listen,
-        metrics=metrics,
-    )
+    pods = aiohttp.ClientSession()
+    agents = Agents(client, pods)
+    manager = _manager(settings, client, elector, pods, agents, metrics)
     try:
         return await manager.run()
     finally:
+        await agents.close()
+        await pods.close()
         await connection.close()
+
+
+def _manager(
+    settings: ControllerSettings,
+    client: Client,
+    elector: LeaderElector,
+    pods: aiohttp.ClientSession,
+    agents: Agents,
+    metrics: Metrics,
+) -> Manager:
+    """Everything that runs; ``pods`` is the session for requests to pods."""
+    apis, namespace = settings.chosen(), settings.system_namespace
+    observed, recorder = Observed(client, apis, namespace), Recorder(client, "slipway-controller", metrics=metrics)
+    reconcilers = [
+        Reconciler(api, resource.kind, client, observed, settings, recorder, agents)
+        for api in apis
+        for resource in api.resources
+    ]
+    gateways = Gateways(client, pods, namespace, settings.gateways)
+    autoscaler = Autoscaler(client, reconcilers, gateways, namespace, recorder, metrics)
+    return Manager(
+        informers=[*observed.informers, gateways.pods, *(reconciler.resources for reconciler in reconcilers)],
+        controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
+        elector=elector,
+        background=[recorder.run, autoscaler.run],
+        listen=settings.listen,
+        metrics=metrics,
+    )

@@ -8,11 +8,12 @@ from slipway.kube.applier import OWNER, by_owner
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
 from slipway.kube.objects import (
+    CONFIG_MAP,
     DEPLOYMENT,
+    JOB,
     MANAGED_BY,
     POD,
     SERVICE,
-    SERVICE_ACCOUNT,
     Key,
     Kind,
     Object,
@@ -20,47 +21,71 @@ from slipway.kube.objects import (
     key,
     labels,
 )
+from slipway.serving.plan import Api, Reference
 from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, routed_service
 from slipway.serving.workload import MANAGER
 
-CHILD_KINDS = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
 WORKLOAD = "workload"
-"""Index of pods: ``namespace/name`` of their Deployment."""
+"""Index of pods: kind, namespace and name of the Deployment or Job that made them."""
 NAMES = "names"
 """Index of routed Services: the public model names that they ask for."""
+WORKLOADS = frozenset({DEPLOYMENT.kind, JOB.kind})
+PODS = f"{MANAGED_BY} in ({MANAGER},kubeai)"
+"""Pods of KubeAI's models keep the original's label, which people and dashboards select by."""
 
 
 class Observed:
-    """Stores of children, pods and routed Services; one list and watch a kind, whatever number of APIs read them."""
+    """Stores of children, pods, routed Services and shared objects; one list and watch a kind, whatever number of APIs
+    read them."""
 
-    def __init__(self, client: Client) -> None:
-        mine = f"{MANAGED_BY}={MANAGER}"
-        self.children = {kind: Informer(client, kind, labels=mine, indexes={OWNER: by_owner}) for kind in CHILD_KINDS}
-        self.pods = Informer(client, POD, labels=mine, indexes={WORKLOAD: _workloads}, trim=_without_spec)
+    def __init__(self, client: Client, apis: Iterable[Api], namespace: str) -> None:
+        """``namespace`` is the controller's, the only one whose ConfigMaps are looked at."""
+        apis, mine = tuple(apis), f"{MANAGED_BY}={MANAGER}"
+        kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
+        self.children = {kind: Informer(client, kind, labels=mine, indexes={OWNER: by_owner}) for kind in kinds}
+        self.shared = {
+            kind: Informer(client, kind, namespace=namespace if kind == CONFIG_MAP else "")
+            for kind in dict.fromkeys(kind for api in apis for kind in api.shared_kinds)
+        }
+        self.pods = Informer(client, POD, labels=PODS, indexes={WORKLOAD: _workloads}, trim=_without_spec)
         self.routes = Informer(client, SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
 
     @property
     def informers(self) -> list[Informer]:
-        return [*self.children.values(), self.pods, self.routes]
+        return [*self.children.values(), *self.shared.values(), self.pods, self.routes]
 
-    def pods_of(self, deployments: Iterable[Object]) -> list[Object]:
-        """The pods of these Deployments."""
-        return [pod for deployment in deployments for pod in self.pods.store.by_index(WORKLOAD, str(key(deployment)))]
+    def shared_object(self, reference: Reference) -> Object | None:
+        """The object that a reference means, if it is there."""
+        informer = self.shared.get(reference.kind)
+        return informer.store.get(Key(reference.namespace, reference.name)) if informer else None
 
-    def rivals(self, names: Iterable[str]) -> list[RoutedService]:
-        """The Services that ask for any of these public names."""
-        found = {key(service): service for name in names for service in self.routes.store.by_index(NAMES, name)}
-        return [routed_service(service) for service in found.values()]
+    def pods_of(self, children: Iterable[Object]) -> list[Object]:
+        """The pods of the Deployments and Jobs among these objects."""
+        workloads = (f"{child['kind']} {key(child)}" for child in children if child["kind"] in WORKLOADS)
+        return [pod for workload in workloads for pod in self.pods.store.by_index(WORKLOAD, workload)]
+
+    def rivals(self, services: Iterable[Object]) -> list[RoutedService]:
+        """These Services, and all others that ask for any of their public names."""
+        own = {key(service): service for service in services}
+        names = {name for service in own.values() for name in route_names(service)}
+        others = {key(service): service for name in names for service in self.routes.store.by_index(NAMES, name)}
+        # Their own store may know more than the routes' yet.
+        return [routed_service(service) for service in (others | own).values()]
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
-        """The resource of ``kind`` whose Deployment made the pod."""
-        deployments = (self.children[DEPLOYMENT].store.get(_key(name)) for name in _workloads(pod))
-        return [owner for deployment in deployments if deployment for owner in _owners(kind, deployment)]
+        """The resource of ``kind`` whose Deployment or Job made the pod."""
+        workloads = (self._workload(name) for name in _workloads(pod))
+        return [owner for workload in workloads if workload for owner in _owners(kind, workload)]
 
     def owners_of_rivals(self, kind: Kind, service: Object) -> list[Key]:
         """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
         services = (rival for name in route_names(service) for rival in self.routes.store.by_index(NAMES, name))
         return [owner for rival in services for owner in _owners(kind, rival)]
+
+    def _workload(self, name: str) -> Object | None:
+        kind, _unused, child = name.partition(" ")
+        informer = next((found for found in self.children if found.kind == kind), None)
+        return self.children[informer].store.get(Key(*child.split("/", 1))) if informer else None
 
 
 def _owners(kind: Kind, child: Object) -> list[Key]:
@@ -70,16 +95,17 @@ def _owners(kind: Kind, child: Object) -> list[Key]:
     return [Key(key(child).namespace, owner.name)]
 
 
-def _key(text: str) -> Key:
-    return Key(*text.split("/", 1))
-
-
 def _workloads(pod: Object) -> Iterable[str]:
     """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
     owner, template = controller_owner(pod), labels(pod).get("pod-template-hash", "")
-    if owner is None or owner.kind != "ReplicaSet" or not template:
+    namespace = pod["metadata"]["namespace"]
+    if owner is None:
         return []
-    return [f"{pod['metadata']['namespace']}/{owner.name.removesuffix(f'-{template}')}"]
+    if owner.kind == JOB.kind:
+        return [f"{JOB.kind} {namespace}/{owner.name}"]
+    if owner.kind != "ReplicaSet" or not template:
+        return []
+    return [f"{DEPLOYMENT.kind} {namespace}/{owner.name.removesuffix(f'-{template}')}"]
 
 
 def route_names(child: Object) -> Iterable[str]:

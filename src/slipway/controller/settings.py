@@ -28,6 +28,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     """Address of health and metrics."""
     workers: int = 8
     """Resources of one kind that are reconciled at a time."""
+    gateways: tuple[str, ...] = ()
+    """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
 
     def chosen(self) -> tuple[Api, ...]:
         """The APIs to run. Raises ValueError for a name that is none."""
@@ -45,4 +47,6 @@ def read_settings(path: Path) -> ControllerSettings:
         settings.chosen()
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
-    return settings
+    if settings.system_namespace:
+        return settings
+    return msgspec.structs.replace(settings, system_namespace=settings.leader_election.namespace)

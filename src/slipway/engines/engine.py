@@ -1,47 +1,117 @@
-"""What every engine can say of itself, and what it is told."""
+"""Engine: everything that is particular to one program that runs models, and what it is told. All pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from slipway.artifacts.huggingface import HuggingFaceFile
-from slipway.kube.objects import Object
+from slipway.artifacts.weights import Weights
+from slipway.engines.python import PYTHON
+from slipway.engines.sayings import Saying, explained
 from slipway.serving.diagnosis import Failure
+from slipway.serving.server import Probe, Probes
+
+ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
+"""Addresses that an engine may listen on."""
+Task = Literal["generate", "embed", "rerank", "transcribe"]
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """One model to be served by one engine process."""
 
-    weights: HuggingFaceFile
+    weights: Weights
     served_name: str
     """The public model id, so that request bodies pass to the engine unchanged."""
     port: int
+    tasks: frozenset[Task] = frozenset(("generate",))
+    """What the model is for. Empty: not told."""
+    adapters: bool = False
+    """Whether LoRA adapters are loaded into it while it runs."""
     extra_args: tuple[str, ...] = ()
-    """Come last, so that they can tune everything that the engine's own flags do not decide."""
+    """The user's."""
+    hub_mirror: str = ""
+    """URL of a mirror of the Hugging Face hub, or empty."""
 
 
-class Engine(Protocol):
-    """Flags, places and words of one engine. All pure."""
+Owned = Mapping[str, Sequence[str]]
+"""Flag -> the values that a user's argument may give it: others than these, and the model is not reached or found."""
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """One engine. A constant of its module."""
 
     name: str
-    """As in the operator's settings: ``llamacpp``."""
-    image: str
-    """Default container image."""
-    health_path: str
-    cache_path: str
-    """Home folder of the process: a volume is mounted here."""
+    """As in labels and in the operator's settings: ``llamacpp``."""
+    tasks: frozenset[Task]
+    """What it can do."""
+    probes: Probes
+    args: Callable[[Launch], tuple[str, ...]]
+    """The command line after the command or the image's entrypoint, the user's arguments in their place.
 
-    def args(self, launch: Launch) -> tuple[str, ...]:
-        """The command line after the image's entrypoint."""
+    Raises ValueError for weights that are not for this engine (see :func:`slipway.artifacts.urls.refusal`).
+    """
+    env: Callable[[Launch], Mapping[str, str]]
+    """Environment variables."""
+    owned: Callable[[Launch], Owned] = lambda _launch: {}
+    owned_env: frozenset[str] = frozenset()
+    """Variables of its own that a user must not set to something else, for the same reason."""
+    command: tuple[str, ...] = ()
+    """What is run in place of the image's entrypoint; empty: the entrypoint."""
+    start: Callable[[Launch], tuple[str, ...]] | None = None
+    """A command that brings the model into the running engine, where the engine does not do that itself: the startup
+    probe runs it."""
+    one_task: bool = False
+    """Whether a process does a single one of its tasks, chosen by a flag."""
+    adapters: bool = False
+    """Whether LoRA adapters can be loaded while it runs."""
+    shared_memory: bool = True
+    """Whether it needs more of /dev/shm than a container has."""
+    cache_path: str = ""
+    """A folder for what it downloads, which outlasts its container. Empty: none is set up."""
+    reads_model_field: bool = True
+    """False: it takes a form's field ``model`` for the name of a model of its own, so it must not see it."""
+    sayings: tuple[Saying, ...] = PYTHON
 
-    def owned_flags(self, args: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``args`` that set what slipway itself decides."""
+    def redefined(self, launch: Launch) -> tuple[str, ...]:
+        """The flags that the user's arguments set to something with which the model would not be reached or found."""
+        return set_otherwise(launch.extra_args, self.owned(launch))
 
-    def env(self, endpoint: str) -> tuple[Object, ...]:
-        """Environment variables; ``endpoint`` is a mirror of the hub, or empty."""
+    def moved(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The same of the user's variables."""
+        own = self.env(launch)
+        return tuple(name for name in sorted(self.owned_env) if env.get(name, own[name]) != own[name])
+
+    def probes_of(self, launch: Launch) -> Probes:
+        if self.start is None:
+            return self.probes
+        startup = msgspec.structs.replace(self.probes.startup, command=self.start(launch))
+        return msgspec.structs.replace(self.probes, startup=startup)
 
     def explain(self, log: str) -> Failure | None:
         """What the last log lines of a process that ended mean; None: nothing known."""
+        return explained(log, self.sayings)
+
+
+def http_probes(path: str, startup_seconds: int) -> Probes:
+    """Probes that ask one path. During the start every second: a request may wait for this very replica."""
+    return Probes(
+        startup=Probe(path=path, period=1, timeout=2, failures=startup_seconds),
+        readiness=Probe(path=path, period=10, timeout=2, failures=3),
+        liveness=Probe(path=path, period=30, timeout=3, failures=3),
+    )
+
+
+def set_otherwise(args: Sequence[str], owned: Owned) -> tuple[str, ...]:
+    """The flags among ``args`` that set something else than they may, as the user spelled them.
+
+    A flag's value is what follows its ``=``, or the next argument. An underscore in a long flag is a hyphen.
+    """
+    found: dict[str, None] = {}
+    for position, arg in enumerate(args):
+        spelled, equals, value = arg.partition("=")
+        flag = spelled.replace("_", "-") if spelled.startswith("--") else spelled
+        if flag in owned and (value if equals else "".join(args[position + 1 : position + 2])) not in owned[flag]:
+            found[spelled] = None
+    return tuple(found)

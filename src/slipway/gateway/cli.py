@@ -30,7 +30,12 @@ class CommandLine:
         self._writer = writer
 
     async def ask(self, command: str) -> str:
-        """Sends one command (one line) and returns its answer without the blank lines around it."""
+        """Sends one command and returns its answer without the blank lines around it.
+
+        Raises CommandFailed, also for a text that HAProxy would read as several commands.
+        """
+        if any(separator in command for separator in ";\n\r\\"):
+            raise CommandFailed(f"{_verb(command)}: not sent, as it is more than one command")
         try:
             async with asyncio.timeout(_SECONDS):
                 self._writer.write(command.encode() + b"\n")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import Gauge
 
 from slipway.gateway import keys
 from slipway.gateway.control import Control
-from slipway.gateway.table import SERVICE_NAME, Fault, build
+from slipway.gateway.table import SERVICE_NAME, Backend, Fault, build
+from slipway.gateway.wake import Waker
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFound
 from slipway.kube.events import Recorder
@@ -28,13 +30,21 @@ _SETTLE_SECONDS = 0.02
 class Cluster:
     """Services with the route label and their EndpointSlices, by watch; the Secret of keys, by reading it."""
 
-    def __init__(self, client: Client, metrics: Metrics, secret: Key | None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        metrics: Metrics,
+        secret: Key | None,
+        waiting: Callable[[], Awaitable[Mapping[str, int]]],
+    ) -> None:
+        """`secret` holds the API keys; `waiting` says for which backends requests wait, see wake.Waker."""
         self._client = client
         self._secret = secret
         self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=_trim_service)
         # Slices carry the labels of their Service, so that only those of routed Services are asked for.
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
+        self._waker = Waker(client, waiting, self._not_woken)
         self._told: frozenset[Fault] = frozenset()
         self._dirty = asyncio.Event()
         self._faults = Gauge(
@@ -57,6 +67,7 @@ class Cluster:
                 tasks.create_task(self._watch_keys(control, self._secret))
             self._route(control)
             tasks.create_task(control.run())
+            tasks.create_task(self._waker.run(lambda: control.table))
             while True:
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
@@ -77,6 +88,11 @@ class Cluster:
             if service is not None:
                 self._recorder.record(SERVICE, service, "Warning", "InvalidRoute", fault.message)
         self._told = faults
+
+    def _not_woken(self, backend: Backend, message: str) -> None:
+        service = self._services.store.get(Key(backend.namespace, backend.service))
+        if service is not None:
+            self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
 
     async def _watch_keys(self, control: Control, secret: Key) -> None:
         while True:

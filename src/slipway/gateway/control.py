@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from slipway.gateway.balancing import server_name
 from slipway.gateway.cli import CommandFailed
 from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.haproxy import server_name
 from slipway.gateway.probe import Prober
 from slipway.gateway.render import State
 from slipway.gateway.table import EMPTY, RoutingTable

@@ -19,6 +19,12 @@ log = logging.getLogger(__name__)
 _ARRIVAL_SECONDS = 0.05
 """A server that became ready is among those that HAProxy chooses from a moment after the command was answered."""
 
+_RELOAD_PAUSE = 5.0
+"""Seconds between two reloads."""
+
+SHOW_HOLD = "show slipway hold"
+"""Answered by hold.lua."""
+
 
 def write_files(directory: Path, files: Mapping[str, str]) -> None:
     """Writes what differs, each file at once: a reader sees the old or the new text, never a part."""
@@ -43,6 +49,7 @@ class DataPlane:
         self._socket = settings.directory / "haproxy.sock"
         self._master = settings.directory / "master.sock"
         self._lock = asyncio.Lock()
+        self._reloaded = -_RELOAD_PAUSE
 
     async def apply(self, state: State) -> None:
         """Makes files and process say `state`. Raises CommandFailed: the files say it then, try again.
@@ -61,7 +68,15 @@ class DataPlane:
                     log.warning("HAProxy cannot be changed as it runs, %s attempt: %s", attempt, error)
                 else:
                     return
-            await cli.reload(self._master)
+            await self._reload()
+
+    async def _reload(self) -> None:
+        """Starts a new process. Each one before lives as long as its streams: they must not pile up."""
+        now = asyncio.get_running_loop().time()
+        if now - self._reloaded < _RELOAD_PAUSE:
+            raise CommandFailed(f"it was loaded anew less than {_RELOAD_PAUSE:.0f} s ago")
+        self._reloaded = now
+        await cli.reload(self._master)
 
     async def _steer(self, state: State) -> None:
         async with cli.session(self._socket) as line:
@@ -118,11 +133,16 @@ class DataPlane:
             writer.close()
             await asyncio.sleep(0.5)
 
+    async def waiting(self) -> dict[str, int]:
+        """How many requests wait, by backend. Raises CommandFailed."""
+        async with cli.session(self._socket) as line:
+            return metrics.waiting(await line.ask(SHOW_HOLD))
+
     async def counters(self) -> metrics.Answers:
         """What HAProxy counted. Raises CommandFailed."""
         async with cli.session(self._socket) as line:
             return metrics.Answers(
                 statistics=await line.ask("show stat -1 7 -1"),
                 first_bytes=await line.ask(f"show table {haproxy.TTFB_TABLE}"),
-                hold=await line.ask("show slipway hold"),
+                hold=await line.ask(SHOW_HOLD),
             )

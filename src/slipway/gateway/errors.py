@@ -30,6 +30,7 @@ class Failure(NamedTuple):
 
 
 BROKEN = Failure(400, "The body of the request is not a valid JSON object.")
+NO_FORM = Failure(400, "The body of the request is not a valid form: send it as multipart/form-data.")
 DUPLICATE = Failure(400, "The body of the request holds the key model more than once.", param="model")
 MISSING = Failure(400, "You must provide a model parameter.", param="model")
 NOT_TEXT = Failure(400, "The model parameter must be a string.", param="model")
@@ -38,15 +39,14 @@ TOO_COMPLEX = Failure(
     "The body is too complex to be searched for its model: write the key model once, first and plainly.",
     param="model",
 )
+BAD_SELECTOR = Failure(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
 NO_KEY = Failure(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
 UNKNOWN_PATH = Failure(404, "There is nothing at this path. The API begins at /v1/.", code="unknown_url")
 WRONG_METHOD = Failure(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = Failure(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
-TOO_MANY = Failure(
-    429, "Too many requests wait for this model already.", "rate_limit_error", code="too_many_waiting", retry_after=5
-)
+TOO_MANY = Failure(429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5)
 NOT_READY = Failure(503, "The model has no ready server yet.", SERVER, code="model_not_ready", retry_after=10)
 
 BY_STATUS = (

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors
+from slipway.gateway import errors, rewrite
+from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 
@@ -17,6 +19,8 @@ MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
+_ALONE = "txn.alone"
+"""Variable that is unique to a request which must not take an idle connection; unset for those that may."""
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
 
@@ -33,8 +37,26 @@ JSON_PATHS = (
 )
 """Paths below /v1/ that take a JSON body with a model. A list, not a prefix: engines have administrative paths too."""
 
+FORM_PATHS = ("audio/transcriptions", "audio/translations", "images/edits", "images/variations")
+"""Paths below /v1/ that take a form with a field ``model``."""
+
+PROMPTS = {"chat/completions": "messages", "completions": "prompt", "responses": "input"}
+"""Paths whose requests have a prompt, and the field that holds it."""
+
+BEGIN = 4096
+"""Bytes of a body in which most prompts begin."""
+
+SEARCHED = 1 << 20
+"""Bytes in which a prompt is searched for at all, so that nobody can order long work."""
+
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
+
+BUFFER = 49152
+"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large buffer.
+But HAProxy copies the whole buffer of every request, so that twice the size would cost small ones a tenth."""
+REPEATED = BUFFER - 8192
+"""Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
 
 # One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
 # beside it. Everything is possessive or decided by its first character, so a failed match costs no backtracking.
@@ -56,8 +78,8 @@ PLAIN_BODY = (
 LOG_FORMAT = (
     "\"%{+json}o %(time)[accept_date(ms),ms_utime('%Y-%m-%dT%H:%M:%S.%3NZ')] %(request_id)[var(txn.id)] %(client)ci"
     " %(method)HM %(path)HPO %(model)[var(txn.shown)] %(key)[var(txn.key)] %(status:sint)ST %(bytes_in:sint)U"
-    " %(bytes_out:sint)B %(duration_ms:sint)Ta %(first_byte_ms:sint)Tr %(backend)b %(server)s %(retries:sint)rc"
-    ' %(hold)[var(txn.hold)] %(end)ts"'
+    " %(bytes_out:sint)B %(duration_ms:sint)Ta %(first_byte_ms:sint)Tr %(backend)[var(txn.be)] %(server)s"
+    ' %(retries:sint)rc %(hold)[var(txn.hold)] %(end)ts"'
 )
 
 
@@ -72,14 +94,14 @@ def version(settings: Settings) -> str:
     return hashlib.sha256(_sections(settings).encode()).hexdigest()[:16]
 
 
-def server_name(endpoint: str) -> str:
-    """Name of an endpoint's server: the address without the brackets, which names cannot hold."""
-    return endpoint.replace("[", "").replace("]", "")
+def server(endpoint: str) -> str:
+    """Address and options of an endpoint's server, in the file as on the command line."""
+    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE})"
 
 
 def backend_section(backend: Backend) -> str:
     """Section of one model's backend."""
-    servers = [f"    server {server_name(endpoint)} {endpoint}" for endpoint in backend.endpoints]
+    servers = [f"    server {server_name(endpoint)} {server(endpoint)}" for endpoint in backend.endpoints]
     return "\n".join([f"backend {backend.name} from {MODEL_DEFAULTS}", *servers, ""])
 
 
@@ -112,14 +134,29 @@ global
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
     set-var {VERSION_VARIABLE} str(@VERSION@)
-    tune.bufsize 16384
+    tune.bufsize {BUFFER}
+    # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
+    tune.memory.hot-size {64 * BUFFER}
     # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
     tune.bufsize.large {settings.max_body_bytes + 131072}
+    # A pause between two rules would let the last endpoint go after it was looked for. There are no loops among them.
+    tune.max-rules-at-once 1000
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
+    lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua
-    lua-load {run}/lua/hold.lua {settings.hold_seconds} {settings.hold_requests} {host} {port}"""
+    lua-load-per-thread {run}/lua/prefix.lua
+    lua-load-per-thread {run}/lua/forms.lua
+    lua-load-per-thread {run}/lua/rewrite.lua
+    lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
+    lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
+
+
+def _hold_arguments(settings: Settings) -> str:
+    usual = f"{settings.hold_seconds} {settings.hold_requests}"
+    woken = f"{settings.wake_seconds} {settings.wake_requests} {settings.run_directory}/wake.map"
+    return f"{usual} {woken} {settings.hold_bytes}"
 
 
 def _defaults(settings: Settings) -> str:
@@ -149,6 +186,7 @@ defaults base
 
 defaults {MODEL_DEFAULTS} from base
     balance leastconn
+    cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
@@ -165,6 +203,9 @@ def _frontend(settings: Settings) -> str:
         _paths(settings),
         _body(settings),
         _route(settings),
+        _hold(),
+        _endpoint(settings),
+        _leave(),
     )
     return "\n\n".join(parts)
 
@@ -216,6 +257,7 @@ def _body(settings: Settings) -> str:
     limit = settings.max_body_bytes
     too_large = errors.return_rule(errors.TOO_LARGE)
     refusals = {
+        "form": errors.NO_FORM,
         "duplicate": errors.DUPLICATE,
         "missing": errors.MISSING,
         "type": errors.NOT_TEXT,
@@ -230,10 +272,12 @@ def _body(settings: Settings) -> str:
     http-request {too_large} if {{ req.body_size gt {limit} }}
     http-request wait-for-body time 60s use-large-buffer
     http-request {too_large} if {{ req.body_len gt {limit} }}
+    acl form var(txn.kind) -m str form
+    http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
     acl plain req.body -m reg '{PLAIN_BODY}'
-    http-request set-var(txn.model) req.body,json_query('$.model') if small plain
-    http-request lua.read_model unless {{ var(txn.model) -m found }}
+    http-request set-var(txn.model) req.body,json_query('$.model') if !form small plain
+    http-request lua.read_model if !form !{{ var(txn.model) -m found }}
 {refused}
     http-request {errors.return_rule(errors.BROKEN)} unless {{ var(txn.model) -m found }}"""
 
@@ -244,14 +288,58 @@ def _route(settings: Settings) -> str:
     http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
+    http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
+    http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
+    http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
+{_LAST_RULES}
+{rewrite.rules(run)}"""
+
+
+def _hold() -> str:
+    """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
+    return f"""\
     http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
-    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}
-    http-request track-sc0 var(txn.be) table {TTFB_TABLE}
+    http-request reject if {{ var(txn.hold) -m str left }}
+    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}"""
+
+
+def _endpoint(settings: Settings) -> str:
+    """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
+    rules = "\n".join(
+        f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
+        f" if hashed {{ path /v1/{path} }}{condition}"
+        for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
+        for path, field in PROMPTS.items()
+    )
+    return f"""\
+    http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
+    acl hashed var(txn.ring) -m found
+    acl chosen var(txn.endpoint) -m len gt 0
+    acl begun req.body_len le {BEGIN}
+    http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
+{rules}
+    # Only the gateway chooses.
+    http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
+    http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
+
+
+def _leave() -> str:
+    return f"""\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
     use_backend control if models
     use_backend successor if {{ var(txn.hold) -m str moved }}
+    use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
+
+
+_LAST_RULES = f"""\
+    # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
+    # without a word: so larger requests get a connection of their own, which is not kept.
+    acl repeated req.body_len le {REPEATED}
+    http-request set-var({_ALONE}) var(txn.id) unless repeated
+    http-request set-header connection close unless repeated
+    http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
 
 
 def _internal(settings: Settings) -> str:
@@ -265,14 +353,17 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
+{rewrite.sections(settings.run_directory, _LAST_RULES)}
+
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
 """
 
 
 def paths_map() -> str:
-    """Map of the paths that take a model in a JSON body."""
-    return _lines(f"/v1/{path} json" for path in JSON_PATHS)
+    """Map of the paths that take a model, and whether it stands in JSON or in a form."""
+    kinds = {"json": JSON_PATHS, "form": FORM_PATHS}
+    return _lines(f"/v1/{path} {kind}" for kind, paths in kinds.items() for path in paths)
 
 
 def map_text(entries: dict[str, str]) -> str:

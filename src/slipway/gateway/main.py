@@ -68,7 +68,7 @@ async def _run(settings: Settings, table: Path | None) -> int:
         return metrics.text()
 
     async with AsyncExitStack() as stack:
-        source = File(table) if table else await _cluster(settings, metrics, stack)
+        source = File(table) if table else await _cluster(settings, metrics, dataplane, stack)
         models = surface.model_list(lambda: control.table)
         await stack.enter_async_context(surface.served(models, settings.directory / "control.sock"))
         operations = surface.operations(lambda: control.ready, numbers)
@@ -84,7 +84,7 @@ async def _run(settings: Settings, table: Path | None) -> int:
     return 0
 
 
-async def _cluster(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Cluster:
+async def _cluster(settings: Settings, metrics: Metrics, dataplane: DataPlane, stack: AsyncExitStack) -> Cluster:
     """The cluster that the environment names. Imported late: the init step and static tables need no client."""
     from slipway.gateway.cluster import Cluster
     from slipway.kube.client import Client
@@ -93,7 +93,8 @@ async def _cluster(settings: Settings, metrics: Metrics, stack: AsyncExitStack) 
     client = await Client.connect(metrics=metrics)
     stack.push_async_callback(client.close)
     name = settings.api_keys_secret
-    return Cluster(client, metrics, Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None)
+    secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
+    return Cluster(client, metrics, secret, dataplane.waiting)
 
 
 async def _until_told_to_stop(work: asyncio.Task[None]) -> None:

@@ -1,6 +1,7 @@
 """HAProxy's counters as Prometheus metrics, made anew at each scrape. Pure: raw answers in, metrics out.
 
-Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are.
+Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are:
+what HAProxy still remembers of deleted ones is left out.
 Counters begin at zero when HAProxy starts or is loaded anew, as Prometheus expects of a restarted process.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -43,8 +44,9 @@ class HaproxyCollector(Collector):
             rows = list(csv.DictReader(io.StringIO(self.answers.statistics.removeprefix("# "))))
             yield from _traffic(rows)
             yield from _frontend(rows)
-            yield _first_bytes(self.answers.first_bytes)
-            yield from _hold(self.answers.hold)
+            known = {row["pxname"] for row in rows if row["svname"] == "BACKEND"}
+            yield _first_bytes(self.answers.first_bytes, known)
+            yield from _hold(self.answers.hold, known)
 
 
 def _model(backend: str) -> tuple[str, str]:
@@ -97,18 +99,24 @@ def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
     yield from (responses, connections)
 
 
-def _first_bytes(text: str) -> Metric:
+def _first_bytes(text: str, known: Set[str]) -> Metric:
     family = SummaryMetricFamily(
         "slipway_gateway_time_to_first_byte_seconds",
         "From the request's arrival at a server to its answer's begin.",
         labels=LABELS,
     )
     for backend, milliseconds, count in _FIRST_BYTE.findall(text):
-        family.add_metric(_model(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
+        if backend in known:
+            family.add_metric(_model(backend), count_value=int(count), sum_value=int(milliseconds) / 1000)
     return family
 
 
-def _hold(text: str) -> Iterator[Metric]:
+def waiting(hold: str) -> dict[str, int]:
+    """How many requests wait, by backend, of the answer about waiting requests."""
+    return {backend: int(now) for backend, now, _full, _timeout in map(str.split, hold.splitlines())}
+
+
+def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
     waiting = GaugeMetricFamily(
         "slipway_gateway_requests_waiting", "Requests that wait for a ready server.", labels=LABELS
     )
@@ -119,6 +127,8 @@ def _hold(text: str) -> Iterator[Metric]:
     )
     for line in text.splitlines():
         backend, now, full, timeout = line.split()
+        if backend not in known:
+            continue
         waiting.add_metric(_model(backend), int(now))
         refused.add_metric((*_model(backend), "full"), int(full))
         refused.add_metric((*_model(backend), "timeout"), int(timeout))

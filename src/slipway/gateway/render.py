@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import errors, haproxy
+from slipway.gateway import balancing, errors, haproxy, rewrite
+from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 
-LUA_FILES = ("guard.lua", "hold.lua", "surface.lua")
+LUA_FILES = ("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua", "surface.lua")
 
 
 class State(NamedTuple):
@@ -25,6 +26,12 @@ class State(NamedTuple):
         """Entries of every map that HAProxy has with these settings, by its file name."""
         maps = {
             "models.map": dict(self.table.models),
+            "labels.map": {
+                name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
+            },
+            **rewrite.maps(self.table),
+            "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
+            "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},
         }
         return maps | ({"keys.map": dict(self.keys)} if settings.api_keys_secret else {})

@@ -11,7 +11,9 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from slipway.gateway.haproxy import MODEL_DEFAULTS, server_name
+from slipway.gateway.balancing import server_name
+from slipway.gateway.haproxy import MODEL_DEFAULTS
+from slipway.gateway.haproxy import server as haproxy_server
 from slipway.gateway.table import RoutingTable
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
@@ -109,7 +111,7 @@ def _additions(running: Running, table: RoutingTable) -> Iterator[Command]:
         servers = found.servers if found else {}
         for server, endpoint in _wanted_servers(table, name).items():
             if server not in servers:
-                yield Command(f"add server {name}/{server} {endpoint}", "New server registered.")
+                yield Command(f"add server {name}/{server} {haproxy_server(endpoint)}", "New server registered.")
             if not servers.get(server):
                 yield Command(f"set server {name}/{server} state ready")
         if found is None or not found.published:

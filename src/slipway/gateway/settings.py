@@ -21,6 +21,12 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long a request waits for a model without a ready endpoint before it gets a 503."""
     hold_requests: Natural = 100
     """How many requests may wait for one model; the next one gets a 429."""
+    wake_seconds: Natural = 600
+    """The same for a model that is scaled from zero: its weights may have to be loaded first."""
+    wake_requests: Natural = 1000
+    """How many requests may wait for one such model."""
+    hold_bytes: Positive = 268435456
+    """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: nobody is asked for a key."""
     connect_seconds: Positive = 2
@@ -31,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long running requests may go on after the pod was told to stop, or a reload replaced the process."""
     threads: Positive = 2
     """HAProxy's threads."""
-    max_connections: Positive = 10000
+    max_connections: Annotated[int, msgspec.Meta(ge=100)] = 10000
     """Clients connected at once; an open file is needed on either side of each."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""

@@ -41,9 +41,11 @@ class Standalone:
         self.haproxy: subprocess.Popen[bytes] | None = None
         self.control: subprocess.Popen[bytes] | None = None
 
-    def route(self, models: Mapping[str, Sequence[str]], keys: Mapping[str, str] | None = None) -> None:
-        """Writes the table: endpoints (``host:port``) by model, API keys by name. Takes effect within 0.2 s."""
-        text = json.dumps({"models": {model: list(found) for model, found in models.items()}, "keys": dict(keys or {})})
+    def route(
+        self, models: Mapping[str, Sequence[str] | Mapping[str, object]], keys: Mapping[str, str] | None = None
+    ) -> None:
+        """Writes the table, see static.Static. Takes effect within 0.2 s."""
+        text = json.dumps({"models": dict(models), "keys": dict(keys or {})})
         new = self.table.with_suffix(".new")
         new.write_text(text)
         new.replace(self.table)

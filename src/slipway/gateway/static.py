@@ -10,22 +10,35 @@ import msgspec
 
 from slipway.gateway.control import Control
 from slipway.gateway.table import Backend, Card, RoutingTable
+from slipway.serving.route import Route
 
 _FILE_SECONDS = 0.1
 
 
-class Static(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table in a JSON file: endpoints (``host:port``) by model, and API keys by name."""
+class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model whose route says more than its endpoints."""
 
-    models: dict[str, tuple[str, ...]]
+    endpoints: tuple[str, ...] = ()
+    route: Route = Route()
+
+
+class Static(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table in a JSON file: endpoints (``host:port``) by model, or a Model; and API keys by name."""
+
+    models: dict[str, tuple[str, ...] | Model]
     keys: dict[str, str] = {}
 
     def table(self) -> RoutingTable:
         """As if each model were a Service of the namespace ``static``."""
-        backends = [Backend("static", model, tuple(sorted(endpoints))) for model, endpoints in self.models.items()]
-        owners = {name: b.name for b in backends for name in (b.service, f"static/{b.service}")}
-        cards = {name: Card(name, 0, "slipway", "static") for name in owners}
-        return RoutingTable({b.name: b for b in backends}, owners, cards, tuple(sorted(self.models)))
+        models = {name: model if isinstance(model, Model) else Model(model) for name, model in self.models.items()}
+        backends = [Backend("static", name, tuple(sorted(m.endpoints)), m.route) for name, m in models.items()]
+        owners = {name: b for b in backends for name in (b.service, f"static/{b.service}")}
+        cards = {
+            name: Card(name, 0, "slipway", "static", features=b.route.features, labels=b.route.labels)
+            for name, b in owners.items()
+        }
+        ids = {name: b.name for name, b in owners.items()}
+        return RoutingTable({b.name: b for b in backends}, ids, cards, tuple(sorted(self.models)))
 
     def hashes(self) -> tuple[tuple[str, str], ...]:
         """Of the keys, as keys.hashes gives them."""

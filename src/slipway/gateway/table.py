@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.serving.route import InvalidRoute, RoutedService, routed_service, winners
+from slipway.serving.route import InvalidRoute, Route, RoutedService, routed_service, winners
 
 SERVICE_NAME = "kubernetes.io/service-name"
 """Label by which an EndpointSlice names its Service."""
@@ -27,6 +27,8 @@ class Backend(NamedTuple):
     namespace: str
     service: str
     endpoints: tuple[str, ...]
+    route: Route = Route()
+    """What the Service says of itself."""
 
     @property
     def name(self) -> str:
@@ -43,15 +45,18 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str
     object: str = msgspec.field(default="model")
     source: str = ""
+    features: tuple[str, ...] = ()
+    labels: Mapping[str, str] = {}
 
-    def public(self) -> dict[str, str | int]:
+    def public(self) -> dict[str, Any]:
         """The fields in the order of OpenAI's documentation; `source` only where it is known."""
-        card: dict[str, str | int] = {
+        card: dict[str, Any] = {
             "id": self.id,
             "object": self.object,
             "created": self.created,
             "owned_by": self.owned_by,
             "namespace": self.namespace,
+            "features": self.features,
         }
         return card | ({"source": self.source} if self.source else {})
 
@@ -92,15 +97,21 @@ def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[Routing
     backends = {}
     for service in routed:
         pieces = by_service.get((service.namespace, service.name), ())
-        backend = Backend(service.namespace, service.name, ready_addresses(pieces, service.route.port))
+        addresses = ready_addresses(pieces, service.route.port)
+        backend = Backend(service.namespace, service.name, addresses, service.route)
         backends[backend.name] = backend
 
-    qualified = {service.key: service for service in routed}
+    qualified: dict[str, RoutedService] = {}
+    for service in sorted(routed, key=lambda service: (service.since, service.key)):
+        winner = qualified.setdefault(service.qualified, service)
+        if winner is not service:
+            message = f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
+            faults.append(Fault(service.namespace, service.name, message))
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(routed).items() if model not in qualified}
     owners = public | qualified
     winning = {winner.key for winner in public.values()}
-    listed = [*public, *(key for key in qualified if key not in winning)]
+    listed = [*public, *(name for name, service in qualified.items() if service.key not in winning)]
     table = RoutingTable(
         backends=dict(sorted(backends.items())),
         models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(owners.items())},
@@ -152,4 +163,12 @@ def _routed(services: Iterable[Object]) -> tuple[list[RoutedService], list[Fault
 
 def _card(model: str, owner: RoutedService) -> Card:
     route = owner.route
-    return Card(model, route.created, route.owned_by, owner.namespace, source=route.source)
+    return Card(
+        model,
+        route.created,
+        route.owned_by,
+        owner.namespace,
+        source=route.source,
+        features=route.features,
+        labels=route.labels,
+    )

@@ -7,17 +7,17 @@ preconditions. What one child's refusal means is told in :class:`Applied`; the o
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from slipway.kube.compare import digest, includes, projection
+from slipway.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import (
@@ -69,6 +69,9 @@ class Applied(msgspec.Struct, frozen=True):
     errors: tuple[ApiError, ...] = ()
     """Trouble that passes: conflicts, overload, timeouts."""
 
+    def __add__(self, other: Applied) -> Applied:
+        return Applied(self.failures + other.failures, self.waiting + other.waiting, self.errors + other.errors)
+
     @property
     def retry_after(self) -> float | None:
         """Seconds after which a failure is worth another try; None when there was none."""
@@ -115,9 +118,10 @@ class _Waiting(Exception):
 class Applier:
     """Applies children of owners of one kind.
 
-    Guarantees: nothing is written when nothing changed; nothing is made for an owner that is being deleted; an object
-    whose controller is another one is neither changed nor deleted; deletions name the uid and the version that the
-    decision was based on. Assumes: the informers select by the ``managed-by`` label and have the index OWNER.
+    Guarantees: nothing is written when nothing changed; nothing is made for an owner that is being deleted unless that
+    is asked for; an object whose controller is another one is neither changed nor deleted; deletions name the uid and
+    the version that the decision was based on. Assumes: the informers select by the ``managed-by`` label and have the
+    index OWNER.
     """
 
     def __init__(
@@ -130,19 +134,26 @@ class Applier:
         field_manager: str,
         manager: str,
         replaceable: frozenset[Kind] = frozenset(),
+        shared: Mapping[Kind, Informer] | None = None,
+        mark: str = "",
     ) -> None:
-        """``manager`` is the value of the managed-by label.
+        """``manager`` is the value of the managed-by label; ``shared`` are the informers that ``ensure`` looks at.
 
+        ``mark`` names the annotation of children that keeps the digest of what was sent last, so that a restart sends
+        nothing again that is there as it should be; empty: there is none.
         ``replaceable`` are the kinds of which an object is deleted and made again when an immutable field changes.
         """
         self._client = client
         self._owner_kind = owner_kind
         self._informers = dict(informers)
-        self._kinds = {(kind.api_version, kind.kind): kind for kind in informers}
         self._expectations = expectations
         self._field_manager = field_manager
         self._manager = manager
         self._replaceable = replaceable
+        self._mark = mark
+        self._shared = dict(shared or {})
+        kinds: list[Kind] = [*informers, *self._shared]
+        self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
         for kind, informer in self._informers.items():
@@ -152,12 +163,14 @@ class Applier:
         """The owner's children in the stores, by (kind, name)."""
         return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
 
-    async def sync(self, owner: Object, children: Sequence[Object]) -> Applied:
+    async def sync(self, owner: Object, children: Sequence[Object], *, finishing: bool = False) -> Applied:
         """Makes the owner's children exactly ``children`` (complete intents without owner reference).
 
-        Raises nothing but programming errors; see Applied for what a server may say.
+        ``finishing``: also for an owner that is being deleted; what goes then goes in the foreground, so that it is
+        seen until all that it made is gone. Raises nothing but programming errors; see Applied for what a server may
+        say.
         """
-        if deleting(owner):
+        if deleting(owner) and not finishing:
             return Applied()
         wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
@@ -165,6 +178,26 @@ class Applier:
         if all(informer.synced.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+
+    async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
+        """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""
+        wanted = {(self._kind(obj), key(obj)): obj for obj in objects}
+        steps = [self._make(owner, kind, obj) for (kind, _unused), obj in wanted.items()]
+        return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+
+    async def _make(self, owner: Object, kind: Kind, obj: Object) -> None:
+        name, informer = key(obj), self._shared[kind]
+        if informer.store.get(name) is not None:
+            return
+        desired = digest(obj)
+        self._refuse_again(kind, name, desired)
+        try:
+            answer = await self._client.create(kind, self._labelled(obj), field_manager=self._field_manager)
+        except Conflict:  # another owner was faster
+            return
+        except (Invalid, Forbidden, NotFound) as error:
+            raise self._refusal(kind, name, desired, error) from error
+        self._expectations.wrote(uid(owner), informer, answer)
 
     def _forget(self, kind: Kind, change: Change) -> None:
         if change.new is None:
@@ -182,14 +215,20 @@ class Applier:
         return self._kinds[child["apiVersion"], child["kind"]]
 
     def _complete(self, owner: Object, child: Object) -> Object:
-        metadata = dict(child["metadata"])
+        child = self._labelled(child)
+        child["metadata"]["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
+        return child
+
+    def _labelled(self, obj: Object) -> Object:
+        """A copy that carries our label."""
+        metadata = dict(obj["metadata"])
         metadata["labels"] = {**(metadata.get("labels") or {}), MANAGED_BY: self._manager}
-        metadata["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
-        return {**child, "metadata": metadata}
+        return {**obj, "metadata": metadata}
 
     async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
         name, informer = key(child), self._informers[kind]
-        desired = _digest(child)
+        desired = digest(child)
+        child = self._marked(child, desired)
         stored = informer.store.get(name)
         if stored is not None and self._unchanged(kind, stored, child, desired):
             return
@@ -199,17 +238,14 @@ class Applier:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
                 raise _Waiting
-        refused = self._refused.pop((kind, name), None)
-        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
-            self._refused[kind, name] = refused
-            raise _Refusal(refused.failure)
-        answer = await self._send(owner, kind, child, live)
+        self._refuse_again(kind, name, desired)
+        answer = await self._send(owner, kind, child, desired, live)
         self._expectations.wrote(uid(owner), informer, answer)
         self._sent[kind, name] = _Sent(
-            uid(answer), desired, resource_version(answer), _digest(_projection(child, answer))
+            uid(answer), desired, resource_version(answer), digest(projection(child, answer))
         )
 
-    async def _send(self, owner: Object, kind: Kind, child: Object, live: Object | None) -> Object:
+    async def _send(self, owner: Object, kind: Kind, child: Object, desired: bytes, live: Object | None) -> Object:
         """Applies a child. What the server refuses is not sent again for a while: every event would repeat it."""
         name = key(child)
         try:
@@ -219,30 +255,58 @@ class Applier:
                 log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
                 raise _Waiting from error
-            failure = Failure(kind.kind, name.name, error.reason, error.message)
-            now = time.monotonic()
-            self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
-            # One second less, so that it is over when the slow retry comes.
-            self._refused[kind, name] = _Refused(_digest(child), failure, now + _REFUSED_SECONDS - 1)
-            raise _Refusal(failure) from error
+            raise self._refusal(kind, name, desired, error) from error
+
+    def _refusal(self, kind: Kind, name: Key, desired: bytes, error: ApiError) -> _Refusal:
+        failure = Failure(kind.kind, name.name, error.reason, error.message)
+        now = time.monotonic()
+        self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
+        # One second less, so that it is over when the slow retry comes.
+        self._refused[kind, name] = _Refused(desired, failure, now + _REFUSED_SECONDS - 1)
+        return _Refusal(failure)
+
+    def _refuse_again(self, kind: Kind, name: Key, desired: bytes) -> None:
+        """Raises what the server said to the same intent a short while ago."""
+        refused = self._refused.pop((kind, name), None)
+        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
+            self._refused[kind, name] = refused
+            raise _Refusal(refused.failure)
 
     async def _look(self, kind: Kind, name: Key) -> Object | None:
         try:
-            return await self._client.get(kind, name)
+            # A little old will do: who is quicker than this look would be quicker than a newer one, too.
+            return await self._client.get(kind, name, cached=True)
         except NotFound:
             return None
 
+    def _marked(self, child: Object, desired: bytes) -> Object:
+        """A copy with the digest of itself."""
+        if not self._mark:
+            return child
+        metadata = child["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), self._mark: desired.hex()}
+        return {**child, "metadata": {**metadata, "annotations": annotations}}
+
     def _unchanged(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> bool:
         """Whether the last write of the same intent still shows in the store, whatever else changed there."""
-        sent = self._sent.get((kind, key(child)))
+        sent = self._sent.get((kind, key(child))) or self._sent_before(kind, stored, child, desired)
         if sent is None or sent.uid != uid(stored) or sent.desired != desired or deleting(stored):
             return False
         if sent.resource_version == resource_version(stored):
             return True
-        if sent.observed != _digest(_projection(child, stored)):
+        if sent.observed != digest(projection(child, stored)):
             return False
         self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
         return True
+
+    def _sent_before(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> _Sent | None:
+        """What the process before this one sent, where the mark says that it was this and nothing of it was changed."""
+        mark = (stored["metadata"].get("annotations") or {}).get(self._mark)
+        if not self._mark or mark != desired.hex() or not includes(stored, child):
+            return None
+        sent = _Sent(uid(stored), desired, resource_version(stored), digest(projection(child, stored)))
+        self._sent[kind, key(child)] = sent
+        return sent
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises when the object is not ours: it has another controller, or none and not our label either.
@@ -268,8 +332,10 @@ class Applier:
 
     async def _delete(self, owner: Object, kind: Kind, child: Object) -> None:
         self._sent.pop((kind, key(child)), None)
+        name, version = key(child), resource_version(child)
+        propagation = "Foreground" if deleting(owner) else "Background"
         try:
-            await self._client.delete(kind, key(child), uid=uid(child), resource_version=resource_version(child))
+            await self._client.delete(kind, name, uid=uid(child), resource_version=version, propagation=propagation)
         except NotFound:
             return
         self._expectations.deleted(uid(owner), self._informers[kind], child)
@@ -297,19 +363,3 @@ def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Ki
 
 def _immutable(error: Invalid) -> bool:
     return any("immutable" in message for _unused, message in error.causes) or "immutable" in error.message
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
-
-
-def _projection(shape: Any, value: Any) -> Any:
-    """The part of ``value`` that ``shape`` speaks of.
-
-    A list of another length is taken as a whole, since then it cannot be said which element is which.
-    """
-    if isinstance(shape, dict) and isinstance(value, dict):
-        return {field: _projection(shape[field], value.get(field)) for field in shape}
-    if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):
-        return [_projection(one, other) for one, other in zip(shape, value, strict=True)]
-    return value

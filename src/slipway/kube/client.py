@@ -98,9 +98,9 @@ class Client:
         """Closes the connections, those of fenced clients too."""
         await self._session.close()
 
-    async def get(self, kind: Kind, name: Key) -> Object:
-        """Reads one object. Raises NotFound."""
-        return await self._object("GET", kind.path(name.namespace, name.name))
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "", cached: bool = False) -> Object:
+        """Reads one object. Raises NotFound. ``cached``: what the server has in memory will do, however old it is."""
+        return await self._object("GET", kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""})
 
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
         """Creates one object. Raises Conflict when the name is taken."""

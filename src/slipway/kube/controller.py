@@ -68,6 +68,8 @@ class Controller:
     ) -> None:
         self.name = name
         self.queue = WorkQueue(name, metrics)
+        self.informers: list[Informer] = []
+        """All that it watches: their stores must be filled before anything is reconciled."""
         self._reconcile = reconcile
         self._workers = workers
         self._metrics = metrics
@@ -82,9 +84,12 @@ class Controller:
                     self.queue.add(wanted)
 
         informer.add_handler(handler)
+        self.informers.append(informer)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Works until cancelled, once every store is filled."""
+        for informer in self.informers:
+            await informer.synced.wait()
         async with asyncio.TaskGroup() as tasks:
             for _unused in range(self._workers):
                 tasks.create_task(self._work())

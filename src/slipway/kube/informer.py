@@ -2,7 +2,8 @@
 
 Lists in pages, compares the list with the store (so that deletions during an outage are told, also of an object that
 was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
-where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation.
+where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation;
+where the kind is not installed it asks again until it is.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Informer:
         self.kind = kind
         self.store = Store(indexes)
         self.synced = asyncio.Event()
+        self.told = asyncio.Event()
+        """Set once the server has answered: with the list, or that it does not know the kind."""
         self._client = client
         self._namespace = namespace
         self._labels = labels
@@ -77,6 +80,9 @@ class Informer:
                 version = await self._list()
                 await self._watch(version)
             except ApiError as error:
+                if isinstance(error, NotFound):  # of a collection: there is no such kind, and so no object of it
+                    self._tell(self.store.replace((), ""))
+                    self.told.set()
                 self._complain(error)
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
@@ -99,6 +105,7 @@ class Informer:
         self._client.metrics.informer_lists.labels(self.kind.plural).inc()
         self._tell(self.store.replace(objects, version))
         self.synced.set()
+        self.told.set()
         return version
 
     def _refuse_the_past(self, version: str) -> None:
@@ -112,7 +119,7 @@ class Informer:
         raise ServerError(f"the list of version {version} is older than version {self.store.revision}, seen before")
 
     async def _watch(self, version: str) -> None:
-        """Follows changes until a new list is due or the server no longer knows where we were (raises Gone)."""
+        """Follows changes until a new list is due or the server no longer knows where we were or the kind (raises)."""
         relist_at = time.monotonic() + RELIST_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311
         failures = 0
         asked = 0.0
@@ -120,7 +127,7 @@ class Informer:
             began = time.monotonic()
             try:
                 version = await self._follow(version)
-            except Gone:
+            except (Gone, NotFound):
                 raise
             except ApiError as error:
                 version = str(self.store.revision or version)  # what came before the failure was taken

@@ -1,8 +1,8 @@
 """Manager: runs informers, leader election and controllers as one process, and ends it in an orderly way.
 
 Informers start first, also in processes that do not lead, so that a successor has full stores at once. Controllers
-start when all stores are filled and this process leads. A task that ends in an exception ends the process, which is
-then started anew.
+start when their stores are filled and this process leads; one whose kind is not installed waits alone. A task that
+ends in an exception ends the process, which is then started anew.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Manager:
         self._background = tuple(background)
 
     def ready(self) -> bool:
-        """Whether every store is filled."""
-        return all(informer.synced.is_set() for informer in self._informers)
+        """Whether every store is filled, but for kinds that are not installed."""
+        return all(informer.told.is_set() for informer in self._informers)
 
     async def run(self) -> int:
         """Runs until SIGTERM or SIGINT (returns 0) or until leadership is lost (returns 1)."""
@@ -73,7 +73,7 @@ class Manager:
             for informer in self._informers:
                 tasks.create_task(informer.run(), name=f"informer of {informer.kind.plural}")
             for informer in self._informers:
-                await informer.synced.wait()
+                await informer.told.wait()
             if self._elector is not None:
                 await self._elector.acquire()
                 tasks.create_task(self._elector.hold(), name="leader election")

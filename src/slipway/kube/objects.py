@@ -54,6 +54,8 @@ CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 EVENT = Kind("", "v1", "Event", "events")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+JOB = Kind("batch", "v1", "Job", "jobs")
+PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
@@ -133,12 +135,15 @@ def controller_owner(obj: Object) -> OwnerReference | None:
 
 
 def owner_reference(owner_kind: Kind, owner: Object) -> Object:
-    """The owner reference that makes ``owner`` the controller of the object that carries it."""
+    """The owner reference that makes ``owner`` the controller of the object that carries it.
+
+    What is made for an owner that is being deleted does not block that: the garbage collector would remove it first.
+    """
     return {
         "apiVersion": owner_kind.api_version,
         "kind": owner_kind.kind,
         "name": owner["metadata"]["name"],
         "uid": uid(owner),
         "controller": True,
-        "blockOwnerDeletion": True,
+        "blockOwnerDeletion": not deleting(owner),
     }

@@ -34,6 +34,8 @@ STOPPED = frozenset({0, 137, 143})
 STOP_SECONDS = 60
 """How long the kubelet takes at most to stop a container that is drained. One that ran longer than its start may take
 plus this had started, and was stopped for another reason."""
+ILLEGAL_INSTRUCTION = 132
+"""Exit code of a process that met an instruction unknown to the processor."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
 """Reasons of an end of which the kubelet knows nothing but that it was one: it says nothing of the engine."""
 
@@ -62,6 +64,8 @@ class Limits(msgspec.Struct, frozen=True):
     startup_seconds: int
     unschedulable_grace_seconds: int
     drain_seconds: int
+    container: str
+    """Name of the engine's container. Others start in no given time, and their logs say nothing that it knows."""
 
 
 def diagnose(
@@ -130,7 +134,8 @@ def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis
         text = status.get("message") or status.get("reason") or "no reason given"
         return Diagnosis(Failure(status.get("reason") or "PodFailed", f"Pod {pod['metadata']['name']} failed: {text}"))
     for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-        found = _container(container, limits, now, explain)
+        own = container["name"] == limits.container
+        found = _container(container, limits, now, explain if own else None)
         if found.failure or found.recheck_seconds is not None:
             return found
     return Diagnosis()
@@ -143,7 +148,8 @@ def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
     return Diagnosis(Failure("Unschedulable", f"No node can take the model's pod: {condition.get('message', '')}"))
 
 
-def _container(status: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis:
+def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:
+    """``explain``: None for a container that is not the engine's."""
     state = status.get("state", {})
     waiting = state.get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
@@ -158,35 +164,40 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain) -> 
         if failure:
             return Diagnosis(failure)
     running = state.get("running")
-    if running and not status.get("started"):
+    if running and explain and not status.get("started"):
         # The kubelet enforces the limit; this is when to look again should its word get lost.
         left = unix_time(running["startedAt"]) + limits.startup_seconds + 5 - now
         return Diagnosis(recheck_seconds=left if left > 0 else RECHECK_SECONDS)
     return Diagnosis()
 
 
-def _exit(ended: Object, status: Object, limits: Limits, explain: Explain) -> Failure | None:
+def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None) -> Failure | None:
     log, code = ended.get("message", ""), ended.get("exitCode", 0)
+    who = "The engine" if explain else f"Container {status['name']}"
     times = f"{status['restartCount']} restart{'s' * (status['restartCount'] != 1)}"
     if ended.get("reason") == "OOMKilled":
-        text = "The engine used more memory than resources.limits.memory: raise it, or take a smaller model or context"
+        text = f"{who} used more memory than its limit: raise that, or take a smaller model or context"
         return Failure("OOMKilled", f"{text} ({times}).")
     latest = limits.startup_seconds + limits.drain_seconds + STOP_SECONDS
-    if code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
-        text = f"The engine did not answer within startupTimeout ({limits.startup_seconds} s) and was stopped ({times})"
+    if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
+        text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take ({times})"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
-    if code == 0 and "running" in status.get("state", {}):
-        return None
     if ended.get("reason") in UNTOLD:
         return None
-    known = explain(log)
+    if code == ILLEGAL_INSTRUCTION:
+        text = f"The image is built for another processor than the node has: {who} ended with exit code {code}"
+        return Failure("IllegalInstruction", f"{text} ({times}).{_shown(_lines(log)[-LOG_LINES:])}")
+    known = explain(log) if explain else None
+    # Even an engine that obeyed may have left last words.
+    if code == 0 and not known and "running" in status.get("state", {}):
+        return None
     if known and known.passing and status["restartCount"] < PATIENCE_RESTARTS:
         return None
     if known:
         return Failure(known.reason, f"{known.message} ({times}).{_shown(_lines(known.log)[:LOG_LINES])}")
     if status["restartCount"] < 2 and status.get("state", {}).get("waiting", {}).get("reason") != "CrashLoopBackOff":
         return None
-    text = f"The engine ended with exit code {code} ({times})"
+    text = f"{who} ended with exit code {code} ({times})"
     return Failure("CrashLoopBackOff", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")
 
 

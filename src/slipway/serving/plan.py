@@ -12,9 +12,19 @@ from typing import Protocol
 import msgspec
 
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import Object
+from slipway.kube.objects import Kind, Object
+from slipway.serving.agent import Adapter, AgentReport
 from slipway.serving.route import RoutedService
+from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """An object that a resource depends on without owning it."""
+
+    kind: Kind
+    namespace: str
+    name: str
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +40,33 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     now: float
     """Unix seconds."""
+    referenced: Mapping[Reference, Object] = {}
+    """Those of ``Api.references`` that exist."""
+    agents: Mapping[str, AgentReport] = {}
+    """uid of a pod -> what the loader in it told last."""
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The complete children of a resource; a child that is not in it is removed."""
+class Note(msgspec.Struct, frozen=True):
+    """Annotations that a referenced object shall carry; None removes one."""
+
+    reference: Reference
+    annotations: Mapping[str, str | None]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resource wants of the cluster."""
 
     children: tuple[Object, ...]
+    """All that it owns; a child that is not named is removed."""
+    shared: tuple[Object, ...] = ()
+    """Objects that several resources use: made where they are missing, never changed, never removed."""
+    notes: tuple[Note, ...] = ()
+    own: Object = {}
+    """Merge patch of the resource itself, such as labels and defaulted replicas; sent where it would change it."""
+    finalizer: str = ""
+    """Kept on the resource before anything is made, so that ``Api.finish`` is asked on deletion."""
+    adapters: tuple[Adapter, ...] = ()
+    """What every ready pod shall have loaded beside its model."""
 
 
 class Invalid(Exception):
@@ -75,11 +106,30 @@ class Api(Protocol):
         """The kinds that it declares."""
 
     @property
+    def child_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of all objects that its plans may own."""
+
+    @property
+    def shared_kinds(self) -> tuple[Kind, ...]:
+        """The kinds that its references, notes and shared objects may have: ConfigMap (of the controller's namespace
+        only) and PersistentVolumeClaim."""
+
+    @property
     def foreign_finalizers(self) -> frozenset[str]:
-        """Finalizers of the original system. They are taken off on deletion, as there is nothing left to wait for."""
+        """Finalizers of the original system, that of its plans among them. They are taken off on deletion when
+        ``finish`` wants nothing more."""
+
+    def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
+        """The objects that ``plan`` and ``status`` look at beside the resource's own; a change leads back to it."""
 
     def plan(self, world: World) -> Plan:
-        """The children for a resource. Raises Invalid."""
+        """What a resource wants. Raises Invalid."""
+
+    def finish(self, world: World) -> Plan | None:
+        """What a resource that is being deleted still wants; None: nothing, its finalizer can go."""
+
+    def scaling(self, world: World) -> Scaling | None:
+        """How the resource's replicas follow its requests; None: they do not."""
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         """The status of a resource; ``refusal`` tells that its plan was invalid or could not be applied."""

@@ -17,7 +17,18 @@ from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
 from slipway.serving.route import RoutedService, winners
 
+PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving"})
+"""Reasons that models go through on their way, so that they are no news."""
+SETTLED = frozenset({"Complete", "ScaledToZero"})
+"""Reasons for ``False`` with which all is well."""
 ON_THEIR_WAY = "Replicas of the newest spec are on their way."
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What has to come before pods are made, or why there are none; nothing is wrong."""
+
+    reason: str
+    message: str
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -30,9 +41,15 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report(
-    deployment: Object | None, diagnosis: Diagnosis, refusal: Refusal | None, routed: Condition, observed: int
+    deployment: Object | None,
+    diagnosis: Diagnosis,
+    refusal: Refusal | None,
+    others: Sequence[Condition],
+    observed: int,
+    awaited: Awaited | None = None,
 ) -> Report:
-    """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none."""
+    """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none; ``others``:
+    the conditions that the API finds itself, Routed among them."""
     status = (deployment or {}).get("status", {})
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
     refused = refusal and not refusal.passing
@@ -40,7 +57,12 @@ def report(
     # A failure is told once: where Available tells it, Progressing points there.
     elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
-    found = (_accepted(refusal), _available(ready, failure), _progressing(deployment, stopped), routed)
+    found = (
+        _accepted(refusal),
+        _available(ready, failure, _asleep(deployment) or awaited),
+        _progressing(deployment, stopped, awaited),
+        *others,
+    )
     phase = "Ready" if ready else "Failed" if failure else "Pending"
     conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in found)
     return Report(phase, replicas, ready, conditions)
@@ -52,21 +74,31 @@ def _accepted(refusal: Refusal | None) -> Condition:
     return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
 
 
-def _available(ready: int, failure: Failure | None) -> Condition:
+def _available(ready: int, failure: Failure | None, awaited: Awaited | None) -> Condition:
     if ready:
         return Condition(
             "Available", "True", "Ready", f"{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
         )
     if failure:
         return Condition("Available", "False", failure.reason, failure.message)
+    if awaited:
+        return Condition("Available", "False", awaited.reason, awaited.message)
     return Condition(
         "Available", "False", "WaitingForPods", "No replica answers yet; the first start downloads the weights."
     )
 
 
-def _progressing(deployment: Object | None, failure: Failure | None) -> Condition:
+def _asleep(deployment: Object | None) -> Awaited | None:
+    if deployment is None or deployment["spec"].get("replicas", 1):
+        return None
+    return Awaited("ScaledToZero", "No replica is wanted at the moment, so none runs.")
+
+
+def _progressing(deployment: Object | None, failure: Failure | None, awaited: Awaited | None) -> Condition:
     if failure:
         return Condition("Progressing", "False", failure.reason, failure.message)
+    if awaited:
+        return Condition("Progressing", "True", awaited.reason, awaited.message)
     if deployment is None:
         return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
     wanted, updated, ready, total = _counts(deployment)
@@ -91,12 +123,12 @@ def _counts(deployment: Object) -> tuple[int, int, int, int]:
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
     """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
     decided = winners(services)
-    lost = [(name, decided[name].key) for name in names if name in decided and decided[name].key != key]
-    if lost:
-        told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
-        return Condition(
-            "Routed", "False", "NameConflict", f"An older model has the name: {told}. Requests reach this one as {key}."
-        )
-    if any(service.key == key for service in services):
-        return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, key])}.")
-    return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
+    ident = next((service.qualified for service in services if service.key == key), None)
+    if ident is None:
+        return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
+    lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
+    if not lost:
+        return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, ident])}.")
+    told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
+    text = f"An older model has the name: {told}. Requests reach this one as {ident}."
+    return Condition("Routed", "False", "NameConflict", text)

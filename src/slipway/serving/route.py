@@ -8,7 +8,7 @@ field has a default, so that an engine deployed by hand needs the label alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,31 @@ from slipway.kube.objects import Object, created_unix
 
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
+
+
+class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Hashing with bounded loads over the first characters of a prompt."""
+
+    mean_load_factor: int = 125
+    """Percent of the mean load that no endpoint may exceed while another one can take the request."""
+    prefix_char_length: int = 100
+    """Characters of the prompt that are hashed."""
+
+
+# Whoever may annotate a Service writes a route, and its texts reach paths of the API server and commands of HAProxy.
+_DomainName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")]
+_Version = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,3}((alpha|beta)[0-9]{1,3})?\Z")]
+_Plural = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9-]{0,62}\Z")]
+_Name = Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,252})?\Z")]
+
+
+class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """The object in the Service's namespace whose scale subresource starts the model when a request waits for it."""
+
+    group: _DomainName
+    version: _Version
+    plural: _Plural
+    name: _DomainName
 
 
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -34,6 +59,20 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """``owned_by`` of the model card."""
     source: str = ""
     """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
+    name: _Name = ""
+    """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
+    strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
+    """How an endpoint is chosen."""
+    prefix_hash: PrefixHash = PrefixHash()
+    """Read with the strategy PrefixHash only."""
+    features: tuple[str, ...] = ()
+    """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
+    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=100)] = {}
+    """The model's labels, for requests that choose by ``X-Label-Selector``."""
+    scale: ScaleTarget | None = None
+    """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""
+    drop_model_field: bool = False
+    """Whether the engine must not see a form's field ``model``, as it would take it for the name of its own."""
 
 
 class InvalidRoute(ValueError):
@@ -51,8 +90,13 @@ class RoutedService(NamedTuple):
 
     @property
     def key(self) -> str:
-        """``namespace/name``, the order in which equals are decided."""
+        """``namespace/name`` of the Service, the order in which equals are decided."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def qualified(self) -> str:
+        """The model id that always reaches this Service."""
+        return f"{self.namespace}/{self.route.name}"
 
 
 def routed_service(service: Object) -> RoutedService:
@@ -74,6 +118,7 @@ def routed_service(service: Object) -> RoutedService:
         models=route.models or (metadata["name"],),
         port=route.port or ports[0],
         created=route.created or created_unix(service),
+        name=route.name or metadata["name"],
     )
     return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service))
 

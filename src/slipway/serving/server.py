@@ -1,4 +1,4 @@
-"""Server: one engine process that serves a model, in words of Kubernetes but of no API and no engine.
+"""Server: the pods that serve one model, in words of Kubernetes but of no API and no engine.
 
 An API maps its spec to a Server with the help of an engine; :mod:`slipway.serving.workload` makes the objects.
 """
@@ -10,19 +10,80 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.kube.objects import Object
+from slipway.serving.route import Route
 
 
-class Cache(msgspec.Struct, frozen=True):
-    """A writable place for weights that lives as long as the pod."""
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """One question that the kubelet asks again and again: an HTTP path of the container's port, or a command in it.
+    All times are seconds."""
+
+    port: int = 0
+    """0: the engine's."""
+    path: str = ""
+    """Answers 200 when all is well. Empty: ``command`` is run, and ends with 0 when all is well."""
+    command: tuple[str, ...] = ()
+    period: int
+    timeout: int
+    failures: int
+    """In a row, until the kubelet acts."""
+    initial_delay: int = 0
+
+    @property
+    def patience(self) -> int:
+        """After how many seconds at most the kubelet has given up."""
+        return self.initial_delay + max(self.timeout, self.period * self.failures)
+
+
+class Probes(msgspec.Struct, frozen=True):
+    """When a container has started, when it is sent requests, and when it is started anew."""
+
+    startup: Probe
+    readiness: Probe
+    liveness: Probe
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A volume of the pod, or one path inside it, as a container sees it."""
+
+    volume: str
+    path: str
+    sub_path: str = ""
+    read_only: bool = False
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the pod. What is empty is left to the image, or to Kubernetes."""
+
+    name: str
+    image: str
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[Object, ...] = ()
+    env_from: tuple[Object, ...] = ()
+    resources: Object = {}
+    mounts: tuple[Mount, ...] = ()
+    readiness: Probe | None = None
+    """Of a container beside the engine; the pod gets no requests while it fails. None: ready as long as it runs."""
+    security: Object = {}
+    """Security context."""
+
+
+def variables(named: Mapping[str, str]) -> tuple[Object, ...]:
+    """Environment variables as a container has them."""
+    return tuple({"name": name, "value": value} for name, value in named.items())
+
+
+class File(msgspec.Struct, frozen=True):
+    """A text that the engine finds at an absolute path. Kept in a ConfigMap."""
 
     path: str
-    """Mount path, also the engine's home folder."""
-    size_limit: str
-    """A Kubernetes quantity; a pod that grows over it is evicted."""
+    content: str
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a pod of this model needs. Its objects all carry ``name`` in ``namespace``."""
+    """Everything that the pods of a model need. Its objects lie in ``namespace`` and are called ``name`` where nothing
+    else is said."""
 
     name: str
     namespace: str
@@ -30,29 +91,53 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """On every object and on the pods."""
     selector: Mapping[str, str]
     """Finds the pods; a subset of the pods' labels that never changes, since a Deployment's selector cannot."""
-    container: str
-    """Name of the engine's container."""
-    image: str
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    args: tuple[str, ...]
+    pod_labels: Mapping[str, str] = {}
+    """On the pods alone, whatever the labels above say."""
+    pod_annotations: Mapping[str, str] = {}
+    engine: Container
+    """The container that answers requests."""
     port: int
-    health_path: str
-    """HTTP path that answers 200 from when the model is loaded."""
-    startup_seconds: int
-    """How long a container may take until ``health_path`` answers, the download of the weights included."""
+    """Of the engine."""
+    probes: Probes
+    """Of the engine. The startup probe's patience is what a start may take, the download of the weights included."""
     drain_seconds: int
     """How long a pod that is to go keeps answering, while gateways and proxies learn of it and streams end."""
-    env: tuple[Object, ...]
-    env_from: tuple[Object, ...]
-    resources: Object
-    cache: Cache
-    service_account: str
-    """An existing ServiceAccount; empty: one of the model's own, without permissions and without a token."""
-    run_as_user: int
+    before: tuple[Container, ...] = ()
+    """Run one after another, to their ends, before the engine starts."""
+    beside: tuple[Container, ...] = ()
+    """Run as long as the engine does."""
+    volumes: tuple[Object, ...] = ()
+    """As in a pod; see :mod:`slipway.serving.volumes`."""
+    files: tuple[File, ...] = ()
+    """Of the engine. Other contents are another spec, so that they replace the pods."""
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = ""
+    """An existing ServiceAccount. Empty: one without permissions, and no token in the pods."""
+    own_account: bool = False
+    """Whether a ServiceAccount called ``name`` is made, where none is given."""
+    security: Object = {}
+    """Security context of the pods."""
+    scheduling: Object = {}
+    """Fields of the pods' spec that say where they run: nodeSelector, affinity, tolerations, priorityClassName ..."""
+    patches: tuple[Object, ...] = ()
+    """JSON patch (RFC 6902) of the pod that all this makes, the operator's last word."""
+
+    @property
+    def startup_seconds(self) -> int:
+        return self.probes.startup.patience
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """How many replicas are wanted."""
+    """How many replicas are wanted, and how they are replaced."""
 
     replicas: int
+    surge: int | None = None
+    """Pods that a rollout makes before it takes one away; 0: it takes away first. None: Kubernetes' default."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A Service: a name for those of the pods that ``selector`` finds, and what the gateway is told of it."""
+
+    name: str
+    selector: Mapping[str, str]
+    route: Route

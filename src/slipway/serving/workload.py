@@ -1,114 +1,246 @@
-"""Builders: a Server, its Scale and its Route become a Deployment, a Service and a ServiceAccount. Pure.
+"""Builders: a Server, its Scale and its Addresses become a Deployment, Services, a ConfigMap, a ServiceAccount. Pure.
 
-Pods meet the restricted Pod Security Standard. Every field here is one that slipway owns; what others set stays theirs,
-as the applier sends these objects by server-side apply.
+Every field here is one that slipway owns; what others set stays theirs, as the applier sends these objects by
+server-side apply.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, SERVICE_ACCOUNT, Kind, Object
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.route import Route, route_metadata
-from slipway.serving.server import Scale, Server
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    MANAGED_BY,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+)
+from slipway.serving import volumes
+from slipway.serving.diagnosis import TEMPLATE, template_digest
+from slipway.serving.jsonpatch import PatchError, patched
+from slipway.serving.plan import Invalid
+from slipway.serving.route import route_metadata
+from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server
 
 MANAGER = "slipway"
-"""Value of the label ``app.kubernetes.io/managed-by`` on all children and their pods."""
+"""Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API says else, their pods."""
 PORT_NAME = "http"
-CACHE_VOLUME = "model-cache"
+FILES_VOLUME = "model-files"
 ROLLOUT_MARGIN_SECONDS = 60
 """Added to the start's time limit, so that no Deployment calls a rollout dead while a container may still start."""
+UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""A container's security context as the restricted Pod Security Standard asks."""
+FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
-def workload(server: Server, scale: Scale, route: Route) -> tuple[Object, ...]:
-    """The complete children of one served model."""
-    own_account = () if server.service_account else (service_account(server),)
-    return (*own_account, service(server, route), deployment(server, scale))
+def restricted(user: int) -> Object:
+    """A pod's security context as the restricted Pod Security Standard asks."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
-def _object(kind: Kind, server: Server, **fields: Object | bool) -> Object:
-    metadata = {"name": server.name, "namespace": server.namespace, "labels": dict(server.labels)}
+def workload(server: Server, scale: Scale, addresses: Sequence[Address]) -> tuple[Object, ...]:
+    """The complete children of one served model. Raises Invalid where the server's patches cannot be applied."""
+    own_account = (service_account(server),) if server.own_account and not server.service_account else ()
+    files = (config_map(server),) if server.files else ()
+    services = (service(server, address) for address in addresses)
+    return (*own_account, *services, *files, deployment(server, scale))
+
+
+def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fields: Object | bool) -> Object:
+    metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
 def service_account(server: Server) -> Object:
     """An account that may do nothing and hands no token to the engine."""
-    return _object(SERVICE_ACCOUNT, server, automountServiceAccountToken=False)
+    return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
 
 
-def service(server: Server, route: Route) -> Object:
+def service(server: Server, address: Address) -> Object:
     """The model's address in the cluster, which is also what tells the gateway of it."""
     port = {"name": PORT_NAME, "port": server.port, "targetPort": PORT_NAME, "protocol": "TCP"}
-    made = _object(SERVICE, server, spec={"type": "ClusterIP", "selector": dict(server.selector), "ports": [port]})
-    labels, annotations = route_metadata(route)
+    spec = {"type": "ClusterIP", "selector": dict(address.selector), "ports": [port]}
+    made = child(SERVICE, address.name, server.namespace, server.labels, spec=spec)
+    labels, annotations = route_metadata(address.route)
     made["metadata"]["labels"] |= labels
     made["metadata"]["annotations"] = dict(annotations)
     return made
 
 
+def config_map(server: Server) -> Object:
+    """The server's files, for its pods to mount."""
+    data = {key: file.content for key, file in file_keys(server.files).items()}
+    return child(CONFIG_MAP, f"{server.name}-files", server.namespace, server.labels, data=data)
+
+
+def file_keys(files: Sequence[File]) -> dict[str, File]:
+    """ConfigMap key -> file: the path with ``_`` for ``/``, or its digest where that is no key or another file's."""
+    keys: dict[str, File] = {}
+    for file in files:
+        plain = file.path.replace("/", "_")
+        usable = FILE_KEY.fullmatch(plain) and plain not in keys
+        keys[plain if usable else f"file-{digest(file.path)}"] = file
+    return keys
+
+
 def deployment(server: Server, scale: Scale) -> Object:
-    pod = _pod(server)
+    labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
+    pod = _patched(
+        server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
+    )
+    pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
     spec = {
         "replicas": scale.replicas,
         "selector": {"matchLabels": dict(server.selector)},
         "revisionHistoryLimit": 2,
         "progressDeadlineSeconds": server.startup_seconds + ROLLOUT_MARGIN_SECONDS,
-        "template": {
-            "metadata": {
-                "labels": {**server.labels, **server.selector, MANAGED_BY: MANAGER},
-                "annotations": {TEMPLATE: _digest(pod)},
+        "template": pod,
+    }
+    if scale.surge is not None:
+        spec["strategy"] = {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": scale.surge, "maxUnavailable": 0 if scale.surge else 1},
+        }
+    return child(DEPLOYMENT, server.name, server.namespace, server.labels, spec=spec)
+
+
+def _told_apart_by(server: Server, spec: Object) -> Object | list[Object]:
+    """What makes other pods: their spec, the files that those that run have mounted for good, and what the operator
+    does to their labels and annotations."""
+    files = {file.path: file.content for file in server.files}
+    marks = [patch for patch in server.patches if str(patch.get("path", "")).startswith("/metadata")]
+    return [spec, files, *marks] if files or marks else spec
+
+
+def with_labels_of(made: Object, observed: Object | None) -> Object:
+    """The Deployment with the pods' labels and annotations as observed, where their spec and files are as observed.
+
+    A label alone is no reason to replace pods; it comes to them with the next change that is one.
+    """
+    old, new = ((item or {}).get("spec", {}).get("template", {}) for item in (observed, made))
+    if template_digest(old) != template_digest(new):
+        return made
+    return {
+        **made,
+        "spec": {
+            **made["spec"],
+            "template": {
+                **new,
+                "metadata": {
+                    field: old["metadata"][field] for field in ("labels", "annotations") if field in old["metadata"]
+                },
             },
-            "spec": pod,
         },
     }
-    return _object(DEPLOYMENT, server, spec=spec)
 
 
-def _digest(pod: Object) -> str:
-    return hashlib.blake2b(msgspec.json.encode(pod, order="deterministic"), digest_size=6).hexdigest()
+def digest(value: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=6).hexdigest()
+
+
+def _patched(server: Server, pod: Object) -> Object:
+    """The pod after the operator's patches, which may change anything but what the Deployment finds it by."""
+    if not server.patches:
+        return pod
+    try:
+        whole = patched({"apiVersion": "v1", "kind": "Pod", **pod}, server.patches)
+    except PatchError as error:
+        raise Invalid("InvalidConfig", f"jsonPatches cannot be applied to the pod: {error}") from error
+    metadata, spec = (whole.get(field) if isinstance(whole, dict) else None for field in ("metadata", "spec"))
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    if not isinstance(spec, dict) or not isinstance(labels, dict) or not server.selector.items() <= labels.items():
+        told = ", ".join(f"{name}={value}" for name, value in server.selector.items())
+        raise Invalid("InvalidConfig", f"jsonPatches must leave the pod its spec and the labels {told}")
+    return {"metadata": metadata, "spec": spec}
 
 
 def _pod(server: Server) -> Object:
-    user = server.run_as_user
-    spec: Object = {
-        "serviceAccountName": server.service_account or server.name,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "runAsGroup": user,
-            "fsGroup": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+    engine = container_spec(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
+    pod_volumes = [*server.volumes]
+    if server.files:
+        pod_volumes.append(volumes.config_map(FILES_VOLUME, f"{server.name}-files"))
+    account = server.service_account or (server.name if server.own_account else "")
+    optional: Object = {
+        "serviceAccountName": account,
+        "securityContext": server.security,
         "terminationGracePeriodSeconds": server.drain_seconds + 15,
-        "containers": [_container(server)],
-        "volumes": [{"name": CACHE_VOLUME, "emptyDir": {"sizeLimit": server.cache.size_limit}}],
+        "initContainers": [container_spec(one, one.mounts) for one in server.before],
+        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.beside)],
+        "volumes": pod_volumes,
     }
+    spec = {field: value for field, value in optional.items() if value}
+    # Variables for every Service of the namespace: thousands where there are many models, and an engine takes some of
+    # them for its own settings (VLLM_PORT of a Service called vllm).
+    spec["enableServiceLinks"] = False
     if not server.service_account:
         spec["automountServiceAccountToken"] = False
     if server.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in server.image_pull_secrets]
-    return spec
+    return spec | {field: value for field, value in server.scheduling.items() if value}
 
 
-def _container(server: Server) -> Object:
-    health = {"httpGet": {"path": server.health_path, "port": PORT_NAME}}
-    container: Object = {
-        "name": server.container,
-        "image": server.image,
-        "imagePullPolicy": server.image_pull_policy,
-        "args": list(server.args),
+def _file_mounts(server: Server) -> list[Mount]:
+    return [Mount(FILES_VOLUME, file.path, key, read_only=True) for key, file in file_keys(server.files).items()]
+
+
+def _answering(server: Server) -> Object:
+    """What only a container that answers requests has."""
+    probes = server.probes
+    return {
         "ports": [{"name": PORT_NAME, "containerPort": server.port, "protocol": "TCP"}],
-        "startupProbe": {**health, "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": server.startup_seconds},
-        "readinessProbe": {**health, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
-        "livenessProbe": {**health, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
+        "startupProbe": _probe(probes.startup),
+        "readinessProbe": _probe(probes.readiness),
+        "livenessProbe": _probe(probes.liveness),
         "lifecycle": {"preStop": {"sleep": {"seconds": server.drain_seconds}}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _asked(beside: Container) -> Object:
+    return {"readinessProbe": _probe(beside.readiness)} if beside.readiness else {}
+
+
+def _probe(probe: Probe) -> Object:
+    asked: Object = {"exec": {"command": [*probe.command]}}
+    if probe.path:
+        asked = {"httpGet": {"path": probe.path, "port": probe.port or PORT_NAME}}
+    delay = {"initialDelaySeconds": probe.initial_delay} if probe.initial_delay else {}
+    times = {"periodSeconds": probe.period, "timeoutSeconds": probe.timeout, "failureThreshold": probe.failures}
+    return asked | delay | times
+
+
+def container_spec(container: Container, mounts: Sequence[Mount], answering: Object | None = None) -> Object:
+    spec: Object = {
+        "name": container.name,
+        "image": container.image,
+        "imagePullPolicy": container.image_pull_policy,
+        "command": list(container.command),
+        "args": list(container.args),
+        **(answering or {}),
+        "securityContext": container.security,
         # Puts the last log lines of a container that failed into the pod's status, where the diagnosis reads them.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": CACHE_VOLUME, "mountPath": server.cache.path}],
+        "volumeMounts": [_mount(mount) for mount in mounts],
+        "env": list(container.env),
+        "envFrom": list(container.env_from),
+        "resources": container.resources,
     }
-    optional = {"env": list(server.env), "envFrom": list(server.env_from), "resources": server.resources}
-    return container | {field: value for field, value in optional.items() if value}
+    return {field: value for field, value in spec.items() if value}
+
+
+def _mount(mount: Mount) -> Object:
+    optional = {"subPath": mount.sub_path, "readOnly": mount.read_only}
+    return {"name": mount.volume, "mountPath": mount.path} | {
+        field: value for field, value in optional.items() if value
+    }

@@ -7,17 +7,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import key
-from slipway.serving.plan import Api, Invalid, Refusal, World
+from slipway.serving.agent import AgentReport
+from slipway.serving.plan import Api, Invalid, Plan, Refusal, World
 from slipway.serving.route import ROUTE, routed_service
 from slipway.serving.settings import Settings
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = sorted(path for path in GOLDEN.glob("*/*.yaml") if "." not in path.stem)
+SYSTEM = "slipway-system"
 NOW = datetime.fromisoformat("2026-11-21T09:05:00Z").timestamp()
 
 
@@ -28,22 +31,46 @@ def api_named(name: str) -> Api:
 def world_of(path: Path) -> World:
     example = yaml.safe_load(path.read_text())
     resource, observed = example["resource"], example.get("observed", [])
-    mine = [obj for obj in observed if key(obj) == key(resource)]
+    mine = [obj for obj in observed if key(obj) == key(resource)] + example.get("children", [])
+    settings = Settings(system_namespace=SYSTEM)
+    known = {(obj["kind"], *key(obj)): obj for obj in [*observed, *_configuration(example)]}
+    references = api_named(path.parent.name).references(resource, settings)
     return World(
         resource=resource,
         children={(obj["kind"], obj["metadata"]["name"]): obj for obj in mine if obj["kind"] != "Pod"},
         pods=[obj for obj in observed if obj["kind"] == "Pod"],
         routed=[routed_service(obj) for obj in observed if ROUTE in obj["metadata"].get("labels", {})],
-        settings=Settings(),
+        settings=settings,
         now=NOW,
+        referenced={
+            reference: known[place]
+            for reference in references
+            if (place := (reference.kind.kind, reference.namespace, reference.name)) in known
+        },
+        agents={pod: msgspec.convert(report, AgentReport) for pod, report in example.get("agents", {}).items()},
     )
 
 
-def planned(api: Api, world: World) -> tuple[list[dict[str, Any]], Refusal | None]:
+def _configuration(example: dict[str, Any]) -> list[dict[str, Any]]:
+    """KubeAI's system configuration, which an example gives as it is written."""
+    if "config" not in example:
+        return []
+    metadata = {"name": "slipway-kubeai", "namespace": SYSTEM}
+    return [{"kind": "ConfigMap", "metadata": metadata, "data": {"system.yaml": yaml.safe_dump(example["config"])}}]
+
+
+def planned(api: Api, world: World) -> tuple[Plan | None, Refusal | None]:
     try:
-        return list(api.plan(world).children), None
+        leaving = "deletionTimestamp" in world.resource["metadata"]
+        return (api.finish(world) if leaving else api.plan(world)), None
     except Invalid as error:
-        return [], Refusal(error.reason, error.message)
+        return None, Refusal(error.reason, error.message)
+
+
+def beside_children(plan: Plan | None) -> dict[str, Any]:
+    """What a plan wants beyond its children, as far as it does."""
+    told = msgspec.to_builtins(plan) if plan else {}
+    return {field: value for field, value in told.items() if field != "children" and value}
 
 
 class ReadableDumper(yaml.SafeDumper):
@@ -69,9 +96,12 @@ def agrees(path: Path, value: Any) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path) -> None:
     api, world = api_named(path.parent.name), world_of(path)
-    children, refusal = planned(api, world)
-    agrees(path.with_suffix(".children.yaml"), children)
+    plan, refusal = planned(api, world)
+    agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
     agrees(path.with_suffix(".status.yaml"), api.status(world, refusal).status)
+    wanted = path.with_suffix(".plan.yaml")
+    if beside_children(plan) or wanted.exists():
+        agrees(wanted, beside_children(plan))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from slipway.apis.krypton.api import Krypton
 from slipway.apis.krypton.types import KIND
 from slipway.controller.observed import Observed, route_names
 from slipway.kube.client import Client
@@ -27,7 +28,7 @@ def routed(name: str, namespace: str, annotation: str = "{}") -> dict[str, Any]:
 
 def observed() -> Observed:
     client: Client = None  # type: ignore[assignment]  # nothing is read from a server here
-    return Observed(client)
+    return Observed(client, [Krypton()], "slipway-system")
 
 
 def test_a_pod_leads_to_its_model_through_its_replica_set_and_deployment() -> None:
@@ -56,7 +57,11 @@ def test_a_change_of_a_routed_service_concerns_every_model_that_asks_for_its_nam
         seen.routes.store.put(routed("tiny", namespace))
     seen.routes.store.put(routed("other", "c"))
     assert set(seen.owners_of_rivals(KIND, routed("tiny", "a"))) == {Key("a", "tiny"), Key("b", "tiny")}
-    assert {rival.key for rival in seen.rivals(["tiny"])} == {"a/tiny", "b/tiny"}
+    assert {rival.key for rival in seen.rivals([routed("tiny", "a")])} == {"a/tiny", "b/tiny"}
+
+
+def test_a_service_that_was_just_made_is_among_those_that_ask_for_its_name() -> None:
+    assert [rival.key for rival in observed().rivals([routed("tiny", "a")])] == ["a/tiny"]
 
 
 def test_a_service_whose_route_cannot_be_read_asks_for_no_name() -> None:

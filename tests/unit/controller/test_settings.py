@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slipway.apis import APIS
 from slipway.controller.main import main
 from slipway.controller.settings import read_settings
 
@@ -18,7 +19,8 @@ def written(folder: Path, text: str) -> Path:
 
 def test_an_empty_file_means_every_default(tmp_path: Path) -> None:
     settings = read_settings(written(tmp_path, ""))
-    assert [api.name for api in settings.chosen()] == ["krypton"]
+    assert settings.chosen() == APIS
+    assert settings.system_namespace == settings.leader_election.namespace
     assert settings.run_as_user == 65532
 
 
@@ -39,7 +41,7 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
-        ("apis: [kryptn]", "kryptn unknown; there are krypton"),
+        ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai"),
         ("runAsUser: root", "runAsUser"),
         ("[", "controller.yaml"),
     ],

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import yaml
 
+from slipway.apis.kubeai import config
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
 
@@ -60,11 +61,20 @@ def test_python_compiles(block: Block) -> None:
 
 @of("yaml")
 def test_models_follow_the_definition(block: Block) -> None:
-    definition = yaml.safe_load((ROOT / "roles/crds/files/krypton.ai_models.yaml").read_text())
-    schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     models = [found for found in documents(block) if isinstance(found, dict) and found.get("kind") == "Model"]
     for model in models:
+        group = model["apiVersion"].partition("/")[0]
+        definition = yaml.safe_load((ROOT / f"roles/crds/files/{group}_models.yaml").read_text())
+        schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         jsonschema.validate(model, schema)
+
+
+@of("yaml", "variables")
+def test_a_system_configuration_of_kubeai_can_be_read(block: Block) -> None:
+    (shown,) = documents(block)
+    given = shown.get("controller_kubeai_config")
+    if isinstance(given, dict):
+        config.parse(yaml.safe_dump(given))
 
 
 @of("yaml", "settings")

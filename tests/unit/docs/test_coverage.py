@@ -6,16 +6,21 @@ import ast
 import re
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pytest
 import yaml
 
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
+from slipway.apis.kubeai import config
+from slipway.apis.kubeai import types as kubeai
 from slipway.controller.settings import ControllerSettings
-from slipway.engines.llamacpp import SAYINGS
+from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.ollama import OLLAMA
+from slipway.engines.python import PYTHON
 from slipway.gateway import errors
-from slipway.gateway.haproxy import JSON_PATHS
+from slipway.gateway.haproxy import FORM_PATHS, JSON_PATHS
 from slipway.gateway.settings import Settings as GatewaySettings
 from slipway.serving.route import Route
 
@@ -66,7 +71,7 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
 
 
 def reasons() -> set[str]:
-    found = {reason for _pattern, reason, _text in SAYINGS}
+    found = {saying.reason for saying in (*LLAMACPP.sayings, *OLLAMA.sayings, *PYTHON)}
     for call, name, constants in calls(REASON_CALLS):
         for position in REASON_CALLS[name]:
             found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))
@@ -117,12 +122,34 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
 
 @pytest.mark.parametrize(
     ("page", "struct"),
-    [("models.md", ModelSpec), ("models.md", ModelStatus), ("gateway.md", Route)],
-    ids=["spec", "status", "route"],
+    [
+        ("models.md", ModelSpec),
+        ("models.md", ModelStatus),
+        ("kubeai.md", kubeai.ModelSpec),
+        ("kubeai.md", kubeai.ModelStatus),
+        ("kubeai.md", config.ResourceProfile),
+        ("kubeai.md", config.SharedFilesystem),
+        ("kubeai.md", config.ModelServerPods),
+        ("kubeai.md", config.ModelAutoscaling),
+        ("kubeai.md", config.SecretNames),
+        ("gateway.md", Route),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
     shown = {word.split(".")[0] for word in words(page)}
     assert {field.encode_name for field in msgspec.structs.fields(struct)} - shown == set()
+
+
+def test_every_key_of_kubeais_system_configuration_is_told() -> None:
+    shown = {word.split(".")[0] for word in words("kubeai.md")}
+    assert {*config.SECTIONS, *config.UNUSED} - shown == set()
+
+
+def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
+    page = (DOCS / "kubeai.md").read_text()
+    named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
+    assert {name for name in named if name not in page} == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
@@ -132,7 +159,7 @@ def test_every_error_of_the_gateway_is_told() -> None:
 
 
 def test_every_path_of_the_gateway_is_told() -> None:
-    assert {f"/v1/{path}" for path in JSON_PATHS} - words("gateway.md") == set()
+    assert {f"/v1/{path}" for path in JSON_PATHS + FORM_PATHS} - words("gateway.md") == set()
 
 
 @pytest.mark.parametrize("kind", ["roles", "playbooks", "plugins/modules"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from slipway.gateway.cluster import Cluster
-from slipway.gateway.table import RoutingTable
+from slipway.gateway.table import EMPTY, RoutingTable
 from slipway.kube.client import Page, WatchEvent
 from slipway.kube.errors import NotFound
 from slipway.kube.metrics import Metrics
@@ -46,7 +47,7 @@ class Api:
         while True:
             yield await self._queue(kind.plural).get()
 
-    async def get(self, kind: Kind, name: Key) -> dict[str, Any]:
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "") -> dict[str, Any]:
         for obj in self.objects:
             if obj["kind"] == kind.kind and obj["metadata"]["name"] == name.name:
                 return obj
@@ -62,7 +63,7 @@ class Seen:
     """Stands for Control."""
 
     def __init__(self) -> None:
-        self.table: RoutingTable | None = None
+        self.table: RoutingTable = EMPTY
         self.keys: tuple[tuple[str, str], ...] | None = None
         self.order: list[str] = []
 
@@ -116,9 +117,15 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def follow(api: Api, secret: Key | None = None) -> tuple[Seen, asyncio.Task[None]]:
+async def follow(
+    api: Api, secret: Key | None = None, waiting: dict[str, int] | None = None
+) -> tuple[Seen, asyncio.Task[None]]:
+    async def asked() -> dict[str, int]:
+        return waiting or {}
+
     seen = Seen()
-    task = asyncio.create_task(Cluster(api, api.metrics, secret).run(seen))  # type: ignore[arg-type]
+    cluster = Cluster(api, api.metrics, secret, asked)  # type: ignore[arg-type]
+    task = asyncio.create_task(cluster.run(seen))  # type: ignore[arg-type]
     await until(lambda: "run" in seen.order)
     return seen, task
 
@@ -158,6 +165,18 @@ async def test_an_invalid_route_is_logged_counted_and_told_to_its_service_once(
     assert api.written[0]["reason"] == "InvalidRoute"
     assert b"slipway_gateway_route_faults 1.0" in metrics.text()
     assert sum("bad" in record.getMessage() for record in caplog.records) == 1
+    await stop(task)
+
+
+async def test_a_model_that_cannot_be_woken_is_told_to_its_service() -> None:
+    target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
+    api = Api(Metrics(), service("cold", json.dumps({"scale": target})))
+    seen, task = await follow(api, waiting={"ns:cold": 1})
+    await until(lambda: api.written)
+    assert seen.table.models["cold"] == "ns:cold"
+    event = api.written[0]
+    assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("cold", "Warning", "NotWoken")
+    assert "models cold cannot be scaled from zero: not found" in event["message"]
     await stop(task)
 
 

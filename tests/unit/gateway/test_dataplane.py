@@ -52,6 +52,18 @@ async def test_a_haproxy_with_older_settings_is_loaded_anew(tmp_path: Path) -> N
     assert told == ["reload"]
 
 
+async def test_reloads_do_not_follow_at_once(tmp_path: Path) -> None:
+    dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
+    async with (
+        listening(tmp_path / "master.sock", "Success=1\n") as told,
+        listening(tmp_path / "haproxy.sock", "", "\n> "),
+    ):
+        await dataplane.apply(State())
+        with pytest.raises(CommandFailed, match="loaded anew"):
+            await dataplane.apply(State())
+    assert told == ["reload"]
+
+
 async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with (

@@ -45,3 +45,10 @@ def test_each_model_is_counted_by_its_backend() -> None:
 
 def test_without_haproxy_only_that_is_said() -> None:
     assert "slipway_gateway_haproxy_up 0.0" in text(None)
+
+
+def test_models_that_are_gone_are_shown_no_more() -> None:
+    first_bytes = f"{FIRST_BYTES}\n0x80: key=ns:gone use=0 exp=0 shard=0 gpc0=15 gpc1=3"
+    shown = text(Answers(STATISTICS, first_bytes, "ns:gone 0 3 4\nns:m 1 0 0\n"))
+    assert "gone" not in shown
+    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 1.0' in shown

@@ -13,12 +13,15 @@ from slipway.gateway import errors, haproxy
 from slipway.gateway.render import State, files
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
+from slipway.serving.route import PrefixHash, Route, ScaleTarget
 
 GOLDEN = Path(__file__).parent / "golden"
+HASHED = Route(strategy="PrefixHash", prefix_hash=PrefixHash(mean_load_factor=150))
+COLD = Route(scale=ScaleTarget("kubeai.org", "v1", "models", "cold"), labels={"tier": "free", "bad value": "x\ny"})
 TABLE = RoutingTable(
     {
-        "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080")),
-        "team:cold": Backend("team", "cold", ()),
+        "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080"), HASHED),
+        "team:cold": Backend("team", "cold", (), COLD),
         "team:six": Backend("team", "six", ("[fd00::1]:8080",)),
     },
     {"llama": "default:llama", "default/llama": "default:llama", "cold": "team:cold", "team/cold": "team:cold"},
@@ -37,7 +40,16 @@ STATE = State(TABLE, (("00FF", "alice"),), ready=True)
 )
 def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: State) -> None:
     made = files(settings, state)
-    for file in ("haproxy.cfg", "models.map", "keys.map", "state.map", "paths.map"):
+    for file in (
+        "haproxy.cfg",
+        "models.map",
+        "wake.map",
+        "labels.map",
+        "rings.map",
+        "keys.map",
+        "state.map",
+        "paths.map",
+    ):
         golden = GOLDEN / name / file
         text = made.get(file, "")
         if os.environ.get("SLIPWAY_GOLDEN") == "write":

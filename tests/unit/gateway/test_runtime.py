@@ -38,9 +38,9 @@ def test_nothing_is_told_when_nothing_differs() -> None:
 def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
     assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
         "add backend ns:m from model",
-        "add server ns:m/10.0.0.1:80 10.0.0.1:80",
+        "add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 pool-conn-name var(txn.alone)",
         "set server ns:m/10.0.0.1:80 state ready",
-        "add server ns:m/fd00::1:80 [fd00::1]:80",
+        "add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 pool-conn-name var(txn.alone)",
         "set server ns:m/fd00::1:80 state ready",
         "publish backend ns:m",
         "add map /run/models.map m ns:m",
@@ -50,7 +50,7 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
 def test_new_servers_come_before_old_ones_leave() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
     assert told(now, table(m=["10.0.0.2:80"])) == [
-        "add server ns:m/10.0.0.2:80 10.0.0.2:80",
+        "add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 pool-conn-name var(txn.alone)",
         "set server ns:m/10.0.0.2:80 state ready",
         "set server ns:m/10.0.0.1:80 state maint",
     ]

@@ -95,6 +95,24 @@ def test_a_qualified_name_cannot_be_taken_by_another_service() -> None:
     assert table.models["mine"] == "default:thief"
 
 
+def test_of_two_services_that_give_one_name_in_their_namespace_the_oldest_has_the_qualified_id() -> None:
+    old, new = service("b", since="2026-01-01T00:00:00Z"), service("a", since="2026-01-02T00:00:00Z")
+    old["metadata"]["annotations"] = {LABEL: '{"name": "llama", "models": ["llama"]}'}
+    new["metadata"]["annotations"] = {LABEL: '{"name": "llama", "models": ["llama-2"]}'}
+    table, faults = build([new, old], [])
+    assert table.models == {"llama": "default:b", "llama-2": "default:a", "default/llama": "default:b"}
+    assert [(fault.service, "default/llama" in fault.message) for fault in faults] == [("a", True)]
+
+
+def test_a_route_says_how_its_endpoints_are_chosen_and_an_adapter_is_a_model_of_its_own() -> None:
+    hashed = {"strategy": "PrefixHash", "prefixHash": {"meanLoadFactor": 150}}
+    services = [service("model-m", models=["m"], **hashed), service("model-m-a", models=["m_a"], **hashed)]
+    table, _unused = build(services, [])
+    assert {table.backends[table.models[model]].service for model in ("m", "m_a")} == {"model-m", "model-m-a"}
+    assert table.backends["default:model-m-a"].route.prefix_hash.mean_load_factor == 150
+    assert table.listed == ("m", "m_a")
+
+
 def test_cards_say_what_the_route_says() -> None:
     route = {"models": ["llama", "alias"], "created": 1700000000, "ownedBy": "team", "source": "hf:a/b"}
     table, _unused = build([service("m1", **route)], [])
@@ -105,6 +123,7 @@ def test_cards_say_what_the_route_says() -> None:
         "created": 1700000000,
         "owned_by": "team",
         "namespace": "default",
+        "features": (),
         "source": "hf:a/b",
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -101,6 +102,8 @@ class ApiServer:
         """Watches hold back their events while it is not set."""
         self.deliver.set()
         self.following: set[asyncio.Transport] = set()
+        self.propagation: dict[str, str] = {}
+        """How each path was last asked to be deleted."""
 
     # What tests do to it
 
@@ -179,9 +182,7 @@ class ApiServer:
     def matches(self, path: str, obj: dict[str, Any], request: web.Request) -> bool:
         prefix, _unused, plural = request.path.rpartition("/")
         inside = path.startswith(f"{prefix}/") and path.rpartition("/")[0].endswith(f"/{plural}")
-        wanted = [term.split("=") for term in request.query.get("labelSelector", "").split(",") if term]
-        labels = obj["metadata"].get("labels") or {}
-        return inside and all(labels.get(name) == value for name, value in wanted)
+        return inside and _selected(obj["metadata"].get("labels") or {}, request.query.get("labelSelector", ""))
 
     def list(self, request: web.Request) -> web.Response:
         items = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
@@ -238,24 +239,39 @@ class ApiServer:
         return web.json_response(await self.store(request.path, body))
 
     async def patch(self, request: web.Request, body: Any) -> web.Response:
-        path = request.path.removesuffix("/status")
+        path = request.path.removesuffix("/status").removesuffix("/scale")
         current = copy.deepcopy(self.objects.get(path))
         applying = "apply" in request.headers["Content-Type"]
         if current is None and not applying:
             return web.json_response(status(404, "NotFound"), status=404)
         if isinstance(body, list):
-            version = next(step["value"] for step in body if step["path"] == "/metadata/resourceVersion")
-            if version != current["metadata"]["resourceVersion"]:
+            return await self.json_patch(path, current, body)
+        if "merge" in request.headers["Content-Type"]:
+            given = {field: body.get("metadata", {}).pop(field, None) for field in ("uid", "resourceVersion")}
+            if any(value not in (None, current["metadata"][field]) for field, value in given.items()):
                 return web.json_response(status(409, "Conflict"), status=409)
-            current["status"] = body[-1]["value"]
-            return web.json_response(await self.store(path, current))
         merged = _merge(current or {}, body)
         if merged == current:
             return web.json_response(current)
         return web.json_response(await self.store(path, merged))
 
+    async def json_patch(self, path: str, obj: dict[str, Any], steps: Any) -> web.Response:
+        """Whole fields only. A replaced resourceVersion is a precondition, as in a real server."""
+        for step in steps:
+            *parents, field = step["path"].strip("/").split("/")
+            holder = obj
+            for parent in parents:
+                holder = holder.setdefault(parent, {})
+            if field == "resourceVersion" and holder[field] != step["value"]:
+                return web.json_response(status(409, "Conflict"), status=409)
+            if step["op"] == "test" and holder.get(field) != step["value"]:
+                return web.json_response(status(422, "Invalid", "test failed"), status=422)
+            holder[field] = step["value"]
+        return web.json_response(await self.store(path, obj))
+
     async def delete(self, request: web.Request, body: Any) -> web.Response:
         current = self.objects.get(request.path)
+        self.propagation[request.path] = (body or {}).get("propagationPolicy", "")
         if current is None:
             return web.json_response(status(404, "NotFound"), status=404)
         wanted = (body or {}).get("preconditions") or {}
@@ -267,8 +283,17 @@ class ApiServer:
 
 def _merge(old: Any, new: Any) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{name: _merge(old.get(name), value) for name, value in new.items()}}
-    return copy.deepcopy(new)
+        merged = {**old, **{name: _merge(old.get(name, {}), value) for name, value in new.items()}}
+        return {name: value for name, value in merged.items() if value is not None}
+    return _merge({}, new) if isinstance(new, dict) and new else copy.deepcopy(new)
+
+
+def _selected(labels: dict[str, str], selector: str) -> bool:
+    """``name=value`` and ``name in (one,other)``, joined by commas."""
+    for name, listed, value in re.findall(r"([^,=()\s]+)(?: in \(([^)]*)\)|=([^,]*))", selector):
+        if labels.get(name) not in (listed.split(",") if listed else [value]):
+            return False
+    return True
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ class Bench:
         }
         self.applier = self.new(client)
 
-    def new(self, client):
+    def new(self, client, mark=""):
         return Applier(
             client,
             MODEL,
@@ -57,6 +57,7 @@ class Bench:
             field_manager="test",
             manager="slipway",
             replaceable=frozenset({DEPLOYMENT}),
+            mark=mark,
         )
 
     async def sync(self, resource, children):
@@ -352,3 +353,54 @@ async def test_row_38_who_does_not_lead_writes_nothing(server, bench):
     with pytest.raises(NotLeader):
         applied.raise_passing()
     assert not server.writes
+
+
+MARK = "test/applied"
+
+
+async def restarted(bench, client):
+    """The applier of a process that knows nothing of the one before it, stores filled."""
+    await bench.expectations.met("owner-uid")
+    bench.applier = bench.new(client, mark=MARK)
+
+
+async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(server, bench, client):
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment(), service()])
+    made = server.objects[f"{DEPLOYMENTS}/m"]
+    defaults = {**made["spec"], "revisionHistoryLimit": 10}
+    await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": defaults, "status": {"replicas": 1}})
+    await asyncio.sleep(0.1)
+    written = len(server.writes)
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment(), service()])
+    assert len(server.writes) == written
+
+
+async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server, bench, client):
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment()])
+    made = server.objects[f"{DEPLOYMENTS}/m"]
+    await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": {**made["spec"], "replicas": 7}})
+    await asyncio.sleep(0.1)
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment()])
+    assert server.objects[f"{DEPLOYMENTS}/m"]["spec"]["replicas"] == 1
+
+
+async def test_after_a_restart_a_field_that_is_no_longer_wanted_is_released(server, bench, client):
+    """What is there includes all that is wanted, but the mark says that more was sent."""
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment(paused=True)])
+    written = len(server.writes)
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == written + 1
+
+
+async def test_after_a_restart_an_object_of_an_earlier_owner_is_not_taken_for_ours(server, bench, client):
+    await restarted(bench, client)
+    await bench.sync(owner(), [deployment()])
+    await restarted(bench, client)
+    applied = await bench.sync(owner(identity="another"), [deployment()])
+    assert applied.waiting == ("Deployment m",)

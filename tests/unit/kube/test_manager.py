@@ -15,7 +15,7 @@ from slipway.kube.controller import Controller, Result
 from slipway.kube.informer import Informer
 from slipway.kube.lease import LeaderElector
 from slipway.kube.manager import Manager
-from slipway.kube.objects import POD, Key
+from slipway.kube.objects import POD, Key, Kind
 
 PODS = "/api/v1/namespaces/default/pods"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/boss"
@@ -101,6 +101,42 @@ async def test_row_38_a_process_that_lost_leadership_ends(server, client, metric
     await eventually(process.elector.leading)
     server.fault("PUT", "leases", script.hang_up, times=10**6)
     assert await asyncio.wait_for(running, 5) == 1
+
+
+async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_the_others_go_on(
+    server, client, metrics, listen, start, eventually, script
+):
+    missing = server.fault("GET", "/toys", script.refuse(404, "NotFound"), times=10**6)
+    await server.put(f"{PODS}/a")
+    await server.put("/apis/test/v1/namespaces/default/toys/t")
+    seen, pods = [], Informer(client, POD)
+
+    async def reconcile(key):
+        seen.append(key.name)
+        return Result()
+
+    controllers = [Controller("pods", reconcile, metrics=metrics), Controller("toys", reconcile, metrics=metrics)]
+    toys = Informer(client, Kind("test", "v1", "Toy", "toys"))
+    controllers[0].watch(pods)
+    controllers[1].watch(toys)
+    controllers[1].watch(pods)
+    manager = Manager(informers=[pods, toys], controllers=controllers, metrics=metrics, listen=listen)
+    start(manager.run())
+    await eventually(lambda: seen == ["a"])
+    assert (await ask(listen, "/readyz"))[0] == 200
+    await asyncio.sleep(1)
+    assert seen == ["a"]
+    assert len([one for one in server.lists if "toys" in one.path]) <= 5
+    missing.times = 0
+    await eventually(lambda: sorted(seen) == ["a", "a", "t"], 8)
+    # Removed while the watch is down, with all of its objects; then installed anew.
+    missing.times = 10**6
+    await server.remove("/apis/test/v1/namespaces/default/toys/t", silently=True)
+    server.cut()
+    await eventually(lambda: not toys.store.all(), 30)
+    missing.times = 0
+    await server.put("/apis/test/v1/namespaces/default/toys/u")
+    await eventually(lambda: seen[-1] == "u", 15)
 
 
 async def test_a_bug_outside_of_reconciliation_ends_the_process(server, client, metrics, listen):

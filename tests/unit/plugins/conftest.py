@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 import tempfile
@@ -19,21 +19,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 
 
-def _make_importable() -> None:
-    """Lets the checkout be imported as ansible_collections.slipway.inference. Under ansible-test it is already."""
-    try:
-        if importlib.util.find_spec("ansible_collections.slipway.inference.plugins.module_utils") is not None:
-            return
-    except ModuleNotFoundError:
-        pass
-    root = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
-    (root / "ansible_collections" / "slipway").mkdir(parents=True)
-    (root / "ansible_collections" / "slipway" / "inference").symlink_to(HERE.parents[2])
-    sys.path.insert(0, str(root))
-
-
-_make_importable()
 sys.path.insert(0, str(HERE))
+
+from importable import make_importable  # noqa: E402
+
+make_importable()
 
 from fake_api import FakeApi  # noqa: E402
 from module_run import Result, Run  # noqa: E402
@@ -55,6 +45,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a module in this process against `api`: ``run("model", check=False, diff=True, name=...)``."""
 
+    _as_on_a_target(monkeypatch)
+
     def call(module: str, /, *, check: bool = False, diff: bool = True, **options: Any) -> Result:
         arguments = {
             "host": api.url,
@@ -75,6 +67,15 @@ def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         return Result(bool(data.get("failed")), data)
 
     return call
+
+
+def _as_on_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules give their warnings to the display where a test of a filter has loaded Ansible's controller (2.19)."""
+    try:
+        from ansible.module_utils import _internal
+    except ImportError:
+        return
+    monkeypatch.setattr(_internal, "is_controller", False, raising=False)
 
 
 def _arguments(arguments: Object, monkeypatch: pytest.MonkeyPatch) -> Any:

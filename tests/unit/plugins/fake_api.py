@@ -22,7 +22,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Object = dict[str, Any]
-DEFAULTS = {"port": 8080, "minReplicas": 1}
+# What the server fills in where a spec does not say it, by apiVersion.
+DEFAULTS: dict[str, Object] = {
+    "krypton.ai/v1alpha1": {"port": 8080, "minReplicas": 1},
+    "kubeai.org/v1": {"targetRequests": 100, "scaleDownDelaySeconds": 30},
+}
 
 
 @dataclass
@@ -54,7 +58,7 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.namespaces = {"models", "other"}
-        self.served = {"/apis/krypton.ai/v1alpha1", "/api/v1"}
+        self.served = {"/apis/krypton.ai/v1alpha1", "/apis/kubeai.org/v1", "/api/v1"}
         self.calls: list[Call] = []
         self.answers: list[Answer] = []
         self.warnings: list[str] = []
@@ -217,7 +221,7 @@ class FakeApi:
         for dropped in owners.get(manager, set()) - set(wanted):
             _unset(new, dropped)
         owners[manager] = set(wanted)
-        for name, value in DEFAULTS.items():
+        for name, value in DEFAULTS.get(new["apiVersion"], {}).items():
             new.setdefault("spec", {}).setdefault(name, value)
         for field_name in ("labels", "annotations"):
             if not metadata.get(field_name, True):

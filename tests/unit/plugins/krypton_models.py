@@ -60,7 +60,7 @@ def becomes(**states: Object) -> Callable[[FakeApi, Object], None]:
         status = states.get(metadata["name"].replace("-", "_"), states.get("others"))
         if status is not None:
             api.set_status(
-                f"/apis/krypton.ai/v1alpha1/namespaces/{metadata['namespace']}/models/{metadata['name']}", **status
+                f"/apis/{resource['apiVersion']}/namespaces/{metadata['namespace']}/models/{metadata['name']}", **status
             )
 
     return act

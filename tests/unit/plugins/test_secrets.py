@@ -30,6 +30,12 @@ def test_variables_that_look_secret_are_masked(name: str) -> None:
     assert secrets_in(value) == ["s3cr3t"]
 
 
+def test_variables_may_come_as_a_dictionary() -> None:
+    assert mask({"env": {"BASIC_AUTH": "s3cr3t", "OMP_NUM_THREADS": "4"}}) == {
+        "env": {"BASIC_AUTH": MASK, "OMP_NUM_THREADS": "4"}
+    }
+
+
 @pytest.mark.parametrize(
     "value",
     [

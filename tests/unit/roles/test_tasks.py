@@ -48,3 +48,49 @@ def test_the_secret_stays_until_no_pod_asks_for_it() -> None:
     tasks = [task["name"] for task in yaml.safe_load((ROOT / "roles/component/tasks/main.yml").read_text())]
 
     assert tasks.index("Wait for the pods") < tasks.index("Remove a secret that is no longer wanted")
+
+
+def test_a_change_of_kubeai_s_configuration_replaces_no_pod() -> None:
+    """The controller reads it while it runs; a restart would stop all reconciling for the time that it takes."""
+    install = yaml.safe_load((ROOT / "roles/controller/tasks/main.yml").read_text())[-1]
+    revision = yaml.safe_load((ROOT / "roles/component/vars/main.yml").read_text())["__component_revision"]
+
+    assert [name for name, value in install["vars"].items() if "__controller_kubeai" in str(value)] == [
+        "component_objects"
+    ]
+    assert "component_objects" not in revision
+
+
+def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() -> None:
+    [play] = yaml.safe_load((ROOT / "playbooks/uninstall.yml").read_text())
+    roles = [
+        task["ansible.builtin.import_role"]["name"] for task in play["tasks"] if "ansible.builtin.import_role" in task
+    ]
+
+    assert roles.index("slipway.inference.models") < roles.index("slipway.inference.controller")
+
+
+def test_every_api_is_known_to_every_role() -> None:
+    """An API that one of them does not know could be installed, and not served or not removed."""
+    known = {
+        "crds": set(yaml.safe_load((ROOT / "roles/crds/vars/main.yml").read_text())["__crds_apis"]),
+        "controller": set(
+            yaml.safe_load((ROOT / "roles/controller/vars/main.yml").read_text())["__controller_resources"]
+        ),
+        "models": set(yaml.safe_load((ROOT / "roles/models/vars/main.yml").read_text())["__models_apis"]),
+    }
+
+    assert set(map(frozenset, known.values())) == {frozenset({"krypton", "kubeai"})}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
+    """What they do is told, what they see is not: neither in output nor in differences."""
+    tasks = [task for task in mappings(yaml.safe_load(file.read_text())) if _sees_secrets(task)]
+
+    assert [task["name"] for task in tasks if not task.get("no_log")] == []
+
+
+def _sees_secrets(task: dict[str, Any]) -> bool:
+    used = [task.get(f"kubernetes.core.{module}") for module in ("k8s", "k8s_info")]
+    return any(arguments.get("kind") == "Secret" or "secret" in str(arguments) for arguments in used if arguments)

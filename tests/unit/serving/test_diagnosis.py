@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from slipway.engines.llamacpp import LlamaCpp
+from slipway.engines.llamacpp import LLAMACPP
 from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose
 from slipway.serving.times import unix_time
 
-LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15)
+LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15, container="llama-server")
 NOW = unix_time("2026-11-21T09:10:00Z")
 
 
@@ -28,7 +28,7 @@ def ended(code: int, seconds: int, log: str = "", reason: str = "Error") -> dict
 
 
 def diagnosed(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> Diagnosis:
-    return diagnose(deployment, pods, LIMITS, NOW, LlamaCpp().explain)
+    return diagnose(deployment, pods, LIMITS, NOW, LLAMACPP.explain)
 
 
 def reason_of(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -> str | None:
@@ -66,6 +66,8 @@ RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
             ),
             None,
         ),
+        (container(**CRASHED, lastState=ended(132, 1)), "IllegalInstruction"),
+        (container(**RUNNING, lastState=ended(0, 9, "error: invalid argument: --bogus")), "InvalidArgument"),
         (container(**CRASHED, lastState=ended(1, 1, "error: invalid argument: --bogus")), "InvalidArgument"),
         (container(**CRASHED, lastState=ended(1, 1, "E get_repo_commit: error: GET failed (404):")), "DownloadFailed"),
     ],
@@ -79,7 +81,7 @@ def test_the_state_of_a_container_decides_the_reason(statuses: list[dict[str, An
     [
         ("error: GET failed (401):", "asks for a token"),
         ("failed to download model: Download 'http://hub/x' failed with status code: 403", "accept its terms"),
-        ("error: GET failed (404):", "check source.huggingface and source.file"),
+        ("error: GET failed (404):", "check their names"),
         ("error: GET failed (503):", "tries again by itself"),
         ("I Available GGUF files:\nI  - other.gguf", "has no file of that name"),
         ("get_repo_commit: error: HTTPLIB failed: Could not establish connection", "cannot be reached"),
@@ -100,6 +102,16 @@ def test_trouble_of_the_hub_that_passes_is_given_some_restarts(status: int, rest
     log = f"error: GET failed ({status}):"
     found = diagnosed(pod(containerStatuses=container(restarts=restarts, **CRASHED, lastState=ended(1, 1, log))))
     assert (found.failure is not None) == failed
+
+
+def test_what_another_container_says_is_not_the_engines() -> None:
+    crashed = container(**CRASHED, lastState=ended(1, 2, "error: invalid argument: --bogus"))
+    failure = diagnosed(pod(containerStatuses=[{**crashed[0], "name": "loader"}])).failure
+    assert failure is not None
+    assert failure.reason == "CrashLoopBackOff"
+    assert failure.message.startswith("Container loader ended with exit code 1")
+    late = [{**container(**RUNNING, lastState=ended(143, 75))[0], "name": "loader"}]
+    assert diagnosed(pod(containerStatuses=late)) == Diagnosis()
 
 
 def test_a_pod_without_a_node_is_given_time_before_it_is_a_failure() -> None:

@@ -9,22 +9,28 @@ import msgspec
 from slipway.apis.krypton.types import MODEL, ModelSpec
 from slipway.artifacts import huggingface
 from slipway.artifacts.huggingface import HuggingFaceFile
-from slipway.engines.engine import Engine, Launch
-from slipway.engines.llamacpp import LlamaCpp
+from slipway.engines.engine import Launch
+from slipway.engines.llamacpp import LLAMACPP
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import Object, created_unix, generation
+from slipway.kube.objects import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, Kind, Object, created_unix, generation
 from slipway.serving.diagnosis import Limits, diagnose
-from slipway.serving.plan import Invalid, Plan, Refusal, Verdict, World
+from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.report import report, routed
 from slipway.serving.route import Route
-from slipway.serving.server import Cache, Scale, Server
+from slipway.serving.scaling import Scaling
+from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, variables
+from slipway.serving.settings import Settings
 from slipway.serving.times import parse_duration
-from slipway.serving.workload import workload
+from slipway.serving.volumes import scratch
+from slipway.serving.workload import UNPRIVILEGED, restricted, workload
 
 MODEL_LABEL = "krypton.ai/model"
 """Selects a model's pods, as the original does: its Deployments can be taken over, though a selector cannot change."""
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 DEFAULT_STARTUP_SECONDS = 600
+CACHE_VOLUME = "model-cache"
+CONTAINER = "llama-server"
+IMAGE = "ghcr.io/ggml-org/llama.cpp:server"
 
 
 class Krypton:
@@ -32,15 +38,24 @@ class Krypton:
 
     name = "krypton"
     resources: tuple[CustomResource, ...] = (MODEL,)
+    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
+    shared_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
 
-    def __init__(self, engine: Engine | None = None) -> None:
-        self._engine = engine or LlamaCpp()
+    def references(self, _resource: Object, _settings: Settings) -> tuple[Reference, ...]:
+        return ()
+
+    def finish(self, _world: World) -> Plan | None:
+        return None
+
+    def scaling(self, _world: World) -> Scaling | None:
+        return None
 
     def plan(self, world: World) -> Plan:
         spec = read_spec(world.resource)
-        server = self._server(world, spec)
-        return Plan(workload(server, Scale(spec.min_replicas), route(world.resource, spec)))
+        server = _server(world, spec)
+        address = Address(server.name, server.selector, route(world.resource, spec))
+        return Plan(children=workload(server, Scale(spec.min_replicas), (address,)))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]
@@ -50,14 +65,15 @@ class Krypton:
             startup_seconds=_startup_seconds_or_default(world.resource),
             unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
             drain_seconds=settings.drain_seconds,
+            container=CONTAINER,
         )
         deployment = world.children.get(("Deployment", name))
-        diagnosis = diagnose(deployment, world.pods, limits, world.now, self._engine.explain)
+        diagnosis = diagnose(deployment, world.pods, limits, world.now, LLAMACPP.explain)
         told = report(
             deployment,
             diagnosis,
             refusal,
-            routed(f"{namespace}/{name}", (name,), world.routed),
+            (routed(f"{namespace}/{name}", (name,), world.routed),),
             generation(world.resource),
         )
         status = {
@@ -70,38 +86,60 @@ class Krypton:
         }
         return Verdict(status, diagnosis.recheck_seconds)
 
-    def _server(self, world: World, spec: ModelSpec) -> Server:
-        metadata, engine = world.resource["metadata"], self._engine
-        owned = engine.owned_flags(spec.args or ())
-        if owned:
-            raise Invalid("InvalidSpec", f"spec.args sets {', '.join(owned)}, which slipway sets itself; remove it")
-        env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
-        own_env = (*engine.env(world.settings.hugging_face_endpoint), *huggingface.token(env, env_from))
-        given = {variable["name"] for variable in env}
-        launch = Launch(
-            weights=_weights(spec), served_name=metadata["name"], port=spec.port, extra_args=tuple(spec.args or ())
-        )
-        return Server(
-            name=metadata["name"],
-            namespace=metadata["namespace"],
-            labels={MODEL_LABEL: metadata["name"]},
-            selector={MODEL_LABEL: metadata["name"]},
-            container="llama-server",
-            image=spec.image or world.settings.images.get(engine.name, engine.image),
-            image_pull_policy=spec.image_pull_policy,
-            image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
-            args=engine.args(launch),
-            port=spec.port,
-            health_path=engine.health_path,
-            startup_seconds=_startup_seconds(spec),
-            drain_seconds=world.settings.drain_seconds,
-            env=(*env, *(variable for variable in own_env if variable["name"] not in given)),
-            env_from=env_from,
-            resources=spec.resources or {},
-            cache=Cache(engine.cache_path, "20Gi"),
-            service_account=spec.service_account_name or "",
-            run_as_user=world.settings.run_as_user,
-        )
+
+def _server(world: World, spec: ModelSpec) -> Server:
+    metadata, settings = world.resource["metadata"], world.settings
+    launch = Launch(
+        weights=_weights(spec),
+        served_name=metadata["name"],
+        port=spec.port,
+        extra_args=tuple(spec.args or ()),
+        hub_mirror=settings.hugging_face_endpoint,
+    )
+    redefined = LLAMACPP.redefined(launch)
+    if redefined:
+        raise Invalid("InvalidSpec", f"spec.args sets {', '.join(redefined)}, which slipway sets itself; remove it")
+    return Server(
+        name=metadata["name"],
+        namespace=metadata["namespace"],
+        labels={MODEL_LABEL: metadata["name"]},
+        selector={MODEL_LABEL: metadata["name"]},
+        engine=_container(launch, spec, settings),
+        port=spec.port,
+        probes=_probes(spec),
+        drain_seconds=settings.drain_seconds,
+        volumes=(scratch(CACHE_VOLUME, "20Gi"),),
+        image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
+        service_account=spec.service_account_name or "",
+        own_account=True,
+        security=restricted(settings.run_as_user),
+    )
+
+
+def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container:
+    env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
+    own_env = (*variables(LLAMACPP.env(launch)), *huggingface.token(env, env_from))
+    given = {variable["name"] for variable in env}
+    return Container(
+        name=CONTAINER,
+        image=spec.image or settings.images.get(LLAMACPP.name, IMAGE),
+        image_pull_policy=spec.image_pull_policy,
+        args=LLAMACPP.args(launch),
+        env=(*env, *(variable for variable in own_env if variable["name"] not in given)),
+        env_from=env_from,
+        resources=spec.resources or {},
+        mounts=(Mount(CACHE_VOLUME, LLAMACPP.cache_path),),
+        security=UNPRIVILEGED,
+    )
+
+
+def _probes(spec: ModelSpec) -> Probes:
+    path = LLAMACPP.probes.readiness.path
+    return Probes(
+        startup=Probe(path=path, period=1, timeout=1, failures=_startup_seconds(spec)),
+        readiness=Probe(path=path, period=5, timeout=3, failures=3),
+        liveness=Probe(path=path, period=20, timeout=5, failures=6),
+    )
 
 
 def read_spec(resource: Object) -> ModelSpec:

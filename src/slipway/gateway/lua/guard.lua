@@ -15,25 +15,20 @@
 -- them than WORK is refused. Only bodies of megabytes that hide their model well come near it.
 --
 -- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type, complex.
+-- A second action finds the place of the name in a body whose engine knows the model by another one.
 -- Loaded once in each thread. Keeps no state: HAProxy interrupts long work to serve others.
 
 local small_body = tonumber((...))
 
+local json = require("json")
+local skip, unescape, PLAIN_ESCAPE = json.skip, json.unescape, json.PLAIN_ESCAPE
 local byte, find, match, sub = string.byte, string.find, string.match, string.sub
-local concat, tonumber = table.concat, tonumber
 
-local SPACE = "^[ \t\r\n]*"
 local MAX_DEPTH = 512
 local WORK = 1000000
 local VALUE_WORK, ESCAPE_WORK = 4, 1
-local PLAIN_ESCAPE = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t"}
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
-
-local function skip(text, at)
-    local _, last = find(text, SPACE, at)
-    return last + 1
-end
 
 -- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
 local function string_end(text, at, work)
@@ -123,38 +118,12 @@ local function value_end(text, at, work)
     end
 end
 
--- Decodes the escapes of a string without its quotes. Lone surrogates become U+FFFD.
-local function unescape(text)
-    local parts, from = {}, 1
-    while true do
-        local stop = find(text, "\\", from, true)
-        parts[#parts + 1] = sub(text, from, stop and stop - 1)
-        if not stop then return concat(parts) end
-        local kind = sub(text, stop + 1, stop + 1)
-        if kind ~= "u" then
-            parts[#parts + 1] = PLAIN_ESCAPE[kind]
-            from = stop + 2
-        else
-            local code = tonumber(sub(text, stop + 2, stop + 5), 16)
-            from = stop + 6
-            local low = code >= 0xD800 and code < 0xDC00 and match(text, "^\\u([dD][c-fC-F]%x%x)", from)
-            if low then
-                code = 0x10000 + (code - 0xD800) * 0x400 + (tonumber(low, 16) - 0xDC00)
-                from = from + 6
-            elseif code >= 0xD800 and code < 0xE000 then
-                code = 0xFFFD
-            end
-            parts[#parts + 1] = utf8.char(code)
-        end
-    end
-end
-
--- Reads "model" of a whole document: its name, or nil and why it is refused.
+-- Reads "model" of a whole document: its name, nil, and where its value begins and ends; or nil and why it is refused.
 local function strict(text, work)
     local at = skip(text, 1)
     if byte(text, at) ~= OPEN then return nil, "broken" end
     at = skip(text, at + 1)
-    local seen, model, wrong = false, nil, nil
+    local seen, model, wrong, from, to = false, nil, nil, nil, nil
     local more = byte(text, at) ~= CLOSE
     while more do
         local value, key_end, key_escaped = value_of_key(text, at, work)
@@ -167,7 +136,7 @@ local function strict(text, work)
             if seen then wrong = "duplicate" end
             seen = true
             if byte(text, value) == QUOTE then
-                model = unescape(sub(text, value + 1, after - 2))
+                model, from, to = unescape(sub(text, value + 1, after - 2)), value, after
             else
                 wrong = wrong or "type"
             end
@@ -179,7 +148,7 @@ local function strict(text, work)
     if byte(text, at) ~= CLOSE or skip(text, at + 1) <= #text then return nil, "broken" end
     if wrong then return nil, wrong end
     if not seen or model == "" then return nil, "missing" end
-    return model
+    return model, nil, from, to
 end
 
 -- Whether what stands before `stop` is the begin of an object and whole members of it.
@@ -221,27 +190,32 @@ local function may_hide_key(text)
     return false
 end
 
--- The name where the body is beyond doubt at a glance; nil where `strict` must decide.
+-- The name where the body is beyond doubt at a glance, nil, and the bounds of its value; nil where `strict` must decide.
 local function quick(text, work)
     local first, last = find(text, '"model"', 1, true)
     if not first or find(text, '"model"', last + 1, true) or may_hide_key(text) then return nil end
     if byte(text, first - 1) == BACKSLASH then return nil end
-    local name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*"([^%z\1-\31"\\]+)"()', last + 1)
+    local from, name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*()"([^%z\1-\31"\\]+)"()', last + 1)
     if not name then return nil end
     if #text - after < first then
-        if closes_object(text, after, work) then return name end
+        if closes_object(text, after, work) then return name, nil, from, after end
     elseif opens_object(text, first, work) then
-        return name
+        return name, nil, from, after
     end
     return nil
 end
 
-local function read_model(txn)
-    local text = txn.f:req_body()
+local function read(text)
     local work = {left = WORK}
-    local model, refused = #text > small_body and quick(text, work), nil
-    if not model then model, refused = strict(text, work) end
+    local model, refused, from, to
+    if #text > small_body then model, refused, from, to = quick(text, work) end
+    if not model then model, refused, from, to = strict(text, work) end
     if work.left < 0 then refused = "complex" end
+    return model, refused, from, to
+end
+
+local function read_model(txn)
+    local model, refused = read(txn.f:req_body())
     if model then
         txn:set_var("txn.model", model)
     else
@@ -249,4 +223,16 @@ local function read_model(txn)
     end
 end
 
+-- Says how to write txn.name in the model's place, with the same number of bytes: txn.at before it, txn.text there. Spaces
+-- behind a value mean nothing.
+local function place_model(txn)
+    local _, _, from, to = read(txn.f:req_body())
+    local text = '"' .. txn:get_var("txn.name") .. '"'
+    if from and #text <= to - from then
+        txn:set_var("txn.at", from - 1)
+        txn:set_var("txn.text", text .. (" "):rep(to - from - #text))
+    end
+end
+
 core.register_action("read_model", {"http-req"}, read_model)
+core.register_action("place_model", {"http-req"}, place_model)

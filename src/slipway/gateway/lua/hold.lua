@@ -1,17 +1,27 @@
 -- Keeps requests for a model without a ready server until one appears, bounded in number and time.
 --
--- Sets txn.hold to: released, full, timeout, or moved (a reload replaced this process: its successor takes the request).
--- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait, places for each model,
+-- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
+-- successor takes the request).
+-- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
+-- model; the same for models that are woken when requests wait; the map of these; bytes that all waiting bodies may have;
 -- host and port on which a successor would listen.
 
-local hold_seconds, places_per_model, public_host, public_port = ...
-hold_seconds, places_per_model = tonumber(hold_seconds), tonumber(places_per_model)
+local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, most_bytes, public_host, public_port = ...
+most_bytes = tonumber(most_bytes)
+local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
+local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
+
+local woken_backends = Map.new(wake_map, Map._str)
 
 local POLL = 20               -- milliseconds between two looks at the model's servers
+local SLOW_POLL = 100         -- the same for requests that wait for longer than
+local SOON = 3                -- seconds: what takes so long already is not made slower by it
 local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
+local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
-local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, gate, passed}
+local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, sizes = {ticket -> bytes}, gate, passes}
+local bytes_held = 0
 local totals = {}             -- backend -> {full, timeout}: how many were turned away
 local last_ticket = 0
 
@@ -20,44 +30,85 @@ local function clock()
     return now.sec + now.usec / 1000000
 end
 
--- Frees the places of requests that are gone.
-local function sweep(room, now)
-    for ticket, seen in pairs(room.places) do
-        if now - seen > LEASE then
-            room.places[ticket] = nil
-            room.count = room.count - 1
-        end
+local function free(room, ticket)
+    if room.places[ticket] then
+        bytes_held = bytes_held - room.sizes[ticket]
+        room.places[ticket], room.sizes[ticket] = nil, nil
+        room.count = room.count - 1
     end
 end
 
-local function take_place(backend, now)
+-- Frees the places of requests that are gone.
+local function sweep(room, now)
+    for ticket, seen in pairs(room.places) do
+        if now - seen > LEASE then free(room, ticket) end
+    end
+end
+
+local function limits(backend)
+    return woken_backends:lookup(backend) and WOKEN or USUAL
+end
+
+local function take_place(backend, places, size, now)
     local room = waiting[backend]
     if not room then
-        room = {count = 0, places = {}, gate = 0, passed = 0}
+        room = {count = 0, places = {}, sizes = {}, passes = 0}
         waiting[backend] = room
     end
-    if room.count >= places_per_model then sweep(room, now) end
-    if room.count >= places_per_model then return nil end
+    if room.count >= places then sweep(room, now) end
+    if bytes_held + size > most_bytes then
+        for _, other in pairs(waiting) do sweep(other, now) end
+    end
+    if room.count >= places or bytes_held + size > most_bytes then return nil end
     last_ticket = last_ticket + 1
-    room.places[last_ticket] = now
+    room.places[last_ticket], room.sizes[last_ticket] = now, size
     room.count = room.count + 1
+    bytes_held = bytes_held + size
     return room, last_ticket
 end
 
 local function leave(backend, room, ticket)
-    if room.places[ticket] then
-        room.places[ticket] = nil
-        room.count = room.count - 1
-    end
+    free(room, ticket)
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
-local function may_pass(room, servers, now)
-    if now - room.gate >= POLL / 1000 then
-        room.gate, room.passed = now, 0
+-- HAProxy does not read from a client while a rule waits, so it does not see that one went away; the system does, and shows
+-- the connection as half closed. IPv4 only: on IPv6 a client that leaves keeps its place until its time is over.
+local CLOSE_WAIT = "^ *%d+: %x+(:%x+ %x+:%x+) 08 "
+local half_closed, read_at = {}, 0
+
+local function has_left(peer, now)
+    if now - read_at >= LEFT then
+        half_closed, read_at = {}, now
+        local file = io.open("/proc/net/tcp")
+        if file then
+            for line in file:lines() do
+                local found = line:match(CLOSE_WAIT)
+                if found then half_closed[found] = true end
+            end
+            file:close()
+        end
     end
-    room.passed = room.passed + 1
-    return room.passed <= RELEASED_AT_ONCE * servers
+    return half_closed[peer]
+end
+
+-- Our port, the client's address and port as the system writes them: the address as a number of this machine's byte order.
+local function peer_of(txn)
+    local a, b, c, d = tostring(txn.f:fc_src()):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
+    if not a then return "" end
+    local number = string.unpack("=I4", string.char(a, b, c, d))
+    return (":%04X %08X:%04X"):format(txn.f:fc_dst_port(), number, txn.f:fc_src_port())
+end
+
+-- Lets RELEASED_AT_ONCE go for each server and poll; what no one took is kept for those that look less often.
+local function may_pass(room, servers, now)
+    local share = RELEASED_AT_ONCE * servers
+    local polls = room.gate and (now - room.gate) * 1000 / POLL or 1
+    room.passes = math.min(room.passes + polls * share, share * SLOW_POLL / POLL)
+    room.gate = now
+    if room.passes < 1 then return false end
+    room.passes = room.passes - 1
+    return true
 end
 
 local function refuse(txn, backend, why)
@@ -77,8 +128,13 @@ end
 
 -- What a process that was told to stop does with those who wait: it hears of no server any more. After a reload another
 -- process listens in its place and takes them; one that only ends sends them away, to be tried elsewhere.
-local function end_of_process()
-    if tonumber(core.get_info().Stopping) == 0 then return nil end
+local stopping, asked_at = false, 0
+
+local function end_of_process(now)
+    if now - asked_at >= 0.25 then
+        stopping, asked_at = tonumber(core.get_info().Stopping) ~= 0, now
+    end
+    if not stopping then return nil end
     local probe = core.tcp()
     probe:settimeout(1)
     local listens = probe:connect(public_host, tonumber(public_port))
@@ -88,20 +144,21 @@ end
 
 local function hold(txn)
     local backend = txn:get_var("txn.be")
-    local now = clock()
-    local deadline = now + hold_seconds
-    local room, ticket = take_place(backend, now)
+    local began = clock()
+    local room, ticket = take_place(backend, limits(backend).places, txn.f:req_body_len(), began)
     if not room then return refuse(txn, backend, "full") end
-    local ended, look_again = nil, now
+    local peer = peer_of(txn)
+    local now, ended, look_again, deadline = began, nil, began, nil
     repeat
-        room.places[ticket] = now
+        if room.places[ticket] then room.places[ticket] = now end   -- else it was slow to look, and is no longer counted
         if now >= look_again then
             look_again = now + 0.25
-            ended = end_of_process()
+            deadline = began + limits(backend).seconds
+            ended = end_of_process(now) or (has_left(peer, now) and "left" or nil)
         end
         ended = ended or outcome(txn, backend, room, now, deadline)
         if not ended then
-            core.msleep(POLL)
+            core.msleep(now - began < SOON and POLL or SLOW_POLL)
             now = clock()
         end
     until ended

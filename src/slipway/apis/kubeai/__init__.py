@@ -1,0 +1,8 @@
+"""KubeAI: ``kubeai.org/v1``, kind Model. Serves models of many sources on six engines, with adapters, caches and
+replicas that follow the requests."""
+
+from __future__ import annotations
+
+from slipway.apis.kubeai.api import KubeAI
+
+__all__ = ["KubeAI"]

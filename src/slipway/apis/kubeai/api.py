@@ -1,0 +1,99 @@
+"""KubeAI's pure functions: a Model becomes its children, and what became of them becomes its status."""
+
+from __future__ import annotations
+
+from slipway.apis.kubeai import cache, names, pods
+from slipway.apis.kubeai.model import Model, read, references
+from slipway.apis.kubeai.status import status
+from slipway.apis.kubeai.types import MODEL
+from slipway.kube.crd import CustomResource
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    SERVICE,
+    Kind,
+    Object,
+    labels,
+)
+from slipway.serving import workload
+from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.scaling import STATE, Scaling
+from slipway.serving.settings import Settings
+
+
+class KubeAI:
+    """See :class:`slipway.serving.plan.Api`."""
+
+    name = "kubeai"
+    resources: tuple[CustomResource, ...] = (MODEL,)
+    child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB)
+    shared_kinds: tuple[Kind, ...] = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
+    foreign_finalizers = frozenset({names.FINALIZER})
+
+    def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
+        return references(resource, settings)
+
+    def plan(self, world: World) -> Plan:
+        model = read(world)
+        server = pods.server(model)
+        children = workload.workload(server, pods.scale(model), pods.addresses(model))
+        observed = world.children.get((DEPLOYMENT.kind, server.name))
+        *before, deployment = children
+        deployment = workload.with_labels_of(deployment, observed)
+        if not model.spec.cache_profile:
+            return Plan(children=(*before, deployment), own=_own(model), adapters=pods.adapters(model))
+        claim = cache.claim(model)
+        jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
+        ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
+        return Plan(
+            children=(*before, *jobs, *ready),
+            shared=(claim,),
+            notes=notes,
+            own=_own(model),
+            finalizer=names.FINALIZER,
+            adapters=pods.adapters(model),
+        )
+
+    def finish(self, world: World) -> Plan | None:
+        return cache.finish(world)
+
+    def scaling(self, world: World) -> Scaling | None:
+        try:
+            model = read(world)
+        except Invalid:
+            return None
+        spec, pace = model.spec, model.config.model_autoscaling
+        if spec.autoscaling_disabled:
+            return None
+        return Scaling(
+            replicas=model.replicas,
+            min_replicas=spec.min_replicas,
+            max_replicas=spec.max_replicas,
+            target_requests=spec.target_requests,
+            interval=pace.interval,
+            window=pace.time_window,
+            scale_down_delay=float(spec.scale_down_delay_seconds),
+            state=pace.state_config_map_name or STATE,
+        )
+
+    def status(self, world: World, refusal: Refusal | None) -> Verdict:
+        return status(world, refusal)
+
+
+def _own(model: Model) -> Object:
+    """The Model's feature labels, without those of features that it no longer has, and its replicas in their bounds."""
+    stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
+    wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
+    patch: Object = {"metadata": {"labels": {**stale, **wanted}}} if stale or wanted else {}
+    return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}
+
+
+def _kept(observed: Object | None, model: Model) -> tuple[Object, ...]:
+    """A Deployment of before the cache was asked for serves on while it is filled."""
+    if observed is None:
+        return ()
+    metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
+    spec = {**observed["spec"], "replicas": model.replicas}
+    return ({"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec},)

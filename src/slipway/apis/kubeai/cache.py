@@ -1,0 +1,237 @@
+"""Caches: a Model's weights on a volume that many pods share. Pure.
+
+There is one claim for each cache profile and namespace, and it stays. A load Job fills the Model's folder on it; an
+annotation of the claim says that it is complete, so that this is known whatever happens to the Job. On deletion an
+eviction Job removes the folder, and the annotation goes last.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
+from slipway.apis.kubeai.model import Model, claim_reference, read_config
+from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image
+from slipway.apis.kubeai.sources import credentials
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
+from slipway.serving import agent, volumes
+from slipway.serving.job import Task, ended, job
+from slipway.serving.plan import Note, Plan, Reference, World
+from slipway.serving.server import Container, Mount
+from slipway.serving.times import unix_time
+
+LOADED = "models.kubeai.org/"
+"""Prefix of the claim's annotation for each Model whose weights are complete on it."""
+RETRIES = 4
+RETRY_SECONDS = 300
+"""After a load that failed for good another one is tried, as what was wrong may lie in no object that we watch."""
+EVICTION_SECONDS = 600
+"""From a Model's deletion on, after which it goes with its weights left on the volume."""
+GONE_SECONDS = 300
+"""After its deletion, a pod counts no more that does not go: its node is lost."""
+ROOT = "models"
+
+
+def load_name(model: str) -> str:
+    return f"load-cache-{model}"
+
+
+def evict_name(model: str) -> str:
+    return f"evict-cache-{model}"
+
+
+def claim_of(world: World) -> tuple[Reference, Object | None]:
+    """The claim that the Model's cache lies on, and what is observed of it."""
+    metadata, profile = world.resource["metadata"], world.resource["spec"]["cacheProfile"]
+    reference = claim_reference(metadata["namespace"], profile)
+    return reference, world.referenced.get(reference)
+
+
+def _place(world: World) -> str:
+    """The Model's url without its options, be it valid or not."""
+    url: str = world.resource["spec"]["url"]
+    return url.partition("?")[0]
+
+
+def loaded(world: World) -> bool:
+    """Whether the weights of this very Model and url are complete: neither those of an earlier Model of its name, nor
+    those that it had before it was without a cache for a while, when its url may change."""
+    _reference, claim = claim_of(world)
+    if claim is None or deleting(claim):
+        return False
+    text = (claim["metadata"].get("annotations") or {}).get(LOADED + world.resource["metadata"]["name"], "{}")
+    try:
+        told = msgspec.json.decode(text, type=dict)
+    except msgspec.DecodeError:
+        return False
+    # The original writes no url.
+    return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
+
+
+def claim(model: Model) -> Object:
+    """Raises Invalid: UnknownCacheProfile."""
+    profile = model.config.cache_profile(model.spec.cache_profile)
+    spec: Object = {
+        "accessModes": ["ReadWriteMany"],
+        # Empty where only a volume is named: without it the cluster's default class is put here, and no volume fits.
+        "storageClassName": profile.storage_class_name,
+        "resources": {"requests": {"storage": profile.storage_size}},
+    }
+    if profile.persistent_volume_name:
+        spec["volumeName"] = profile.persistent_volume_name
+    reference = claim_reference(model.namespace, model.spec.cache_profile)
+    kind = PERSISTENT_VOLUME_CLAIM
+    metadata = {"name": reference.name, "namespace": reference.namespace}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def load_job(model: Model) -> Object:
+    """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
+    only; the profile's node selector does not bind it, as it needs no GPU."""
+    access = credentials((model.url.scheme,), model.config.secret_names)
+    pods, folder = model.config.model_server_pods, model.cache_folder
+    container = Container(
+        name=agent.CONTAINER,
+        image=loader_image(model.config, model.settings),
+        args=("loader", "load", model.url.place, f"/{folder}"),
+        env=loader_env(model, access),
+        env_from=env_from(model),
+        mounts=(Mount(CACHE, f"/{folder}", sub_path=folder), *access.mounts),
+        security=_writer(model.config),
+    )
+    return job(
+        Task(
+            name=load_name(model.name),
+            namespace=model.namespace,
+            labels=_labels(load_name(model.name)),
+            container=container,
+            volumes=(
+                volumes.claim(CACHE, claim_reference(model.namespace, model.spec.cache_profile).name),
+                *access.volumes,
+            ),
+            retries=RETRIES,
+            image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
+            service_account=pods.service_account_name,
+            security=pods.pod_security_context,
+            tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
+        )
+    )
+
+
+def _observed_load(world: World) -> Object | None:
+    """The load Job, unless it fetches what the Model's url said earlier: that one is only in the way of the next."""
+    made = world.children.get(("Job", load_name(world.resource["metadata"]["name"])))
+    containers = made["spec"]["template"]["spec"]["containers"] if made else ()
+    return made if any(_place(world) in container.get("args", ()) for container in containers) else None
+
+
+def note(model: Model, world: World) -> Note | None:
+    """What is written on the claim once the load Job has done its work."""
+    done = ended(_observed_load(world), "Complete")
+    if done is None:
+        return None
+    reference, _claim = claim_of(world)
+    told = {"uid": uid(model.resource), "url": _place(world), "timestamp": timestamp(done)}
+    return Note(reference, {LOADED + model.name: msgspec.json.encode(told).decode()})
+
+
+def failed_since(world: World) -> float | None:
+    """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
+    since = ended(_observed_load(world), "Failed")
+    return since if since is not None and world.now - since < RETRY_SECONDS else None
+
+
+def loading(model: Model, world: World) -> tuple[tuple[Object, ...], tuple[Note, ...]]:
+    """Children and notes that bring the weights to the claim: none while the claim goes."""
+    observed = _observed_load(world)
+    _reference, there = claim_of(world)
+    overdue = ended(observed, "Failed") is not None and failed_since(world) is None
+    if overdue or (there is not None and deleting(there)):
+        return (), ()
+    made = note(model, world)
+    return (load_job(model),), (made,) if made else ()
+
+
+def finish(world: World) -> Plan | None:
+    """What is left to do for a Model that goes: its pods end, then its folder is removed, then the claim forgets it.
+
+    It ends in any case: without a claim, a configuration or a working Job, and after a time.
+    """
+    metadata = world.resource["metadata"]
+    name, since = metadata["name"], unix_time(metadata["deletionTimestamp"])
+    if any(_remains(pod, world.now) for pod in world.pods if job_of(pod) != evict_name(name)):
+        return Plan(children=())
+    if not world.resource["spec"].get("cacheProfile"):
+        return None
+    reference, there = claim_of(world)
+    if there is None or deleting(there):
+        return None
+    made = world.children.get(("Job", evict_name(name)))
+    over = ended(made, "Complete") or ended(made, "Failed") or world.now - since > EVICTION_SECONDS
+    if not over:
+        return Plan(children=(_evict_job(world, reference.name),))
+    if LOADED + name not in (there["metadata"].get("annotations") or {}):
+        return None
+    kept = (_evict_job(world, reference.name),) if made else ()
+    return Plan(children=kept, notes=(Note(reference, {LOADED + name: None}),))
+
+
+def job_of(pod: Object) -> str:
+    """Name of the Job that made the pod; empty: none did."""
+    owner = controller_owner(pod)
+    return owner.name if owner and owner.kind == "Job" else ""
+
+
+def _remains(pod: Object, now: float) -> bool:
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    return not deleting(pod) or now - unix_time(pod["metadata"]["deletionTimestamp"]) < GONE_SECONDS
+
+
+def _evict_job(world: World, claim_name: str) -> Object:
+    metadata = world.resource["metadata"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    try:
+        config = read_config(world)
+    except InvalidConfig:
+        config = parse("")
+    pods = config.model_server_pods
+    container = Container(
+        name="evictor",
+        image=loader_image(config, world.settings),
+        args=("loader", "evict", f"/{ROOT}/{name}-{uid(world.resource)}"),
+        mounts=(Mount(CACHE, f"/{ROOT}", sub_path=ROOT),),
+        security=_writer(config),
+    )
+    return job(
+        Task(
+            name=evict_name(name),
+            namespace=namespace,
+            labels=_labels(evict_name(name)),
+            container=container,
+            volumes=(volumes.claim(CACHE, claim_name),),
+            retries=RETRIES,
+            image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
+            service_account=pods.service_account_name,
+            security=pods.pod_security_context,
+            tolerations=({"operator": "Exists"},),
+        )
+    )
+
+
+def _labels(instance: str) -> dict[str, str]:
+    return {
+        "app.kubernetes.io/name": "model-loader",
+        "app.kubernetes.io/instance": instance,
+        MANAGED_BY: "kubeai",
+    }
+
+
+def _writer(config: SystemConfig) -> Object:
+    """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
+    the operator says nothing else."""
+    pods = config.model_server_pods
+    asked = pods.pod_security_context | pods.security_context
+    other = "runAsUser" in asked or asked.get("runAsNonRoot")
+    return pods.security_context if other else {**pods.security_context, "runAsUser": 0}

@@ -1,0 +1,211 @@
+"""Pods: a Model's Server, as the original makes it, and the Services in front of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from slipway.apis.kubeai import names
+from slipway.apis.kubeai.config import ResourceProfile, SystemConfig
+from slipway.apis.kubeai.model import PORT, Model, claim_reference
+from slipway.apis.kubeai.sources import Access, credentials, mounted
+from slipway.artifacts import huggingface, urls
+from slipway.kube.objects import MANAGED_BY, Object, created_unix
+from slipway.serving import agent, volumes
+from slipway.serving.agent import Adapter
+from slipway.serving.route import PrefixHash, Route, ScaleTarget
+from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
+from slipway.serving.settings import Settings
+from slipway.serving.workload import UNPRIVILEGED
+
+CONTAINER = "server"
+FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
+MANAGER = "kubeai"
+PORT_ANNOTATION = "model-pod-port"
+ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
+CACHE = "models"
+DOWNLOADS = "downloads"
+SHARED_MEMORY = "dshm"
+RESTORED = Probe(port=agent.PORT, path="/healthz", period=1, timeout=5, failures=1)
+"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
+again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
+
+
+def server(model: Model) -> Server:
+    """Raises Invalid for profiles and images that the system configuration does not have."""
+    spec, pods = model.spec, model.config.model_server_pods
+    profile = model.config.resource_profile(spec.resource_profile)
+    access = _access(model)
+    loader = loader_access(model) if spec.adapters else Access()
+    known = {volume["name"] for volume in access.volumes}
+    return Server(
+        name=names.workload_name(model.name),
+        namespace=model.namespace,
+        labels=names.selector(model.name),
+        selector=names.selector(model.name),
+        pod_labels=_pod_labels(model),
+        pod_annotations={PORT_ANNOTATION: str(PORT)},
+        engine=_engine(model, profile, access),
+        port=PORT,
+        probes=model.engine.probes_of(model.launch),
+        drain_seconds=model.settings.drain_seconds,
+        beside=(_loader(model, loader),) if spec.adapters else (),
+        volumes=(*access.volumes, *(volume for volume in loader.volumes if volume["name"] not in known)),
+        files=tuple(File(file.path, file.content) for file in spec.files),
+        image_pull_secrets=(*(secret.name for secret in pods.image_pull_secrets), *access.image_pull_secrets),
+        service_account=pods.service_account_name,
+        security=pods.pod_security_context,
+        scheduling={
+            "nodeSelector": profile.node_selector,
+            "affinity": profile.affinity,
+            "tolerations": list(profile.tolerations),
+            "schedulerName": profile.scheduler_name,
+            "runtimeClassName": profile.runtime_class_name,
+            "priorityClassName": spec.priority_class_name,
+        },
+        patches=tuple(msgspec.to_builtins(patch) for patch in pods.json_patches),
+    )
+
+
+def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
+    sizes = {"requests": profile.requests, "limits": profile.limits}
+    return Container(
+        name=CONTAINER,
+        image=model.spec.image or model.config.image(model.spec.engine, profile),
+        command=model.engine.command,
+        args=model.engine.args(model.launch),
+        env=_env(model, model.engine.env(model.launch), access),
+        env_from=env_from(model),
+        resources={part: amounts for part, amounts in sizes.items() if amounts},
+        mounts=access.mounts,
+        security=model.config.model_server_pods.security_context,
+    )
+
+
+def scale(model: Model) -> Scale:
+    return Scale(model.replicas, model.config.model_rollouts.surge)
+
+
+def addresses(model: Model) -> tuple[Address, ...]:
+    """The model's own Service first, then one for the pods that have each adapter."""
+    plain = route(model)
+    return (
+        Address(names.service_name(model.name), names.selector(model.name), plain),
+        *(
+            Address(
+                names.adapter_service_name(model.name, adapter.name),
+                names.adapter_selector(model.name, adapter.name),
+                msgspec.structs.replace(plain, models=(public,), name=public, source=adapter.url),
+            )
+            for adapter in model.spec.adapters
+            for public in (names.public_name(model.name, adapter.name),)
+        ),
+    )
+
+
+def route(model: Model) -> Route:
+    spec = model.spec
+    plain = Route(
+        models=(model.name,),
+        created=created_unix(model.resource),
+        owned_by=spec.owner,
+        source=spec.url,
+        name=model.name,
+        features=tuple(spec.features),
+        labels=model.labels,
+        scale=None if spec.autoscaling_disabled else ScaleTarget("kubeai.org", "v1", "models", model.name),
+        drop_model_field=not model.engine.reads_model_field,
+    )
+    if spec.load_balancing.strategy == "LeastLoad":
+        return plain
+    hashed = spec.load_balancing.prefix_hash
+    chosen = PrefixHash(hashed.mean_load_factor, hashed.prefix_char_length)
+    return msgspec.structs.replace(plain, strategy=spec.load_balancing.strategy, prefix_hash=chosen)
+
+
+def adapters(model: Model) -> tuple[Adapter, ...]:
+    """What the loaders are told. An adapter has its public name in the engine, too, so that bodies pass unchanged."""
+    return tuple(
+        Adapter(names.public_name(model.name, adapter.name), adapter.url, names.url_digest(adapter.url))
+        for adapter in model.spec.adapters
+    )
+
+
+def env_from(model: Model) -> tuple[Object, ...]:
+    return tuple(msgspec.to_builtins(source) for source in model.spec.env_from)
+
+
+def loader_image(config: SystemConfig, settings: Settings) -> str:
+    return config.model_loading.image or settings.loader_image
+
+
+def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
+    """The user's variables, which may say where a bucket is served, and what the sources need."""
+    return _env(model, huggingface.environment(model.settings.hugging_face_endpoint), access)
+
+
+def loader_access(model: Model) -> Access:
+    """What the loader beside an engine needs: credentials for the adapters' sources, and no others."""
+    schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
+    return credentials(schemes, model.config.secret_names)
+
+
+def _pod_labels(model: Model) -> dict[str, str]:
+    """The original's, over the Model's own, without those that say which adapters a pod has: that is found out."""
+    own = {name: value for name, value in model.labels.items() if not name.startswith(FOUND_OUT)}
+    return own | {
+        **names.selector(model.name),
+        "app.kubernetes.io/name": model.engine.name,
+        "app.kubernetes.io/instance": f"{model.engine.name}-{model.name}",
+        MANAGED_BY: MANAGER,
+    }
+
+
+def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
+    """The program's own, the user's by name, those of the sources; of one name the user's only."""
+    given = model.spec.env
+    ours = {name: value for name, value in own.items() if name not in given}
+    source = (variable for variable in access.env if variable["name"] not in given)
+    return (*variables(ours), *variables(dict(sorted(given.items()))), *source)
+
+
+def _access(model: Model) -> Access:
+    """All that the engine's container finds in its file system, and the credentials for what it fetches itself."""
+    engine, folder = model.engine, model.cache_folder
+    found = Access()
+    if engine.shared_memory:
+        found += _volume(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
+    if engine.cache_path:
+        found += _volume(volumes.scratch(DOWNLOADS), engine.cache_path)
+    if model.spec.adapters:
+        found += _volume(volumes.scratch(ADAPTERS), ADAPTERS_FOLDER, read_only=True)
+    if folder:
+        claim = claim_reference(model.namespace, model.spec.cache_profile).name
+        found += Access(
+            volumes=(volumes.claim(CACHE, claim),),
+            mounts=(Mount(CACHE, f"/{folder}", sub_path=folder, read_only=True),),
+        )
+    return (
+        found
+        + credentials((model.url.scheme,), model.config.secret_names)
+        + mounted(model.url, model.config.secret_names)
+    )
+
+
+def _volume(volume: Object, path: str, *, read_only: bool = False) -> Access:
+    return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, read_only=read_only),))
+
+
+def _loader(model: Model, access: Access) -> Container:
+    """Fetches adapters and has the engine load them, as the controller tells it."""
+    return Container(
+        name=agent.CONTAINER,
+        image=loader_image(model.config, model.settings),
+        args=("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", f"http://127.0.0.1:{PORT}"),
+        env=loader_env(model, access),
+        env_from=env_from(model),
+        mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *access.mounts),
+        readiness=RESTORED,
+        security=UNPRIVILEGED,
+    )

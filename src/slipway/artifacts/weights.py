@@ -1,0 +1,41 @@
+"""Weights: where an engine finds the model that it is to serve, as it is told on its command line. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.artifacts.huggingface import HuggingFaceFile
+
+
+class HubRepository(msgspec.Struct, frozen=True):
+    """A repository of the Hugging Face hub that the engine downloads itself."""
+
+    reference: str
+    """``owner/name``, for GGUF files with ``:quantization``."""
+
+
+class MountedFolder(msgspec.Struct, frozen=True):
+    """A folder in the engine's container."""
+
+    path: str
+    model: str = ""
+    """The one of several models in it that is meant: a file's name, or what the engine calls it."""
+
+
+class BucketFolder(msgspec.Struct, frozen=True):
+    """A folder of a bucket that the engine reads itself: ``s3://bucket/path``."""
+
+    url: str
+
+
+class OllamaModel(msgspec.Struct, frozen=True):
+    """A model of an Ollama registry."""
+
+    reference: str
+    insecure: bool = False
+    """Whether the registry speaks plain HTTP or has a certificate that nobody knows."""
+    pull: bool = True
+    """False: it is in the image."""
+
+
+Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel

@@ -1,0 +1,137 @@
+"""Adapters: what is to be done so that every pod of a model serves the adapters that it shall. Pure.
+
+A pod says by labels which adapters it serves; Services select by them, so the gateway never sends a request to a pod
+that lacks the adapter. Another version of an adapter is fetched while the old one serves; then one pod after the other
+takes its label off, waits until no more requests come, has its engine take the new version, and gets its label back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from slipway.serving.agent import ADAPTER_LABEL, SERVING, SERVING_LABEL, Adapter, AdapterState, AgentReport
+
+DRAIN_SECONDS = 2.0
+"""How long after a label went a pod may still get requests: the way from the label to every gateway's table."""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """What of a pod decides."""
+
+    uid: str
+    labels: Mapping[str, str]
+    serving: bool
+    """Whether its engine has started and runs."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is to be done with one pod."""
+
+    labels: Mapping[str, str | None]
+    """Labels to set; None removes one."""
+    wish: tuple[Adapter, ...] | None
+    """What its loader is to be told; None: it has what it shall have."""
+    moving: bool
+    """Whether this pod may soon be further."""
+
+
+def orders(
+    pods: Sequence[Pod],
+    wish: Sequence[Adapter],
+    reports: Mapping[str, AgentReport],
+    without: Mapping[tuple[str, str], float],
+) -> dict[str, Order]:
+    """What is to be done, by pod (uid).
+
+    ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
+    ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.
+    """
+    turns = {(adapter.name, turn) for adapter in wish if (turn := _turn(pods, adapter, reports))}
+    return {pod.uid: _order(pod, wish, reports.get(pod.uid), turns, without) for pod in pods}
+
+
+def short(adapter: Adapter) -> str:
+    """The adapter's own name: that at the engine begins with its model's, in which no underscore can be."""
+    return adapter.name.partition("_")[2] or adapter.name
+
+
+def labelled(pod: Pod, adapter: Adapter) -> bool:
+    """Whether requests for the adapter may reach the pod."""
+    return pod.labels.get(f"{SERVING_LABEL}{short(adapter)}") == SERVING
+
+
+def _turn(pods: Sequence[Pod], adapter: Adapter, reports: Mapping[str, AgentReport]) -> str | None:
+    """The pod that may go over to another version now: one that has it ready, while all others serve some version."""
+    ready = [pod for pod in pods if pod.serving and _waits(reports.get(pod.uid), adapter)]
+    ready.sort(key=lambda pod: (labelled(pod, adapter), pod.uid))
+    if not ready:
+        return None
+    others = [pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, adapter)]
+    return None if any(not _failed(reports.get(pod.uid), adapter) for pod in others) else ready[0].uid
+
+
+def _order(
+    pod: Pod,
+    wish: Sequence[Adapter],
+    report: AgentReport | None,
+    turns: set[tuple[str, str]],
+    without: Mapping[tuple[str, str], float],
+) -> Order:
+    told = []
+    wanted: dict[str, str] = {}
+    for adapter in wish:
+        state = _state(report, adapter)
+        turn = (adapter.name, pod.uid) in turns
+        off = turn and not labelled(pod, adapter) and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
+        told.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
+        if pod.serving and not turn:
+            wanted |= _labels(pod, adapter, report, state)
+    settled = report is not None and _settled(report, wish)
+    passing = [state for adapter in wish if (state := _state(report, adapter)) is None or state.phase != "Failed"]
+    changes = _changes(pod.labels, wanted)
+    moving = bool(changes) or (report is not None and not settled and bool(passing or not wish))
+    return Order(changes, None if settled else tuple(told), moving)
+
+
+def _labels(pod: Pod, adapter: Adapter, report: AgentReport | None, state: AdapterState | None) -> Mapping[str, str]:
+    names = (f"{ADAPTER_LABEL}{short(adapter)}", f"{SERVING_LABEL}{short(adapter)}")
+    if report is None:
+        return {name: pod.labels[name] for name in names if name in pod.labels}
+    if state is None or not state.loaded:
+        return {}
+    return dict(zip(names, (state.loaded, SERVING), strict=True))
+
+
+def _changes(labels: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    ours = [name for name in labels if name.startswith((ADAPTER_LABEL, SERVING_LABEL))]
+    removed: dict[str, str | None] = {name: None for name in ours if name not in wanted}
+    return removed | {name: value for name, value in wanted.items() if labels.get(name) != value}
+
+
+def _state(report: AgentReport | None, adapter: Adapter) -> AdapterState | None:
+    return next((state for state in report.adapters if state.name == adapter.name), None) if report else None
+
+
+def _outdated(state: AdapterState | None, adapter: Adapter) -> bool:
+    return state is not None and state.loaded not in ("", adapter.digest)
+
+
+def _waits(report: AgentReport | None, adapter: Adapter) -> bool:
+    """Whether the new version lies there, and the old one has to go first."""
+    state = _state(report, adapter)
+    if state is None or not _outdated(state, adapter):
+        return False
+    return state.phase == "Fetched" and state.digest == adapter.digest
+
+
+def _failed(report: AgentReport | None, adapter: Adapter) -> bool:
+    state = _state(report, adapter)
+    return state is not None and state.phase == "Failed"
+
+
+def _settled(report: AgentReport, wish: Sequence[Adapter]) -> bool:
+    found = {(state.name, state.digest, state.loaded) for state in report.adapters if state.phase == "Loaded"}
+    wanted = {(adapter.name, adapter.digest, adapter.digest) for adapter in wish}
+    return found == wanted and len(report.adapters) == len(wanted)

@@ -1,0 +1,247 @@
+"""Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly.
+
+The edge around :mod:`slipway.controller.adapters`, which decides. One task a resource that has pods with a loader; it
+looks often while something is on its way. What is new is told to the resource's reconciliation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from http import HTTPStatus
+
+import aiohttp
+import msgspec
+
+from slipway.controller.adapters import Order, Pod, labelled, orders
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, Conflict, NotFound
+from slipway.kube.objects import JOB, POD, Key, Kind, Object, controller_owner, deleting, key, labels, uid
+from slipway.serving.agent import CONTAINER, PORT, Adapter, AgentReport
+
+log = logging.getLogger(__name__)
+
+ENGINE_CONTAINER = "server"
+QUICK_SECONDS = 1.5
+SLOW_SECONDS = 15.0
+ASKED_AT_A_TIME = 32
+LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
+REPORT_BYTES = 2**20
+SILENCE_SECONDS = 30.0
+"""The longest pause before a loader that does not answer is asked again."""
+
+_Subject = tuple[Kind, Key]
+
+
+def address(pod: Object) -> str:
+    """Where the pod's loader answers."""
+    ip = pod["status"]["podIP"]
+    return f"http://[{ip}]:{PORT}" if ":" in ip else f"http://{ip}:{PORT}"
+
+
+def has_loader(pod: Object) -> bool:
+    """Whether a loader runs in the pod."""
+    status = pod.get("status", {})
+    running = any("running" in one.get("state", {}) for one in _containers(pod) if one["name"] == CONTAINER)
+    return running and bool(status.get("podIP")) and not deleting(pod)
+
+
+def engine_started(pod: Object) -> bool:
+    """Whether the engine has got through its startup probe since its container was last started."""
+    return any(one.get("started") for one in _containers(pod) if one["name"] == ENGINE_CONTAINER)
+
+
+def _containers(pod: Object) -> list[Object]:
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
+def _fills_a_cache(pod: Object) -> bool:
+    owner = controller_owner(pod)
+    return owner is not None and owner.kind == JOB.kind
+
+
+class _Silent(msgspec.Struct):
+    """A loader that does not answer."""
+
+    times: int
+    until: float
+
+
+class Agents:
+    """Follows the loaders of every resource. Only the leader's reconciliations start it."""
+
+    def __init__(
+        self, client: Client, session: aiohttp.ClientSession, address_of: Callable[[Object], str] = address
+    ) -> None:
+        self._client, self._session, self._address = client, session, address_of
+        self._followed: dict[_Subject, _Followed] = {}
+        self._listeners: dict[Kind, Callable[[Key], None]] = {}
+        self._reports: dict[str, AgentReport] = {}
+        self._silent: dict[str, _Silent] = {}
+        self._places = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+    def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
+        """Calls ``listener`` with the key of each resource of ``kind`` of which a loader told something new."""
+        self._listeners[kind] = listener
+
+    def reports(self, pods: Iterable[Object]) -> Mapping[str, AgentReport]:
+        """What the loaders in these pods told last, by uid of the pod."""
+        return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
+
+    def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+        """Takes what the resource's pods are now and what they shall have loaded."""
+        pods = [pod for pod in pods if has_loader(pod)]
+        followed = self._followed.get((kind, name))
+        if not pods:
+            self.forget(kind, name)
+        elif followed is None:
+            followed = self._followed[kind, name] = _Followed(pods, adapters)
+            followed.task = asyncio.create_task(self._look_after(kind, name, followed))
+        else:
+            self._take(followed, pods, adapters)
+
+    def keep(self, kind: Kind, name: Key, pods: Sequence[Object]) -> None:
+        """Takes what the resource's pods are now; what they shall have loaded is as before."""
+        followed = self._followed.get((kind, name))
+        if followed is not None:
+            self._take(followed, [pod for pod in pods if has_loader(pod)], followed.adapters)
+
+    def forget(self, kind: Kind, name: Key) -> None:
+        """The resource has nothing to ask for any more."""
+        followed = self._followed.pop((kind, name), None)
+        if followed is None:
+            return
+        if followed.task is not None:
+            followed.task.cancel()
+        for pod in followed.pods:
+            self._drop(uid(pod))
+
+    async def close(self) -> None:
+        """Ends all tasks."""
+        tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_after(self, kind: Kind, name: Key, followed: _Followed) -> None:
+        while True:
+            followed.news.clear()
+            seconds = SLOW_SECONDS
+            try:
+                seconds = await self._look(kind, name, followed)
+            except ApiError as error:
+                log.warning("adapters of %s %s: %s", kind.kind, name, error)
+            except Exception:  # a bug must stop this resource only
+                log.exception("loaders of %s %s", kind.kind, name)
+            try:
+                async with asyncio.timeout(seconds):
+                    await followed.news.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(0.05)  # changes come together
+
+    async def _look(self, kind: Kind, name: Key, followed: _Followed) -> float:
+        """One look at every pod. Returns the seconds until the next one."""
+        pods, before = followed.pods, dict(self._reports)
+        fresh = await self._ask_all(pods)
+        views = [_view(pod) for pod in pods if not _fills_a_cache(pod)]
+        wanted = orders(views, followed.adapters, fresh, followed.without(views))
+        await asyncio.gather(*(self._obey(pod, wanted[uid(pod)]) for pod in pods if uid(pod) in wanted))
+        if any(self._reports.get(uid(pod)) != before.get(uid(pod)) for pod in pods) and kind in self._listeners:
+            self._listeners[kind](name)
+        filling = any(_fills_a_cache(pod) for pod in pods)
+        if filling or any(order.moving for order in wanted.values()):
+            return QUICK_SECONDS
+        pauses = [silent.until - time.monotonic() for pod in pods if (silent := self._silent.get(uid(pod)))]
+        return max(QUICK_SECONDS, min([*pauses, SLOW_SECONDS]))
+
+    async def _ask_all(self, pods: Sequence[Object]) -> dict[str, AgentReport]:
+        answers = await asyncio.gather(*(self._ask(pod, "GET", "/v1/state") for pod in pods))
+        return {uid(pod): answer for pod, answer in zip(pods, answers, strict=True) if answer is not None}
+
+    async def _obey(self, pod: Object, order: Order) -> None:
+        if order.labels:
+            patch = {"metadata": {"uid": uid(pod), "labels": dict(order.labels)}}
+            try:
+                await self._client.merge_patch(POD, key(pod), patch)
+            except (NotFound, Conflict):
+                return
+        if order.wish is not None:
+            await self._ask(pod, "PUT", "/v1/adapters", msgspec.json.encode(order.wish))
+
+    async def _ask(self, pod: Object, method: str, path: str, body: bytes | None = None) -> AgentReport | None:
+        """One request to the pod's loader. None: no answer, or it was silent and is left alone for a while."""
+        identity = uid(pod)
+        silent = self._silent.get(identity)
+        if silent is not None and time.monotonic() < silent.until:
+            return None
+        try:
+            async with (
+                self._places,
+                # No pod may send the controller on to somewhere else.
+                self._session.request(
+                    method, self._address(pod) + path, data=body, timeout=LIMIT, allow_redirects=False
+                ) as response,
+            ):
+                report = msgspec.json.decode(await _body(response), type=AgentReport)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            times = silent.times + 1 if silent else 1
+            pause = min(QUICK_SECONDS * 2.0 ** min(times, 10), SILENCE_SECONDS)
+            self._silent[identity] = _Silent(times, time.monotonic() + pause)
+            log.log(logging.WARNING if times == 3 else logging.DEBUG, "loader in pod %s: %r", key(pod), error)
+            return None
+        self._silent.pop(identity, None)
+        self._reports[identity] = report
+        return report
+
+    def _take(self, followed: _Followed, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+        for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
+            self._drop(gone)
+        followed.take(pods, adapters)
+
+    def _drop(self, identity: str) -> None:
+        self._reports.pop(identity, None)
+        self._silent.pop(identity, None)
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises
+    ValueError for an answer that is none."""
+    if response.status != HTTPStatus.OK:
+        raise ValueError(f"status {response.status}")
+    body = b""
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > REPORT_BYTES:
+            break
+    return body
+
+
+class _Followed:
+    """One resource's pods with loaders, and what they shall have loaded."""
+
+    def __init__(self, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+        self.pods, self.adapters = pods, adapters
+        self.news = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        self._unlabelled: dict[tuple[str, str], float] = {}
+
+    def take(self, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+        """Wakes the task when something is new that it decides by."""
+        if adapters != self.adapters or [_view(pod) for pod in pods] != [_view(pod) for pod in self.pods]:
+            self.news.set()
+        self.pods, self.adapters = pods, adapters
+
+    def without(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
+        """(pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
+        now = time.monotonic()
+        lacking = [(pod.uid, one.name) for pod in pods for one in self.adapters if not labelled(pod, one)]
+        self._unlabelled = {pair: self._unlabelled.get(pair, now) for pair in lacking}
+        return {pair: now - since for pair, since in self._unlabelled.items()}
+
+
+def _view(pod: Object) -> Pod:
+    return Pod(uid(pod), labels(pod), engine_started(pod))

@@ -1,0 +1,36 @@
+"""Patches: the smallest merge patch that makes an object as a plan wants it. Pure.
+
+What is as wanted is left out, so that nobody else's change of another field is undone, and nothing is sent when nothing
+differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from slipway.kube.objects import Object
+from slipway.serving.plan import Plan
+
+
+def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
+    """What of a merge patch (RFC 7386) changes ``current``; empty: nothing."""
+    changes: Object = {}
+    for field, value in patch.items():
+        if isinstance(value, Mapping):
+            before = current.get(field)
+            inner = difference(before if isinstance(before, Mapping) else {}, value)
+            if inner:
+                changes[field] = inner
+        elif current.get(field) != value:
+            changes[field] = value
+    return changes
+
+
+def own_patch(resource: Object, plan: Plan) -> Object:
+    """The merge patch of a resource that its plan asks for, its finalizer included; empty: none."""
+    patch = difference(resource, plan.own)
+    finalizers = resource["metadata"].get("finalizers") or []
+    if plan.finalizer and plan.finalizer not in finalizers:
+        patch["metadata"] = {**patch.get("metadata", {}), "finalizers": [*finalizers, plan.finalizer]}
+    return patch

@@ -1,0 +1,32 @@
+"""Infinity: embeddings and reranking, configured by environment variables."""
+
+from __future__ import annotations
+
+from slipway.artifacts.huggingface import environment
+from slipway.engines.engine import ANYWHERE, Engine, Launch, http_probes
+from slipway.engines.python import model_of
+
+PREFIX = "/v1"
+"""Without it the API would begin at the root, where no client of OpenAI's looks."""
+
+
+def _env(launch: Launch) -> dict[str, str]:
+    return {
+        "INFINITY_MODEL_ID": model_of(launch.weights),
+        "INFINITY_SERVED_MODEL_NAME": launch.served_name,
+        "INFINITY_URL_PREFIX": PREFIX,
+        "INFINITY_ENGINE": "torch",
+        "INFINITY_PORT": str(launch.port),
+        **environment(launch.hub_mirror),
+    }
+
+
+INFINITY = Engine(
+    name="infinity",
+    tasks=frozenset(("embed", "rerank")),
+    probes=http_probes("/health", 1200),
+    args=lambda launch: ("v2", *launch.extra_args),
+    env=_env,
+    owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),
+    owned=lambda launch: {"--host": ANYWHERE, "--port": (str(launch.port),), "--url-prefix": (PREFIX,)},
+)

@@ -1,0 +1,84 @@
+"""Ollama: models of its own registry, of others, or of a mounted store. It is started empty and told what to fetch."""
+
+from __future__ import annotations
+
+import shlex
+
+from slipway.artifacts.weights import MountedFolder, OllamaModel
+from slipway.engines.engine import Engine, Launch
+from slipway.engines.sayings import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, sayings
+from slipway.serving.server import Probe, Probes
+
+PROGRAM = "/bin/ollama"
+LAST_WORDS = "/dev/termination-log"
+"""What stands in this file when a container ends is its last word in the pod's status."""
+START_SECONDS = 10800
+
+
+def _start(launch: Launch) -> tuple[str, ...]:
+    """Fetches the model and gives it its public name; what generates text is brought into memory, too.
+
+    The last words of a start that fails are left where the pod's status shows them, since what a probe prints is not
+    in the container's log; without the pieces of its progress bar that a status could not carry.
+    """
+    weights, name = launch.weights, shlex.quote(launch.served_name)
+    steps = []
+    if isinstance(weights, OllamaModel) and weights.pull:
+        insecure = " --insecure" if weights.insecure else ""
+        steps.append(f"{PROGRAM} pull{insecure} {shlex.quote(weights.reference)}")
+    steps.append(f"{PROGRAM} cp {shlex.quote(_own_name(launch))} {name}")
+    if "generate" in launch.tasks:
+        steps.append(f"{PROGRAM} run {name} hi")
+    script = " && ".join(steps)
+    kept = rf"2>&1 | tail -c 1000 | tr -cd '\11\12\40-\176' > {LAST_WORDS} && : > {LAST_WORDS}"
+    return ("bash", "-c", f"set -o pipefail; {{ {script}; }} {kept}")
+
+
+def _own_name(launch: Launch) -> str:
+    """What Ollama itself calls the model."""
+    if isinstance(launch.weights, OllamaModel):
+        return launch.weights.reference
+    if isinstance(launch.weights, MountedFolder) and launch.weights.model:
+        return launch.weights.model
+    raise ValueError(f"{launch.weights} names no model of Ollama's")
+
+
+def _env(launch: Launch) -> dict[str, str]:
+    store = {"OLLAMA_MODELS": launch.weights.path} if isinstance(launch.weights, MountedFolder) else {}
+    return {"OLLAMA_HOST": f"0.0.0.0:{launch.port}", "OLLAMA_KEEP_ALIVE": "999999h", **store}
+
+
+SAYINGS = sayings(
+    (r"pull model manifest: file does not exist", DOWNLOAD, "The registry has no such model: check spec.url"),
+    (
+        r"server gave HTTP response to HTTPS client|certificate signed by unknown authority",
+        DOWNLOAD,
+        "The registry has no certificate that Ollama trusts: add ?insecure=true to spec.url",
+    ),
+    (r"pull model manifest: .*(?:unauthorized|denied|40[13])", DOWNLOAD, "The registry refuses the model"),
+    (r"no space left on device", DOWNLOAD, NO_SPACE),
+    (
+        r"pull model manifest|max retries exceeded|dial tcp|i/o timeout|no such host|unexpected EOF",
+        DOWNLOAD,
+        "The registry cannot be reached from the pod",
+        True,
+    ),
+    (r"requires more system memory", "OOMKilled", "The model needs more memory than its resource profile gives it"),
+    (r"model .* not found", NO_FILE, "Ollama has no model of this name: check spec.url"),
+    (r"unknown (?:command|flag|shorthand flag)", ARGUMENT, UNKNOWN_ARGUMENT),
+)
+
+OLLAMA = Engine(
+    name="ollama",
+    tasks=frozenset(("generate", "embed")),
+    probes=Probes(
+        startup=Probe(initial_delay=1, period=3, timeout=START_SECONDS, failures=10),
+        readiness=Probe(path="/", period=10, timeout=2, failures=3),
+        liveness=Probe(path="/", initial_delay=900, period=30, timeout=3, failures=3),
+    ),
+    args=lambda launch: launch.extra_args,
+    env=_env,
+    owned_env=frozenset(("OLLAMA_HOST",)),
+    start=_start,
+    sayings=SAYINGS,
+)

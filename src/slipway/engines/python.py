@@ -1,0 +1,62 @@
+"""What engines in Python have in common, by the libraries that they use: how a model is named to them, and what they
+say when it cannot be loaded."""
+
+from __future__ import annotations
+
+from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, Weights
+from slipway.engines.sayings import (
+    ARGUMENT,
+    DOWNLOAD,
+    GATED,
+    GPU_MEMORY,
+    NO_FILE,
+    NO_SPACE,
+    TOO_LARGE,
+    UNKNOWN_ARGUMENT,
+    UNREACHABLE,
+    UNSUPPORTED,
+    sayings,
+)
+
+
+def model_of(weights: Weights) -> str:
+    """What ``from_pretrained`` and its kin take: a repository's id, a folder's path, a bucket's url."""
+    if isinstance(weights, HubRepository):
+        return weights.reference
+    if isinstance(weights, MountedFolder):
+        return weights.path
+    if isinstance(weights, BucketFolder):
+        return weights.url
+    raise ValueError(f"{weights} is nothing that the engine can load")
+
+
+NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TOKEN) only: check its name"
+NO_MODEL = "The repository has no model that this engine can read"
+REFUSED = "The bucket cannot be read with the credentials that the model has"
+UNKNOWN = "This version of the engine does not know the model's architecture"
+ABSENT = "A file or folder that the engine was told of is not in its container"
+NO_GPU = "The container sees no GPU that its image can use"
+INNER = "A process of the engine ended; the cause stands further up in its log (kubectl logs --previous)"
+
+PYTHON = sayings(
+    (r"[Gg]ated repo|is restricted(?: and|\.)", DOWNLOAD, GATED),
+    (r"RepositoryNotFoundError|Repository Not Found|is not a valid model identifier", DOWNLOAD, NO_REPOSITORY),
+    (r"EntryNotFoundError: 404|does not appear to have a file named", DOWNLOAD, NO_MODEL),
+    (r"(?P<status>4\d\d|50\d) (?:Client|Server) Error", DOWNLOAD, "The model cannot be downloaded"),
+    (r"LocalEntryNotFound|couldn't connect to|Max retries exceeded|ConnectError", DOWNLOAD, UNREACHABLE, True),
+    (r"Name or service not known|Temporary failure in name resolution", DOWNLOAD, UNREACHABLE, True),
+    (r"No space left on device", DOWNLOAD, NO_SPACE),
+    (r"NoSuchBucket|NoSuchKey", DOWNLOAD, "The bucket has nothing under this url"),
+    (r"Unable to locate credentials|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch", DOWNLOAD, REFUSED),
+    (r"out of memory|OutOfMemoryError|Not enough memory", GPU_MEMORY, TOO_LARGE),
+    (r"No available memory for the cache blocks|is less than desired GPU memory", GPU_MEMORY, TOO_LARGE),
+    (r"larger than the (?:maximum number of tokens|available KV cache memory)", GPU_MEMORY, TOO_LARGE),
+    (r"No CUDA GPUs are available|Found no NVIDIA driver|driver on your system is too old", "NoGpu", NO_GPU),
+    (r"Failed to infer device type|no kernel image is available", "NoGpu", NO_GPU),
+    (r"architectures? .* (?:not supported|failed to be inspected)|not supported for now", UNSUPPORTED, UNKNOWN),
+    (r"does not recognize this architecture", UNSUPPORTED, UNKNOWN),
+    (r"unrecognized arguments|error: argument |No such option|Invalid value for", ARGUMENT, UNKNOWN_ARGUMENT),
+    (r"FileNotFoundError|No such file or directory|is not a directory", NO_FILE, ABSENT),
+    (r"Engine core initialization failed", "CrashLoopBackOff", INNER, True),
+)
+"""Of the hub's client, boto3, torch and argparse. First match wins."""

@@ -1,0 +1,36 @@
+"""Compare: whether an object still is as it was sent, whatever the server and others added. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+def digest(value: Any) -> bytes:
+    """The same for equal values, whatever the order of their fields."""
+    return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
+
+
+def includes(live: Any, wanted: Any) -> bool:
+    """Whether every field of ``wanted`` is in ``live`` with its value."""
+    if isinstance(wanted, Mapping):
+        return isinstance(live, Mapping) and all(includes(live.get(field), value) for field, value in wanted.items())
+    if isinstance(wanted, list | tuple):
+        same = isinstance(live, list) and len(live) == len(wanted)
+        return same and all(includes(one, other) for one, other in zip(live, wanted, strict=True))
+    return bool(live == wanted)
+
+
+def projection(shape: Any, value: Any) -> Any:
+    """The part of ``value`` that ``shape`` speaks of.
+
+    A list of another length is taken as a whole, since then it cannot be said which element is which.
+    """
+    if isinstance(shape, dict) and isinstance(value, dict):
+        return {field: projection(shape[field], value.get(field)) for field in shape}
+    if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):
+        return [projection(one, other) for one, other in zip(shape, value, strict=True)]
+    return value

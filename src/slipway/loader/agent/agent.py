@@ -1,0 +1,246 @@
+"""The agent: once a second it looks at wish, disk and engine, and does what the plan says. Fetches run beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from slipway.loader.agent.engine import Engine, GoneError, RefusedError, SilentError
+from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
+from slipway.loader.agent.store import Memory, Store
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.progress import Meter
+from slipway.loader.threads import in_thread
+from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
+
+LOG = logging.getLogger(__name__)
+PERIOD = 1.0
+FETCHES = 2
+"""Adapters that are fetched at a time; each by several threads."""
+LONGEST_PAUSE = 300.0
+Fetcher = Callable[[str, Version, threading.Event, Meter], None]
+"""Brings a url into the folder of a version; blocks. Raises LoadError or StoppedError."""
+
+
+@dataclass
+class Fault:
+    """An action that failed, and when it is tried again."""
+
+    message: str
+    count: int = 1
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class Running:
+    """A fetch that goes on."""
+
+    task: asyncio.Task[None]
+    stop: threading.Event
+    meter: Meter
+
+
+class Agent:
+    def __init__(
+        self, store: Store, engine: Engine, fetch: Fetcher, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._engine, self._fetch, self._clock = store, engine, fetch, clock
+        self._memory = store.recall()
+        self._complete, self._partial = store.look()
+        self._loaded: dict[str, str] | None = None
+        self._done: set[Action] = set()
+        """What was done at the step before."""
+        self._fetches: dict[Version, Running] = {}
+        self._faults: dict[tuple[type[Action], Version], Fault] = {}
+        self._wake = asyncio.Event()
+
+    # --- what others see and say -------------------------------------------------------------------------------------
+
+    @property
+    def wish(self) -> tuple[Adapter, ...]:
+        return self._memory.wish or ()
+
+    def wants(self, wish: Sequence[Adapter]) -> None:
+        """From now on exactly these adapters shall be loaded."""
+        if tuple(wish) != self._memory.wish:
+            names = {adapter.name for adapter in wish}
+            kept = tuple(name for name in self._memory.loaded if name in names)
+            self._remember(Memory(tuple(wish), kept))
+            self._wake.set()
+
+    def report(self) -> AgentReport:
+        return AgentReport(tuple(self._state(adapter) for adapter in self.wish), self._progress())
+
+    def lost(self) -> list[str]:
+        """Adapters that the engine had before it restarted, and has to get from the disk again."""
+        on_disk = {version.name for version in self._complete}
+        refused = {version.name for (kind, version) in self._faults if kind is Load}
+        return [name for name in self._memory.loaded if name not in (self._loaded or {}) and name in on_disk - refused]
+
+    def _state(self, adapter: Adapter) -> AdapterState:
+        version = Version(adapter.name, adapter.digest)
+        loaded = (self._loaded or {}).get(adapter.name, "")
+        fault = self._faults.get((Load, version)) or self._faults.get((Fetch, version))
+        if loaded == adapter.digest:
+            return AdapterState(adapter.name, adapter.digest, "Loaded", "", loaded)
+        if fault:
+            return AdapterState(adapter.name, adapter.digest, "Failed", fault.message, loaded)
+        if version in self._complete:
+            waits = "waits until it may take the place of the other version" if loaded else "waits for the engine"
+            return AdapterState(adapter.name, adapter.digest, "Fetched", waits, loaded)
+        running = self._fetches.get(version)
+        return AdapterState(adapter.name, adapter.digest, "Fetching", running.meter.line() if running else "", loaded)
+
+    def _progress(self) -> Progress | None:
+        all_of_them = [running.meter.progress() for running in self._fetches.values()]
+        if not all_of_them:
+            return None
+        done, total = sum(one.done_bytes for one in all_of_them), sum(one.total_bytes for one in all_of_them)
+        return Progress(done, total, "; ".join(one.message for one in all_of_them))
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                if not await self._safe_step():
+                    self._wake.clear()
+                    try:
+                        await asyncio.wait_for(self._wake.wait(), PERIOD)
+                    except TimeoutError:
+                        continue
+        finally:
+            for running in self._fetches.values():
+                running.stop.set()
+
+    async def _safe_step(self) -> bool:
+        """One that fails is a fault of ours or of the disk; adapters that are loaded shall not suffer from it."""
+        try:
+            return await self.step()
+        except Exception:
+            LOG.exception("a look at the adapters failed")
+            return False
+
+    async def step(self) -> bool:
+        """Look once, and do what there is to do; whether anything was done that calls for another look at once."""
+        await self._look()
+        if self._memory.wish is None:
+            return False  # nothing is taken away before the controller has spoken
+        self._stop_unwished()
+        before, self._done = self._done, set()
+        for action in plan(self.wish, self._complete, self._partial, self._loaded):
+            fault = self._faults.get((type(action), action.version))
+            if action.version in self._fetches or (fault and fault.until > self._clock()):
+                continue
+            if action in before:
+                self._failed(action, "the engine says that it did so, and does not show it")
+            elif await self._do(action):
+                self._done.add(action)
+        return bool(self._done)
+
+    async def _look(self) -> None:
+        self._complete, self._partial = await asyncio.to_thread(self._store.look)
+        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish} | self._complete
+        self._faults = {key: fault for key, fault in self._faults.items() if key[1] in wished}
+        try:
+            self._loaded = self._ours(await self._engine.models())
+        except GoneError:
+            self._loaded = None
+            self._forget_refusals()
+        except SilentError as error:
+            LOG.debug("%s", error)  # a busy engine keeps what it has
+            return
+        loaded = sorted({*self._memory.loaded, *(self._loaded or {})} & {adapter.name for adapter in self.wish})
+        if tuple(loaded) != self._memory.loaded:
+            self._remember(Memory(self._memory.wish, tuple(loaded)))
+
+    def _ours(self, models: dict[str, str]) -> dict[str, str]:
+        """Those that were loaded from this disk -> their digest. An engine that tells no path is taken at its word only
+        where there is a single version that it may mean."""
+        found = {}
+        for name, path in models.items():
+            version = self._store.version(path)
+            if version and version.name == name:
+                found[name] = version.digest
+            elif not path and len(versions := [other for other in self._complete if other.name == name]) == 1:
+                found[name] = versions[0].digest
+        return found
+
+    def _forget_refusals(self) -> None:
+        """The next engine may take what this one refused."""
+        self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
+
+    def _stop_unwished(self) -> None:
+        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish}
+        for version, running in self._fetches.items():
+            if version not in wished:
+                running.stop.set()
+
+    # --- the actions -------------------------------------------------------------------------------------------------
+
+    async def _do(self, action: Action) -> bool:
+        try:
+            match action:
+                case Fetch(adapter):
+                    self._begin(adapter)
+                    return False  # its end wakes the loop
+                case Load(version, swap):
+                    await self._engine.load(version.name, str(self._store.path(version)), swap=swap)
+                    LOG.info("%s is loaded from %s", version.name, version.digest)
+                case Unload(version):
+                    await self._engine.unload(version.name)
+                    LOG.info("%s is unloaded", version.name)
+                case Remove(version):
+                    await asyncio.to_thread(self._store.remove, version)
+        except (GoneError, SilentError):
+            return False  # the next look tells what came of it
+        except (RefusedError, LoadError) as error:
+            self._failed(action, str(error))
+            return False
+        self._faults.pop((type(action), action.version), None)
+        return True
+
+    def _begin(self, adapter: Adapter) -> None:
+        version = Version(adapter.name, adapter.digest)
+        if len(self._fetches) >= FETCHES:
+            return
+        stop, meter = threading.Event(), Meter()
+        task = asyncio.create_task(self._bring(adapter, version, stop, meter))
+        self._fetches[version] = Running(task, stop, meter)
+
+    async def _bring(self, adapter: Adapter, version: Version, stop: threading.Event, meter: Meter) -> None:
+        action = Fetch(adapter)
+        try:
+            await in_thread(partial(self._fetch, adapter.url, version, stop, meter))
+            self._faults.pop((Fetch, version), None)
+        except LoadError as error:
+            self._failed(action, str(error))
+        except StoppedError:
+            LOG.info("%s is not wished any more", version.name)
+        except Exception as error:
+            # Whatever it is, it shall show in the state and be tried again later, not at once.
+            LOG.exception("the fetch of %s broke", version.name)
+            self._failed(action, f"the fetch broke: {type(error).__name__}: see the loader's log")
+        finally:
+            del self._fetches[version]
+            self._wake.set()
+
+    def _failed(self, action: Action, message: str) -> None:
+        key = (type(action), action.version)
+        count = self._faults[key].count + 1 if key in self._faults else 1
+        until = self._clock() + min(5.0 * 2.0 ** (count - 1), LONGEST_PAUSE)
+        self._faults[key] = Fault(message, count, until)
+        LOG.warning("%s %s: %s", type(action).__name__, action.version.name, message)
+
+    def _remember(self, memory: Memory) -> None:
+        self._memory = memory
+        try:
+            self._store.remember(memory)
+        except OSError as error:
+            LOG.warning("the adapters' folder cannot be written: %s", error.strerror)

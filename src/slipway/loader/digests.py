@@ -1,0 +1,83 @@
+"""What sources promise about the content of a file, and how it is computed while bytes pass by."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Kind(Enum):
+    SHA256 = "sha256"
+    GIT = "git blob"
+    MD5 = "md5"
+    CRC32C = "crc32c"
+
+
+@dataclass(frozen=True)
+class Digest:
+    kind: Kind
+    value: str
+    """Lower-case hex."""
+
+
+class Hasher(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class _Unchecked:
+    """For content of which nothing is promised."""
+
+    def update(self, data: bytes, /) -> None:
+        """Nothing to compute."""
+
+    def hexdigest(self) -> str:
+        return ""
+
+
+class _Crc32c:
+    def __init__(self) -> None:
+        # Only one source promises it: the others shall not wait for the import.
+        import google_crc32c
+
+        self._checksum = google_crc32c.Checksum()
+
+    def update(self, data: bytes, /) -> None:
+        self._checksum.update(data)
+
+    def hexdigest(self) -> str:
+        digest: bytes = self._checksum.digest()
+        return digest.hex()
+
+
+def hasher(digest: Digest | None, size: int | None) -> Hasher:
+    """A fresh one for content of ``size`` bytes; a git blob's id covers its size too."""
+    match digest.kind if digest else None:
+        case Kind.SHA256:
+            return hashlib.sha256()
+        case Kind.MD5:
+            return hashlib.md5(usedforsecurity=False)
+        case Kind.GIT:
+            return hashlib.sha1(b"blob %d\0" % (size or 0), usedforsecurity=False)
+        case Kind.CRC32C:
+            return _Crc32c()
+        case None:
+            return _Unchecked()
+
+
+def from_base64(kind: Kind, text: str) -> Digest | None:
+    """A digest as Google writes it; None when it is none."""
+    try:
+        return Digest(kind, base64.b64decode(text, validate=True).hex())
+    except binascii.Error:
+        return None
+
+
+def of_google(md5: str, crc32c: str) -> Digest | None:
+    """The stronger of what Cloud Storage promises. Composite objects have no MD5."""
+    return (from_base64(Kind.MD5, md5) if md5 else None) or (from_base64(Kind.CRC32C, crc32c) if crc32c else None)

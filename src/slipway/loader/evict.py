@@ -1,0 +1,36 @@
+"""Takes away what a load brought: a folder, never what its links point at, never anything outside of its volume."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from slipway.loader.errors import LoadError
+
+
+def evict(path: Path, below: Path | None = None) -> bool:
+    """Remove the folder ``path``; False when there is none.
+
+    It has to lie below ``below``, or else below the volume that is mounted nearest above it. Raises LoadError.
+    """
+    target = Path(os.path.realpath(path.parent)) / path.name
+    top = Path(os.path.realpath(below)) if below else _volume(target)
+    if path.name in ("", "..") or top == Path("/") or top not in target.parents:
+        raise LoadError(f"{path} does not lie inside of {below or 'a volume'}: nothing is removed; check the command")
+    try:
+        if target.is_symlink() or target.is_file():
+            target.unlink()
+        elif target.exists():
+            shutil.rmtree(target)
+        else:
+            return False
+    except FileNotFoundError:
+        return evict(path, below)  # another one removes it at the same time
+    except OSError as error:
+        raise LoadError(f"{path} cannot be removed: {error.strerror}: check the volume and its owner") from error
+    return True
+
+
+def _volume(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if os.path.ismount(place))

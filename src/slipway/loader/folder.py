@@ -1,0 +1,230 @@
+"""The folder that a load fills: ``.slipway-complete`` in it says that everything is there, ``.slipway/`` holds what is
+on its way. A file has its final name only when all of it is verified and on the disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.progress import human
+from slipway.loader.source import Entry
+
+MARKER = ".slipway-complete"
+WORK = ".slipway"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LONGEST_NAME = 255
+"""Bytes of one part of a path: what every common file system takes."""
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """Content of the marker: what was loaded, and the sizes by which it is known again."""
+
+    url: str
+    revision: str
+    files: dict[str, int]
+
+
+def fault(path: str) -> str | None:
+    """What is wrong with a path that a source gives to one of its files; None for one that stays in the folder."""
+    parts = path.split("/")
+    if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
+        return "it leads out of the folder"
+    if "\0" in path or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
+        return "no file system takes it"
+    if parts[0] in (WORK, MARKER, f"{MARKER}.new"):
+        return "the loader needs this name for itself"
+    return None
+
+
+def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries, largest first, so that none is left alone at the end. Raises LoadError for one that has no place."""
+    found = sorted(entries, key=lambda entry: (-(entry.size or 0), entry.path))
+    files = {entry.path for entry in found}
+    for entry in found:
+        reason = fault(entry.path)
+        if reason is None and any(parent in files for parent in _parents(entry.path)):
+            reason = "another file has the name of its folder"
+        if reason:
+            raise LoadError(f"the source has a file {entry.path!r}, which is not loaded, as {reason}: remove it there")
+    if len(files) != len(found):
+        raise LoadError("the source has two files of the same name: remove one")
+    return tuple(found)
+
+
+def disk_error(error: OSError, path: Path) -> LoadError:
+    """What a person is told of a disk that does not do as it should."""
+    if error.errno in FULL:
+        return LoadError(f"the disk is full: {path} cannot grow ({error.strerror}): give it a larger volume")
+    reason = error.strerror or type(error).__name__
+    return LoadError(f"{path} cannot be written: {reason}: check the volume and its owner")
+
+
+class Folder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._marker, self._work = path / MARKER, path / WORK
+        self._previous = self._work / "previous"
+
+    def holds(self, url: str) -> bool:
+        """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
+        inventory = _inventory(self._marker)
+        if inventory is None or inventory.url != url:
+            return False
+        return all(_size(self.path / name) == size for name, size in inventory.files.items())
+
+    @contextmanager
+    def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
+        """The folder, made and locked: one loader works in it at a time, another waits."""
+        try:
+            self._work.mkdir(parents=True, exist_ok=True)
+            handle = self._lock(stop, waiting)
+        except OSError as error:
+            raise LoadError(
+                f"{self.path} cannot be written: {error.strerror}: check the volume and its owner"
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+    def begin(self, entries: Iterable[Entry]) -> None:
+        """Take back the word that it is complete, and drop parts of files that are not wanted any more."""
+        if self._marker.exists():
+            self._marker.replace(self._previous)
+        (self._work / "parts").mkdir(exist_ok=True)
+        wanted = {self.part(entry).name for entry in entries if entry.version}
+        for part in (self._work / "parts").iterdir():
+            if part.name not in wanted:
+                part.unlink()
+
+    def final(self, entry: Entry) -> Path:
+        return self.path / entry.path
+
+    def part(self, entry: Entry) -> Path:
+        """Where the bytes of an entry gather; another version of the file gathers elsewhere."""
+        key = hashlib.sha256(f"{entry.path}\0{entry.version}\0{entry.size}".encode("utf-8", "surrogateescape"))
+        return self._work / "parts" / key.hexdigest()[:32]
+
+    def room(self, entries: Iterable[Entry]) -> None:
+        """Raises LoadError when the disk cannot take what is missing."""
+        needed = sum(max((entry.size or 0) - self._present(entry), 0) for entry in entries)
+        volume = os.statvfs(self.path)
+        free = volume.f_bavail * volume.f_frsize
+        if volume.f_blocks and needed > free:
+            raise LoadError(
+                f"{human(needed)} are missing and {self.path} has {human(free)} free: give it a larger volume"
+            )
+
+    def finish(self, url: str, revision: str, entries: Iterable[Entry]) -> None:
+        """Remove what earlier loads left; then, once everything is on the disk, say that it is complete."""
+        files = {entry.path: _size(self.final(entry)) or 0 for entry in entries}
+        old = _inventory(self._previous)
+        for folder in sorted({self.path / parent for name in files for parent in _parents(name)} | {self.path}):
+            _sync(folder)
+        fresh = self.path / f"{MARKER}.new"
+        with fresh.open("wb") as stream:
+            stream.write(msgspec.json.format(msgspec.json.encode(Inventory(url, revision, files)), indent=1))
+            stream.flush()
+            os.fsync(stream.fileno())
+        for name in sorted(old.files.keys() - files.keys()) if old else ():
+            self._drop(name)
+        shutil.rmtree(self._work)
+        fresh.replace(self._marker)
+        _sync(self.path)
+
+    def _drop(self, name: str) -> None:
+        """Remove a file of an earlier load, and the folders that are empty without it."""
+        if fault(name):
+            return
+        (self.path / name).unlink(missing_ok=True)
+        for parent in _parents(name):
+            try:
+                (self.path / parent).rmdir()
+            except OSError:
+                return
+
+    def _present(self, entry: Entry) -> int:
+        return _size(self.final(entry)) or _size(self.part(entry)) or 0
+
+    def _lock(self, stop: threading.Event, waiting: Callable[[str], None]) -> int:
+        path = self._work / "lock"
+        while True:
+            self._work.mkdir(exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                _await_lock(handle, stop, waiting)
+                # The one before removes its lock's file at the end: such a lock would keep nobody out.
+                if _same(handle, path):
+                    return handle
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)
+
+
+def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> None:
+    while not _take(handle):
+        waiting("another loader works in this folder")
+        if stop.wait(0.2):
+            raise StoppedError
+
+
+def _take(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # A file system without locks: two loaders at once would cost twice the bytes and still give the right ones.
+        return True
+    return True
+
+
+def _same(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Folders above a path, the nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _inventory(path: Path) -> Inventory | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Inventory)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+
+
+def _size(path: Path) -> int | None:
+    """Of a regular file; None for anything else, links among it."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,94 @@
+"""A whole source into a folder: listed, checked for room, fetched by several threads, declared complete."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.folder import Folder, checked, disk_error
+from slipway.loader.progress import Meter, human
+from slipway.loader.source import Listing, Patiently, Source, public
+from slipway.loader.transfer import Patience, Policy, Transfer
+
+LOG = logging.getLogger(__name__)
+
+
+def load(
+    url: str, open_source: Callable[[], Source], path: Path, policy: Policy, stop: threading.Event, meter: Meter
+) -> bool:
+    """Ends when ``path`` holds what ``url`` names; False when it did so before, which nothing is asked for.
+
+    ``open_source`` is called only when something is to be fetched. Raises LoadError, or StoppedError after ``stop``.
+    """
+    try:
+        return _load(url, open_source, Folder(path), policy, stop, meter)
+    except OSError as error:
+        raise disk_error(error, path) from error
+
+
+def _load(
+    url: str, open_source: Callable[[], Source], folder: Folder, policy: Policy, stop: threading.Event, meter: Meter
+) -> bool:
+    name = public(url)
+    if folder.holds(name):
+        return False
+    with folder.opened(stop, meter.note):
+        if folder.holds(name):  # by the loader that this one waited for
+            return False
+        source = open_source()
+        listing = _listing(source, name, partial(Patience(policy, stop, meter).call, name))
+        entries = checked(listing.entries)
+        meter.expect(listing.size, len(entries))
+        LOG.info("%s has %d files, %s", name, len(entries), human(listing.size))
+        folder.begin(entries)
+        folder.room(entries)
+        transfers = (Transfer(source, folder, entry, policy, stop, meter).run for entry in entries)
+        in_parallel(transfers, policy.parallel, stop)
+        folder.finish(name, listing.revision, entries)
+    return True
+
+
+def _listing(source: Source, name: str, patiently: Patiently) -> Listing:
+    try:
+        return source.listing(patiently)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LoadError(
+            f"{name}: what lists the files there is not what the address says: check the endpoint"
+        ) from error
+
+
+def in_parallel(tasks: Iterable[Callable[[], None]], workers: int, stop: threading.Event) -> None:
+    """Run all tasks, at most ``workers`` at a time. The first failure ends the others through ``stop`` and is raised.
+
+    The threads are daemons: a process that is told to end does not wait for one that hangs on a silent server.
+    """
+    waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                waiting.get_nowait()()
+            except queue.Empty:
+                return
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+                failures.append(error)
+                stop.set()
+
+    threads = [threading.Thread(target=work, daemon=True) for _unused in range(min(workers, waiting.qsize()))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for failure in failures:
+        if not isinstance(failure, StoppedError):
+            raise failure
+    if stop.is_set():
+        raise StoppedError

@@ -1,0 +1,72 @@
+"""How far a load is: counted by its threads, told in the agent's report and in the log."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from slipway.serving.agent import Progress
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class Meter:
+    """Counts bytes and files of one load. May be read at any time, also before the load knows how much there is."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._clock = clock
+        self._started = clock()
+        self._done = self._total = self._fetched = 0
+        self._files = self._all_files = 0
+        self._note = "listing the files"
+
+    def expect(self, size: int, files: int) -> None:
+        with self._lock:
+            self._total, self._all_files, self._note = size, files, ""
+            self._started = self._clock()
+
+    def note(self, text: str) -> None:
+        """What the load waits for; an empty text: for nothing more."""
+        with self._lock:
+            self._note = text
+
+    def found(self, size: int) -> None:
+        """Bytes that were there already; fewer than none when they turned out to be of no use."""
+        with self._lock:
+            self._done += size
+
+    def fetched(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            self._fetched += size
+            self._note = ""
+
+    def file_done(self) -> None:
+        with self._lock:
+            self._files += 1
+
+    def progress(self) -> Progress:
+        with self._lock:
+            if self._note:
+                return Progress(self._done, self._total, self._note)
+            speed = self._fetched / max(self._clock() - self._started, 0.001)
+            message = f"{self._files} of {self._all_files} files, {human(speed)}/s"
+            if speed and self._total > self._done:
+                message += f", {round((self._total - self._done) / speed)} s left"
+            return Progress(self._done, self._total, message)
+
+    def line(self) -> str:
+        """For the log."""
+        now = self.progress()
+        return f"{human(now.done_bytes)} of {human(now.total_bytes)}: {now.message}"
+
+
+def human(size: float) -> str:
+    """Bytes as people read them."""
+    for unit in UNITS[:-1]:
+        if abs(size) < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {UNITS[-1]}"

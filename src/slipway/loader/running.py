@@ -1,0 +1,102 @@
+"""The parts of the program that answer on a port meanwhile: a load with its progress, and the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from slipway.loader.agent.agent import Agent
+from slipway.loader.agent.engine import Engine
+from slipway.loader.agent.plan import Version
+from slipway.loader.agent.store import Store
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.http import application
+from slipway.loader.load import load
+from slipway.loader.progress import Meter
+from slipway.loader.source import open_source
+from slipway.loader.threads import in_thread
+from slipway.loader.transfer import Policy
+from slipway.serving.agent import AgentReport
+
+LOG = logging.getLogger(__name__)
+LOG_PERIOD = 10.0
+"""Seconds between two lines of progress."""
+ADAPTER_FILES = 4
+"""Files of one adapter that are fetched at a time."""
+Address = tuple[str, int]
+
+
+def run_load(url: str, folder: Path, policy: Policy, listen: Address) -> str:
+    """Brings ``url`` into ``folder``; what to say of it. Raises LoadError or StoppedError."""
+    meter = Meter()
+    work = partial(load, url, partial(open_source, url, os.environ), folder, policy, threading.Event(), meter)
+    fresh = asyncio.run(_beside(work, meter, listen))
+    return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} was complete already"
+
+
+def run_serve(directory: Path, engine: str, listen: Address) -> None:
+    """Looks after the adapters of ``engine`` until it is told to end. Raises LoadError where the port is taken."""
+    asyncio.run(_serve(directory, engine, listen))
+
+
+async def _beside(work: Callable[[], bool], meter: Meter, listen: Address) -> bool:
+    """Run ``work`` in a thread while the port is answered and the log tells of progress."""
+    task = asyncio.ensure_future(in_thread(work))
+    _on_signal(task)
+    async with _listening(application(lambda: AgentReport(progress=meter.progress())), listen, needed=False):
+        while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
+            LOG.info("%s", meter.line())
+    if task.cancelled():
+        raise StoppedError
+    return task.result()
+
+
+def _on_signal(task: asyncio.Future[Any]) -> None:
+    """Kubernetes ends containers by SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+async def _serve(directory: Path, engine_url: str, listen: Address) -> None:
+    store = Store(directory)
+    policy = Policy(parallel=ADAPTER_FILES)
+
+    def fetch(url: str, version: Version, stop: threading.Event, meter: Meter) -> None:
+        load(url, partial(open_source, url, os.environ), store.path(version), policy, stop, meter)
+
+    async with Engine(engine_url, os.environ.get("VLLM_API_KEY", "")) as engine:
+        agent = Agent(store, engine, fetch)
+        async with _listening(application(agent.report, agent), listen, needed=True):
+            task = asyncio.create_task(agent.run())
+            _on_signal(task)
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@asynccontextmanager
+async def _listening(app: web.Application, listen: Address, *, needed: bool) -> AsyncIterator[None]:
+    """Answers on the port meanwhile. A load goes on without, as where two share a host's network."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, *listen).start()
+        except OSError as error:
+            if needed:
+                raise LoadError(
+                    f"port {listen[1]} cannot be used: {error.strerror}: choose another by --listen"
+                ) from error
+            LOG.warning("progress is not told on port %d: %s", listen[1], error.strerror)
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,101 @@
+"""Source: what every place that weights come from offers, and which place a URL names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, TypeVar
+
+from slipway.loader.digests import Digest
+from slipway.loader.errors import LoadError
+
+CHUNK = 1 << 20
+"""Bytes that are read, hashed and written at a time, at most: past the size where the work per call counts."""
+T = TypeVar("T")
+URL = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<rest>\S+)")
+SCHEMES = {
+    "hf": "huggingface",
+    "s3": "buckets",
+    "oss": "buckets",
+    "gs": "google",
+    "http": "web",
+    "https": "web",
+}
+"""Scheme -> module of ``slipway.loader.sources`` with ``open_source(url, env)``. Only the one in use is imported."""
+WEB = ("http", "https")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a source."""
+
+    path: str
+    """Where it goes in the folder: relative, ``/`` between its parts."""
+    locator: str
+    """By what the source finds it."""
+    size: int | None
+    """None: the source does not say."""
+    digest: Digest | None = None
+    version: str = ""
+    """Tells this content from any other that the locator may stand for. Empty: unknown, so it is never resumed."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    revision: str
+    """What a person knows this state of the source by, such as a commit; may be empty."""
+    entries: tuple[Entry, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size or 0 for entry in self.entries)
+
+
+class Body(Protocol):
+    """Bytes on their way. ``read`` raises PassingError when they stop coming."""
+
+    start: int
+    """Position in the file of the first byte; 0 when the source cannot start elsewhere."""
+    verifiable: bool
+    """False where the digest that was promised turns out to be of something else than these bytes."""
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes, as soon as there are some; none at the end."""
+
+
+class Patiently(Protocol):
+    """Calls a function until it does not raise PassingError, within limits; then LoadError is raised."""
+
+    def __call__(self, function: Callable[[], T], /) -> T: ...
+
+
+class Source(Protocol):
+    """Calls raise LoadError or PassingError and may come from several threads at once."""
+
+    def listing(self, patiently: Patiently) -> Listing:
+        """All files, as they are now. Each request is made ``patiently``: a page that fails costs no other one."""
+
+    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """The bytes of a file from ``start`` on."""
+
+
+def public(url: str) -> str:
+    """The URL without what may be secret in it: user information, and for web addresses the query."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    bare = scheme + separator + place.rpartition("@")[2] + slash + path if scheme in WEB else url
+    return bare.partition("?")[0].partition("#")[0] if scheme in WEB else bare
+
+
+def open_source(url: str, env: Mapping[str, str]) -> Source:
+    """The source that a URL names, with the credentials of ``env``. Raises LoadError for a URL that names none."""
+    match = URL.fullmatch(url)
+    if match is None or match["scheme"] not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise LoadError(f"{public(url)!r} is no address to load from: it begins with one of {known}")
+    module = import_module(f"slipway.loader.sources.{SCHEMES[match['scheme']]}")
+    opener: Callable[[str, Mapping[str, str]], Source] = module.open_source
+    return opener(url, env)

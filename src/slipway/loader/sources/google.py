@@ -1,0 +1,108 @@
+"""Google Cloud Storage: ``gs://BUCKET/FOLDER``, by its JSON API. The Google library only finds credentials."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from urllib.parse import quote, urlencode
+
+import google.auth
+import requests
+from google.auth import exceptions
+from google.auth.transport.requests import Request
+from requests.auth import AuthBase
+
+from slipway.loader.digests import of_google
+from slipway.loader.errors import LoadError, PassingError
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.sources import http, keys
+
+PUBLIC = "https://storage.googleapis.com"
+KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+FIELDS = "nextPageToken,items(name,size,md5Hash,crc32c,generation)"
+RAW = {"Accept-Encoding": "gzip"}
+"""Objects that are stored compressed come as they are stored: their size and hash are those of the listing."""
+
+
+class GoogleAuth(AuthBase):
+    """Signs requests with credentials that renew themselves."""
+
+    def __init__(self, credentials: google.auth.credentials.Credentials) -> None:
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._request = Request()
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        with self._lock:
+            try:
+                self._credentials.before_request(self._request, request.method, request.url, request.headers)
+            except exceptions.TransportError as error:
+                raise PassingError("Google's token service cannot be reached") from error
+            except exceptions.GoogleAuthError as error:
+                raise LoadError("Google does not accept the credentials: check the key file in the Secret") from error
+        return request
+
+
+class GoogleBucket:
+    def __init__(self, url: str, endpoint: str, client: requests.Session) -> None:
+        self._url, self._client = url, client
+        self._bucket, self._prefix = keys.split(url)
+        self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
+
+    def listing(self, patiently: Patiently) -> Listing:
+        entries: list[Entry] = []
+        token = ""
+        while True:
+            query = {"prefix": self._prefix, "fields": FIELDS, **({"pageToken": token} if token else {})}
+            address = f"{self._objects}?{urlencode(query)}"
+            page, _response = patiently(partial(http.document, self._client, address, self._explain))
+            if not isinstance(page, dict):
+                raise PassingError(f"{self._url}: the store does not list its objects")
+            entries += [entry for row in page.get("items", ()) if (entry := self._entry(row))]
+            token = page.get("nextPageToken", "")
+            if not token:
+                break
+        if not entries:
+            raise keys.nothing(self._url)
+        return Listing("", tuple(entries))
+
+    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        return http.read(self._client, entry.locator, start, self._explain, RAW)
+
+    def _entry(self, row: Mapping[str, str]) -> Entry | None:
+        path = keys.place(row["name"], self._prefix)
+        if path is None:
+            return None
+        locator = f"{self._objects}/{quote(row['name'], safe='')}?alt=media&generation={row['generation']}"
+        digest = of_google(row.get("md5Hash", ""), row.get("crc32c", ""))
+        return Entry(path, locator, int(row["size"]), digest, row["generation"])
+
+    def _explain(self, response: requests.Response) -> str:
+        status = response.status_code
+        if status in (401, 403):
+            return f"{self._url}: these credentials may not list and read it: grant them the role Storage Object Viewer"
+        if status == 404:
+            return f"{self._url}: there is no such bucket or object: check the address"
+        return f"{self._url}: the store refuses with status {status}: check the address"
+
+
+def open_source(url: str, env: Mapping[str, str]) -> Source:
+    emulator = env.get("STORAGE_EMULATOR_HOST", "")
+    endpoint = emulator if "://" in emulator else f"http://{emulator}"
+    if emulator:
+        return GoogleBucket(url, endpoint.rstrip("/"), http.session(env))
+    return GoogleBucket(url, PUBLIC, http.session(env, _credentials(url, env.get(KEY_FILE, ""))))
+
+
+def _credentials(url: str, key_file: str) -> AuthBase | None:
+    """Those of the key file or the machine; None where there are none: a public bucket needs none."""
+    try:
+        credentials, _project = google.auth.default(scopes=[SCOPE])
+    except exceptions.GoogleAuthError as error:
+        if not key_file:
+            return None
+        raise LoadError(f"{url}: {KEY_FILE} names no usable key file: check the Secret") from error
+    return GoogleAuth(credentials)

@@ -1,0 +1,177 @@
+"""What the sources that speak plain HTTP share: one pooled session, bodies from a position on, failures in words.
+
+Messages of the HTTP libraries quote whole addresses, signatures included; so none of them is passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+
+from slipway import __version__
+from slipway.artifacts.huggingface import passes
+from slipway.loader.errors import LoadError, PassingError
+
+TIMEOUT = (10.0, 60.0)
+"""Seconds to connect, and to wait for the next byte."""
+CONNECTIONS = 32
+"""Kept open between requests."""
+CONTENT_RANGE = re.compile(r"bytes (\d+)-")
+Explain = Callable[[requests.Response], str]
+"""What to tell a person about an answer that refuses for good."""
+
+
+class Bearer(AuthBase):
+    """A token, given to the host that it is for only: a redirect to another takes it off."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def session(env: Mapping[str, str], auth: AuthBase | tuple[str, str] | None = None) -> requests.Session:
+    """One for all threads of a load. Proxies and certificates come from the usual variables."""
+    made = requests.Session()
+    made.auth = auth
+    made.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
+    if not env.get("REQUESTS_CA_BUNDLE") and env.get("SSL_CERT_FILE"):
+        made.verify = env["SSL_CERT_FILE"]
+    for prefix in ("http://", "https://"):
+        made.mount(prefix, HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS, max_retries=0))
+    return made
+
+
+class HttpBody:
+    def __init__(self, response: requests.Response, *, verifiable: bool) -> None:
+        found = CONTENT_RANGE.match(response.headers.get("Content-Range", "")) if response.status_code == 206 else None
+        self.start = int(found[1]) if found else 0
+        self.verifiable = verifiable
+        self._raw = response.raw
+
+    def read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._raw.read1(size, decode_content=False)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise PassingError(f"the connection was lost: {_plain(error)}") from error
+        return data
+
+
+def no_answer(_response: requests.Response) -> bool:
+    return False
+
+
+@contextmanager
+def get(
+    client: requests.Session,
+    url: str,
+    explain: Explain,
+    headers: Mapping[str, str] | None = None,
+    *,
+    also: Callable[[requests.Response], bool] = no_answer,
+) -> Iterator[requests.Response]:
+    """The answer to a GET, its body not read yet. Raises LoadError or PassingError for every one that is neither a
+    success nor one that ``also`` is looked for."""
+    try:
+        response = client.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+    except requests.exceptions.SSLError as error:
+        raise LoadError(
+            f"the certificate of {host_of(url)} is not trusted: name its authority in a file by REQUESTS_CA_BUNDLE"
+        ) from error
+    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+        raise LoadError(f"{host_of(url)!r} cannot be asked: check the address") from error
+    except requests.exceptions.TooManyRedirects as error:
+        raise LoadError(f"{host_of(url)} leads in a circle: check the address") from error
+    except requests.exceptions.RequestException as error:
+        raise PassingError(f"{host_of(url)} cannot be reached: {_plain(error)}") from error
+    with response:
+        if passes(response.status_code) or response.status_code == 408:
+            raise PassingError(f"{host_of(url)} answers {response.status_code}", _retry_after(response))
+        if not response.ok and response.status_code != 416 and not also(response):
+            raise LoadError(explain(response))
+        yield response
+
+
+@contextmanager
+def read(
+    client: requests.Session,
+    url: str,
+    start: int,
+    explain: Explain,
+    headers: Mapping[str, str] | None = None,
+    *,
+    opaque: Callable[[requests.Response], bool] = no_answer,
+) -> Iterator[HttpBody]:
+    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one.
+
+    ``opaque`` says of an answer that its hash is not one of the bytes that it brings.
+    """
+    extra = {**(headers or {}), **({"Range": f"bytes={start}-"} if start else {})}
+    with get(client, url, explain, extra) as response:
+        if response.status_code != 416:
+            yield HttpBody(response, verifiable=not opaque(response))
+            return
+    with get(client, url, explain, headers) as response:
+        if response.status_code == 416:
+            raise LoadError(explain(response))
+        yield HttpBody(response, verifiable=not opaque(response))
+
+
+def document(client: requests.Session, url: str, explain: Explain) -> tuple[object, requests.Response]:
+    """The JSON that an address gives, and the answer that brought it. Raises PassingError when it is none."""
+    with get(client, url, explain) as response:
+        try:
+            return json.loads(content(response)), response
+        except ValueError as error:
+            raise PassingError(f"{host_of(url)} answers with something that is no JSON") from error
+
+
+def content(response: requests.Response) -> bytes:
+    """A whole body, for documents. Raises PassingError."""
+    try:
+        return response.content
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise PassingError(f"the connection was lost: {_plain(error)}") from error
+
+
+def host_of(url: str) -> str:
+    """Host and port, without user information."""
+    return url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")[2]
+
+
+def origin(url: str) -> str:
+    return f"{url.partition('://')[0]}://{host_of(url)}".lower()
+
+
+def _retry_after(response: requests.Response) -> float:
+    """Seconds; a date is not read: no server that weights come from sends one."""
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else 0.0
+
+
+def _plain(error: BaseException) -> str:
+    """The reason deepest inside of a chain of errors, in words without addresses."""
+    seen: list[BaseException] = []
+    pending: list[object] = [error]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, BaseException) and current not in seen:
+            seen.append(current)
+            pending += [getattr(current, "reason", None), current.__context__, current.__cause__, *current.args]
+    for found in seen:
+        if isinstance(found, urllib3.exceptions.NameResolutionError):
+            return "its name is not known"
+    reasons = [found.strerror for found in seen if isinstance(found, OSError) and found.strerror]
+    if reasons:
+        return reasons[0].lower()
+    late = any(isinstance(found, urllib3.exceptions.TimeoutError | TimeoutError) for found in seen)
+    return "no answer in time" if late else "it ended early"

@@ -1,0 +1,37 @@
+"""Which objects of a bucket a URL means, and where they go. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from slipway.loader.errors import LoadError
+
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What may stand in a host's name without leading to another host."""
+
+
+def split(url: str) -> tuple[str, str]:
+    """Bucket, and prefix without slashes around it. Raises LoadError for a bucket that can be none."""
+    scheme, _separator, rest = url.partition("://")
+    bucket, _slash, prefix = rest.partition("/")
+    if not BUCKET.fullmatch(bucket):
+        raise LoadError(f"{url!r} names no bucket: it is {scheme}://BUCKET/FOLDER")
+    return bucket, prefix.strip("/")
+
+
+def place(key: str, prefix: str) -> str | None:
+    """Path in the folder of the object ``key``; of a prefix that is a whole key, the file's name alone.
+
+    None for what is not meant: the mark of a folder, or a neighbour whose name only begins alike.
+    """
+    if key.endswith("/"):
+        return None
+    if not prefix:
+        return key
+    if key == prefix:
+        return key.rpartition("/")[2]
+    return key.removeprefix(f"{prefix}/") if key.startswith(f"{prefix}/") else None
+
+
+def nothing(url: str) -> LoadError:
+    return LoadError(f"there is nothing below {url}: check bucket and folder")

@@ -1,0 +1,51 @@
+"""A single file at a web address: ``http(s)://HOST/PATH/FILE``. User and password in it are given to that host only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from urllib.parse import unquote, urlsplit
+
+import requests
+
+from slipway.loader.digests import of_google
+from slipway.loader.errors import LoadError
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, public
+from slipway.loader.sources import http
+
+
+class WebFile:
+    def __init__(self, url: str, env: Mapping[str, str]) -> None:
+        self._url, self._client = url, http.session(env)
+
+    def listing(self, patiently: Patiently) -> Listing:
+        """The answer's headers describe the file; its bytes are left unread here."""
+        name = unquote(urlsplit(self._url).path.rpartition("/")[2])
+        if not name:
+            raise LoadError(f"{public(self._url)} names no file: its path ends with a slash")
+        headers = patiently(self._headers)
+        length, tag = headers.get("Content-Length", ""), headers.get("ETag", "")
+        promised = dict(part.strip().split("=", 1) for part in headers.get("x-goog-hash", "").split(",") if "=" in part)
+        size = int(length) if length.isdigit() else None
+        digest = of_google(promised.get("md5", ""), promised.get("crc32c", ""))
+        return Listing(tag, (Entry(name, self._url, size, digest, "" if tag.startswith("W/") else tag),))
+
+    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """With If-Range another version of the file comes from its beginning."""
+        headers = {"If-Range": entry.version} if start and entry.version else None
+        return http.read(self._client, entry.locator, start, self._explain, headers)
+
+    def _headers(self) -> Mapping[str, str]:
+        with http.get(self._client, self._url, self._explain) as response:
+            return response.headers
+
+    def _explain(self, response: requests.Response) -> str:
+        status = response.status_code
+        reasons = {401: "it asks for a user and password", 403: "it forbids reading", 404: "there is no such file"}
+        return (
+            f"{public(self._url)}: {reasons.get(status, f'the server refuses with status {status}')}: check the address"
+        )
+
+
+def open_source(url: str, env: Mapping[str, str]) -> Source:
+    return WebFile(url, env)

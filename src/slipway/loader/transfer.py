@@ -1,0 +1,195 @@
+"""One file: its bytes gather under another name, resumed where they ended, until they are what the source promised."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+from slipway.loader.digests import Hasher, hasher
+from slipway.loader.errors import LoadError, PassingError, StoppedError
+from slipway.loader.folder import Folder, disk_error
+from slipway.loader.progress import Meter
+from slipway.loader.source import CHUNK, Body, Entry, Source
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient a load is."""
+
+    attempts: int = 8
+    """That may fail one after another without a single new byte."""
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    """Seconds; a server that asks for more is left alone for as long as it asks, up to this."""
+    wrong: int = 3
+    """Times that a whole file may arrive other than promised."""
+    parallel: int = 8
+    """Files at a time."""
+
+    def pause(self, failures: int, asked: float) -> float:
+        grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
+        return min(max(grown, asked), self.longest_pause)
+
+
+class Patience:
+    """Counts failures in a row, pauses between them, and gives up."""
+
+    def __init__(self, policy: Policy, stop: threading.Event, meter: Meter) -> None:
+        self._policy, self._stop, self._meter = policy, stop, meter
+        self._failures = 0
+
+    def progressed(self) -> None:
+        self._failures = 0
+
+    def failed(self, what: str, error: PassingError) -> None:
+        """Waits before the next attempt; raises LoadError when there is none, StoppedError when told to end."""
+        self._failures += 1
+        if self._failures >= self._policy.attempts:
+            raise LoadError(
+                f"{what}: {error}; given up after {self._failures} attempts: it goes on from here when run again",
+                passing=True,
+            ) from error
+        pause = self._policy.pause(self._failures, error.retry_after)
+        LOG.info("%s: %s; attempt %d follows in %.1f s", what, error, self._failures + 1, pause)
+        self._meter.note(f"{error}; trying again")
+        if self._stop.wait(pause):
+            raise StoppedError
+
+    def call(self, what: str, function: Callable[[], T]) -> T:
+        """The function's result, once it gives one."""
+        while True:
+            try:
+                result = function()
+            except PassingError as error:
+                self.failed(what, error)
+            else:
+                self.progressed()
+                return result
+
+
+class Transfer:
+    """Brings one entry of a source into a folder."""
+
+    def __init__(
+        self, source: Source, folder: Folder, entry: Entry, policy: Policy, stop: threading.Event, meter: Meter
+    ) -> None:
+        self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
+        self._part, self._final = folder.part(entry), folder.final(entry)
+        self._patience = Patience(policy, stop, meter)
+        self._have = self._furthest = 0
+        self._hasher = hasher(entry.digest, entry.size)
+
+    def run(self) -> None:
+        """Ends with the file under its name. Raises LoadError or StoppedError."""
+        try:
+            if not self._is_there():
+                self._fetch()
+        except OSError as error:
+            raise disk_error(error, self._final) from error
+        self._meter.file_done()
+
+    def _is_there(self) -> bool:
+        """Whether an earlier load finished this file."""
+        if self._final.is_symlink() or not self._final.is_file():
+            return False
+        size = self._final.stat().st_size
+        if size != self._entry.size:
+            return False
+        found = hasher(self._entry.digest, size)
+        self._read_back(self._final, found)
+        if self._entry.digest and found.hexdigest() != self._entry.digest.value:
+            return False
+        self._meter.found(size)
+        return True
+
+    def _fetch(self) -> None:
+        for _unused in range(self._policy.wrong):
+            with self._part.open("ab", buffering=0) as stream:
+                self._resume()
+                verifiable = self._receive(stream)
+                os.fsync(stream.fileno())
+            if not verifiable or self._is_right():
+                self._final.parent.mkdir(parents=True, exist_ok=True)
+                self._part.replace(self._final)
+                return
+            LOG.warning("%s: what came is not what the source promises; fetched anew", self._entry.path)
+            self._forget()
+        raise LoadError(
+            f"{self._entry.path} came {self._policy.wrong} times other than the source promises: its copy there is"
+            " broken, or a proxy changes it"
+        )
+
+    def _resume(self) -> None:
+        """Take what is there already into account, or drop it when it can be of no use."""
+        size = self._part.stat().st_size
+        if size and (not self._entry.version or (self._entry.size is not None and size > self._entry.size)):
+            os.truncate(self._part, 0)
+            size = 0
+        self._read_back(self._part, self._hasher)
+        self._have = size
+        self._meter.found(size)
+
+    def _read_back(self, path: Path, into: Hasher) -> None:
+        """Where nothing is promised nothing is read."""
+        if self._entry.digest is None:
+            return
+        with path.open("rb", buffering=0) as stream:
+            while chunk := stream.read(CHUNK):
+                into.update(chunk)
+                self._check_stop()
+
+    def _receive(self, stream: IO[bytes]) -> bool:
+        """Bytes until the file is whole; whether what the source promises of them can be checked."""
+        verifiable = True
+        while self._entry.size is None or self._have < self._entry.size:
+            try:
+                with self._source.read(self._entry, self._have if self._entry.version else 0) as body:
+                    verifiable = body.verifiable
+                    self._copy(body, stream)
+                if self._entry.size is None:
+                    break
+            except PassingError as error:
+                self._patience.failed(self._entry.path, error)
+        return verifiable
+
+    def _copy(self, body: Body, stream: IO[bytes]) -> None:
+        if body.start not in (0, self._have):
+            raise PassingError(f"bytes come from {body.start} on, not from {self._have} on")
+        if body.start != self._have:
+            self._forget()
+        while chunk := body.read(CHUNK):
+            self._check_stop()
+            if self._entry.size is not None and self._have + len(chunk) > self._entry.size:
+                raise PassingError("more bytes come than the source told")
+            written = stream.write(chunk)
+            while written < len(chunk):
+                written += stream.write(chunk[written:])
+            self._hasher.update(chunk)
+            self._have += len(chunk)
+            self._meter.fetched(len(chunk))
+            if self._have > self._furthest:
+                self._furthest = self._have
+                self._patience.progressed()
+        if self._entry.size is not None and self._have < self._entry.size:
+            raise PassingError(f"the connection ended after {self._have} of {self._entry.size} bytes")
+
+    def _is_right(self) -> bool:
+        return self._entry.digest is None or self._hasher.hexdigest() == self._entry.digest.value
+
+    def _forget(self) -> None:
+        os.truncate(self._part, 0)
+        self._meter.found(-self._have)
+        self._have, self._hasher = 0, hasher(self._entry.digest, self._entry.size)
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise StoppedError

@@ -1,0 +1,119 @@
+"""Scaling: how many replicas a model's requests ask for. Pure; the controller's autoscaler feeds it.
+
+Two looks at the same requests. The steady one is KubeAI's: the mean over the window, in requests of one replica. The
+quick one is what every sample of the last seconds had, so that a burst is met at once and a single odd sample is not;
+what is hardly more than the replicas are made for is no burst. Up goes what either wants. Down goes only what neither
+wanted for as long as the delay says.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import msgspec
+
+QUICK_SAMPLES = 3
+"""Samples in a row that must show a burst."""
+BURST = 1.2
+"""Requests in those that the replicas are made for, from which on there is a burst."""
+ROUNDING = 1e-9
+"""Sums of fractions may be larger than they are: that is no reason for a replica."""
+STATE = "slipway-autoscaler"
+
+
+class Scaling(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds and pace of one model. Times are seconds."""
+
+    replicas: int
+    """What the resource asks for now."""
+    min_replicas: int
+    max_replicas: int | None
+    """None: without a limit."""
+    target_requests: int
+    """Requests in flight that one replica shall have on average."""
+    interval: float
+    """Between two looks at the steady state."""
+    window: float
+    """Over which the steady state is averaged; also the time that it takes to come down."""
+    scale_down_delay: float
+    """How long less must have been wanted before replicas go."""
+    state: str = STATE
+    """Name of the ConfigMap in the controller's namespace that keeps the averages over restarts."""
+
+    def bounded(self, replicas: int) -> int:
+        """The number within the bounds; the lower one counts where they cross."""
+        upper = replicas if self.max_replicas is None else min(replicas, self.max_replicas)
+        return max(upper, self.min_replicas)
+
+
+class High(NamedTuple):
+    """What was wanted last at a time, where nothing after it wanted as much."""
+
+    at: float
+    replicas: int
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What is remembered of one model's requests."""
+
+    window: tuple[float, ...]
+    """The mean of each interval, oldest first."""
+    began: float
+    """Of the interval that is gathered now."""
+    gathered: tuple[float, ...] = ()
+    recent: tuple[float, ...] = ()
+    highs: tuple[High, ...] = ()
+    replicas: int = 0
+    """What the resource asked for at the last sample."""
+
+    @property
+    def average(self) -> float:
+        """Requests in flight over the window."""
+        return sum(self.window) / len(self.window)
+
+
+def intervals(scaling: Scaling) -> int:
+    """How many intervals the window has."""
+    return max(1, math.ceil(scaling.window / scaling.interval))
+
+
+def begin(scaling: Scaling, average: float, now: float) -> Load:
+    """The memory of a model that was not looked at before; ``average`` is what is known of it, else 0."""
+    return Load(window=(average,) * intervals(scaling), began=now)
+
+
+def follow(load: Load, scaling: Scaling, sample: float, now: float, *, complete: bool = True) -> tuple[Load, int]:
+    """Takes a sample of the requests in flight and waiting; returns the replicas that are wanted now.
+
+    ``complete``: False where some gateway could not be asked; then nothing goes down.
+    """
+    window, began, gathered = load.window, load.began, (*load.gathered, sample)
+    if now - began >= scaling.interval:
+        window = (*window, sum(gathered) / len(gathered))[-intervals(scaling) :]
+        began, gathered = now, ()
+    recent = (*load.recent, sample)[-QUICK_SAMPLES:]
+    wanted = _wanted(sum(window) / len(window), recent, scaling)
+    # Replicas that someone else asked for get their time, too.
+    kept = scaling.replicas if not complete or scaling.replicas != load.replicas else 0
+    highs = _highs(load.highs, max(wanted, kept), now, scaling.scale_down_delay)
+    load = Load(window, began, gathered, recent, highs, scaling.replicas)
+    if scaling.bounded(wanted) > scaling.replicas:
+        return load, scaling.bounded(wanted)
+    return load, min(scaling.replicas, scaling.bounded(highs[0].replicas))
+
+
+def _wanted(average: float, recent: tuple[float, ...], scaling: Scaling) -> int:
+    target, replicas = scaling.target_requests, scaling.replicas
+    steady = math.ceil(average / target - ROUNDING)
+    lasting = min(recent) if len(recent) == QUICK_SAMPLES else 0.0
+    quick = math.ceil(lasting / target)
+    if lasting <= BURST * replicas * target:
+        quick = min(quick, replicas)
+    return max(steady, quick, 1 if recent[-1] > 0 else 0)
+
+
+def _highs(highs: tuple[High, ...], replicas: int, now: float, delay: float) -> tuple[High, ...]:
+    """The highest number within the delay comes first; what was exceeded or is older does not count any more."""
+    kept = [high for high in highs if high.replicas > replicas and now - high.at < delay]
+    return (*kept, High(now, replicas))

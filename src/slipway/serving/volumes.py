@@ -1,0 +1,38 @@
+"""Volumes of a pod, as Kubernetes writes them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipway.kube.objects import Object
+
+
+def scratch(name: str, size_limit: str = "") -> Object:
+    """An empty folder on the node's disk that lives as long as the pod; one that grows over its limit is evicted."""
+    return {"name": name, "emptyDir": {"sizeLimit": size_limit} if size_limit else {}}
+
+
+def shared_memory(name: str) -> Object:
+    """A folder in memory, which counts as the pod's."""
+    return {"name": name, "emptyDir": {"medium": "Memory"}}
+
+
+def claim(name: str, claim_name: str) -> Object:
+    """A PersistentVolumeClaim of the pod's namespace."""
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim_name}}
+
+
+def image(name: str, reference: str) -> Object:
+    """The files of a container image, read-only."""
+    return {"name": name, "image": {"reference": reference, "pullPolicy": "IfNotPresent"}}
+
+
+def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
+    """Keys of a Secret as files of these names; none where there is no such Secret."""
+    items = [{"key": key, "path": file} for key, file in files.items()]
+    return {"name": name, "secret": {"secretName": secret_name, "optional": True, "items": items}}
+
+
+def config_map(name: str, config_map_name: str) -> Object:
+    """A ConfigMap's keys as files."""
+    return {"name": name, "configMap": {"name": config_map_name}}

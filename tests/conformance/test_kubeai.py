@@ -1,0 +1,175 @@
+"""The API server takes and refuses Models of kubeai.org/v1 as KubeAI's documents say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.dynamic.exceptions import DynamicApiError
+
+from ..cluster.cluster import Cluster, Object
+
+HERE = Path(__file__).parent
+SAMPLES = HERE.parents[2] / "shared" / "reference" / "samples" / "kubeai"
+KIND = "Model.kubeai.org"
+LEAST: Object = {"url": "hf://acme/tiny", "engine": "VLLM", "features": ["TextGeneration"]}
+CASES: list[Object] = yaml.safe_load((HERE / "kubeai_cases.yaml").read_text())
+DEFAULTS: Object = {
+    "targetRequests": 100,
+    "scaleDownDelaySeconds": 30,
+    "minReplicas": 0,
+    "loadBalancing": {
+        "strategy": "LeastLoad",
+        "prefixHash": {"meanLoadFactor": 125, "replication": 20, "prefixCharLength": 100},
+    },
+}
+STATUS: Object = {
+    "replicas": {"all": 2, "ready": 1},
+    "selector": "app=model,model=every",
+    "cache": {"loaded": False, "doneBytes": 2**40, "totalBytes": 2**41, "message": "2 of 3 files"},
+    "observedGeneration": 1,
+    "conditions": [
+        {
+            "type": "Available",
+            "status": "False",
+            "reason": "LoadingCache",
+            "message": "two\nlines",
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+            "observedGeneration": 1,
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(kubeconfig: str) -> Cluster:
+    return Cluster(kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Iterator[str]:
+    name = cluster.namespace("kubeai")
+    yield name
+    cluster.delete("Namespace", "", name)
+
+
+def spelled_out(value: Any) -> Any:
+    """Without the short form of long texts."""
+    if isinstance(value, dict) and value.keys() == {"times", "of"}:
+        return value["of"] * value["times"]
+    if isinstance(value, dict):
+        return {name: spelled_out(below) for name, below in value.items()}
+    return [spelled_out(below) for below in value] if isinstance(value, list) else value
+
+
+def model(namespace: str, name: str, spec: Object) -> Object:
+    return {"kind": KIND, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def judged(cluster: Cluster, body: Object, update: Object | None) -> str:
+    """What the API server says against a Model, or against its update; empty: nothing.
+
+    Only what is updated is really made. It has no resource profile, so that no controller makes anything of it.
+    """
+    if update is None:
+        return said_by(lambda: cluster.create(body, rehearsed=True))
+    cluster.create(body)
+    metadata = body["metadata"]
+    try:
+        return said_by(lambda: cluster.patch(KIND, metadata["namespace"], metadata["name"], {"spec": update}))
+    finally:
+        cluster.delete(KIND, metadata["namespace"], metadata["name"])
+
+
+def said_by(call: Callable[[], Object]) -> str:
+    try:
+        call()
+    except DynamicApiError as refusal:
+        return text_of(refusal)
+    return ""
+
+
+def text_of(refusal: DynamicApiError) -> str:
+    assert refusal.status == 422, refusal.body
+    text: str = yaml.safe_load(refusal.body)["message"]
+    return text
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_a_model_is_taken_or_refused_with_the_reason(cluster: Cluster, namespace: str, case: Object) -> None:
+    spec = {name: value for name, value in (LEAST | spelled_out(case.get("spec", {}))).items() if value is not None}
+    name = case.get("name", f"case-{CASES.index(case)}")
+    said = judged(cluster, model(namespace, name, spec), case.get("update"))
+    assert case["says"] in said if "says" in case else not said
+
+
+def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str) -> None:
+    assert cluster.create(model(namespace, "defaults", LEAST), rehearsed=True)["spec"] == LEAST | DEFAULTS
+
+
+def test_every_field_of_the_status_survives_the_api_server(cluster: Cluster, namespace: str) -> None:
+    cluster.create(model(namespace, "every", LEAST | {"autoscalingDisabled": True}))
+    command = ("patch", "models.kubeai.org", "every", "--namespace", namespace, "--subresource=status", "--type=merge")
+    answer = cluster.kubectl(*command, "--output=yaml", "--patch", yaml.safe_dump({"status": STATUS}))
+    assert yaml.safe_load(answer)["status"] == STATUS
+
+
+def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> None:
+    cluster.create(model(namespace, "scaled", LEAST | {"autoscalingDisabled": True, "replicas": 0}))
+    cluster.kubectl("scale", "models.kubeai.org/scaled", "--namespace", namespace, "--replicas=3")
+    found = cluster.get(KIND, namespace, "scaled")
+    assert found
+    assert found["spec"]["replicas"] == 3
+
+
+def test_kubectl_shows_what_a_person_looks_for(cluster: Cluster, namespace: str) -> None:
+    cluster.create(model(namespace, "shown", LEAST))
+    table = cluster.kubectl("get", "models.kubeai.org", "shown", "--namespace", namespace)
+    assert table.splitlines()[0].split() == ["NAME", "ENGINE", "URL", "REPLICAS", "READY", "REASON", "AGE"]
+    assert table.splitlines()[1].split()[:3] == ["shown", "VLLM", "hf://acme/tiny"]
+
+
+# --- the original's own cases and manifests, where they lie beside this checkout --------------------------------------
+
+ORIGINAL: list[Object] = (
+    yaml.safe_load(cases.read_text())["cases"] if (cases := SAMPLES / "validation-cases.yaml").exists() else []
+)
+MANIFESTS = sorted(
+    path for folder in ("models", "dev", "e2e", "examples", "next") for path in (SAMPLES / folder).glob("*.yaml")
+)
+REFUSED_THERE_TOO = {"kind-cpu-adapters.yaml"}
+"""Ollama with an adapter."""
+
+
+def repeated(value: Any) -> Any:
+    """``@repeat:a:3`` is how these cases write a long text."""
+    if isinstance(value, str) and value.startswith("@repeat:"):
+        letter, times = value.split(":")[1:]
+        return letter * int(times)
+    if isinstance(value, dict):
+        return {name: repeated(below) for name, below in value.items()}
+    return [repeated(below) for below in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", ORIGINAL, ids=lambda case: case["model"]["metadata"]["name"])
+def test_a_case_of_the_original_is_decided_as_there(cluster: Cluster, namespace: str, case: Object) -> None:
+    body = model(namespace, case["model"]["metadata"]["name"], repeated(case["model"]["spec"]))
+    said = judged(cluster, body, case.get("update"))
+    assert bool(said) == (case["expect"] == "reject")
+    assert all(text in said for text in case.get("errorContains", []))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_manifest_of_the_original_is_taken_as_it_is(cluster: Cluster, path: Path) -> None:
+    models = [found for found in yaml.safe_load_all(path.read_text()) if found and found["kind"] == "Model"]
+    for found in models:
+        command = ("create", "--dry-run=server", "--validate=strict", "--output=yaml", "--filename=-")
+        if path.name in REFUSED_THERE_TOO:
+            with pytest.raises(AssertionError, match="adapters are only supported with the VLLM engine"):
+                cluster.kubectl(*command, stdin=yaml.safe_dump(found))
+            continue
+        spec = yaml.safe_load(cluster.kubectl(*command, stdin=yaml.safe_dump(found)))["spec"]
+        assert spec == DEFAULTS | found["spec"]

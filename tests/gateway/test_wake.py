@@ -1,0 +1,163 @@
+"""A model at zero is woken by its first request: real HAProxy, real waker, a server that stands for the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+
+from slipway.gateway.dataplane import DataPlane
+from slipway.gateway.settings import load
+from slipway.gateway.standalone import Standalone
+from slipway.gateway.static import Static
+from slipway.gateway.wake import Waker
+from slipway.kube.client import Client
+from slipway.kube.metrics import Metrics
+from tests.gateway.conftest import Engine, free_port, wait_for
+
+CHAT = "/v1/chat/completions"
+TARGET = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
+
+
+class Cluster:
+    """The scale of one Model: at one replica its pod starts, and is ready `start_seconds` later."""
+
+    def __init__(self, gateway: Standalone, engine: Engine) -> None:
+        self.gateway = gateway
+        self.engine = engine
+        self.start_seconds = 0.5
+        self.replicas = 0
+        self.version = 1
+        self.written: list[float] = []
+        self.ready_at = 0.0
+        self._starting: asyncio.Task[None] | None = None
+
+    def route(self, *endpoints: str) -> None:
+        self.gateway.route({"cold": {"endpoints": endpoints, "route": {"scale": TARGET}}, "off": []})
+
+    async def scale(self, request: web.Request) -> web.Response:
+        if request.method == "PUT":
+            scale = await request.json()
+            if scale["metadata"]["resourceVersion"] != str(self.version):
+                return web.json_response({"kind": "Status", "message": "newer"}, status=409)
+            self.written.append(time.monotonic())
+            self.version += 1
+            self.replicas = scale["spec"]["replicas"]
+            self._starting = asyncio.create_task(self._start())
+        metadata = {"namespace": "static", "name": "cold", "resourceVersion": str(self.version)}
+        spec = {"replicas": self.replicas} if self.replicas else {}
+        return web.json_response({"kind": "Scale", "metadata": metadata, "spec": spec})
+
+    async def _start(self) -> None:
+        await asyncio.sleep(self.start_seconds)
+        self.ready_at = time.monotonic()
+        self.route(self.engine.endpoint)
+
+
+@pytest.fixture(scope="module")
+def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    with make_gateway(holdSeconds=1, holdRequests=2, wakeSeconds=20, wakeRequests=200) as made:
+        yield made
+
+
+@pytest.fixture
+async def cluster(
+    shared: Standalone, make_engine: Callable[..., Engine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Cluster]:
+    found = Cluster(shared, make_engine("woken"))
+    found.route()
+    wait_for(lambda: "static:cold 1" in (shared.run / "wake.map").read_text())
+    wait_for(lambda: "server 127" not in (shared.run / "haproxy.cfg").read_text())
+    await asyncio.sleep(0.3)
+    application, port = web.Application(), free_port()
+    application.router.add_route("*", "/apis/kubeai.org/v1/namespaces/static/models/cold/scale", found.scale)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(json.dumps(kubeconfig_for(port)))
+    client = await Client.connect(str(kubeconfig), metrics=Metrics())
+    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None)
+    task = asyncio.create_task(waker.run(table_of(shared)))
+    yield found
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await client.close()
+    await runner.cleanup()
+
+
+def kubeconfig_for(port: int) -> dict[str, Any]:
+    context = {"cluster": "c", "user": "u"}
+    return {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": context}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+
+
+def table_of(gateway: Standalone) -> Callable[[], Any]:
+    def current() -> Any:
+        return msgspec.json.decode(gateway.table.read_bytes(), type=Static).table()
+
+    return current
+
+
+async def ask(session: aiohttp.ClientSession, gateway: Standalone, model: str = "cold") -> tuple[int, float]:
+    """Status, and when the answer's first byte came."""
+    async with session.post(gateway.url + CHAT, json={"model": model}) as answer:
+        first = time.monotonic()
+        await answer.read()
+        return answer.status, first
+
+
+async def test_the_first_request_wakes_the_model_and_is_answered_within_a_second_of_its_start(
+    cluster: Cluster,
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        began = time.monotonic()
+        status, first = await ask(session, cluster.gateway)
+    assert status == 200
+    assert len(cluster.written) == 1
+    assert cluster.written[0] - began < 0.35
+    assert first - cluster.ready_at < 0.65
+    assert first - began - cluster.start_seconds < 1
+
+
+async def test_many_requests_wake_it_once_and_all_are_answered(cluster: Cluster) -> None:
+    cluster.start_seconds = 2.0  # longer than requests wait for models that nobody wakes, and more than wait there
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        answers = await asyncio.gather(*(ask(session, cluster.gateway) for _unused in range(100)))
+    assert {status for status, _unused in answers} == {200}
+    assert len(cluster.written) == 1
+    assert max(first for _unused, first in answers) - cluster.ready_at < 1.5
+
+
+async def test_a_model_that_nobody_may_scale_is_waited_for_only_briefly(cluster: Cluster) -> None:
+    async with aiohttp.ClientSession() as session:
+        began = time.monotonic()
+        status, first = await ask(session, cluster.gateway, "off")
+    assert status == 503
+    assert first - began < 2
+    assert cluster.written == []
+
+
+async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
+    cluster.replicas = 1  # starts, and takes long
+    async with aiohttp.ClientSession() as session:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ask(session, cluster.gateway), 0.5)
+    await asyncio.sleep(1.5)
+    cluster.replicas = 0
+    await asyncio.sleep(1.5)
+    assert cluster.written == []

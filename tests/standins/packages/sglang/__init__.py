@@ -1,0 +1,1 @@
+"""A stand-in of SGLang under its own command."""

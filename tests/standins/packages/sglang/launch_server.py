@@ -1,0 +1,75 @@
+"""SGLang's server, without a model: ``python3 -m sglang.launch_server --model-path=...``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+
+from standin.generation import Generator
+from standin.openai import OpenAI
+from standin.web import Answer, Handler, Request, as_json, routes, serve
+from vllm.entrypoints.openai.api_server import CannotLoad, check_model
+
+VALUES = """
+api-key attention-backend chat-template chunked-prefill-size context-length cuda-graph-max-bs data-parallel-size device
+download-dir dtype kv-cache-dtype load-balance-method load-format log-level lora-paths max-loras-per-batch
+max-prefill-tokens max-running-requests max-total-tokens mem-fraction-static model-path nnodes node-rank quantization
+reasoning-parser revision schedule-conservativeness schedule-policy served-model-name speculative-algorithm
+tensor-parallel-size tokenizer-mode tokenizer-path tool-call-parser tp
+"""
+SWITCHES = """
+disable-cuda-graph disable-radix-cache enable-dp-attention enable-lora enable-metrics enable-mixed-chunk
+enable-torch-compile is-embedding log-requests skip-server-warmup skip-tokenizer-init trust-remote-code
+"""
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="launch_server.py")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=30000)
+    parser.add_argument("--model", dest="model_path")
+    for name in VALUES.split():
+        parser.add_argument(f"--{name}", default="")
+    for name in SWITCHES.split():
+        parser.add_argument(f"--{name}", action="store_true")
+    return parser.parse_args(arguments)
+
+
+def application(flags: argparse.Namespace) -> Handler:
+    """It answers whatever name is asked for, as SGLang does."""
+    name, created, generator = flags.served_model_name or flags.model_path, int(time.time()), Generator()
+
+    def models(_request: Request) -> Answer:
+        card = {"id": name, "object": "model", "created": created, "owned_by": "sglang", "root": name}
+        return as_json({"object": "list", "data": [card]})
+
+    def metrics(_request: Request) -> Answer:
+        labels = f'{{model_name="{name}"}}'
+        text = (
+            f"sglang:num_running_reqs{labels} {generator.running}\nsglang:num_queue_reqs{labels} {generator.waiting}\n"
+        )
+        return Answer(text.encode(), kind="text/plain; version=0.0.4")
+
+    table = OpenAI(generator, lambda _model: "base").table()
+    generates = ("POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses")
+    table = {route: handler for route, handler in table.items() if (route in generates) != flags.is_embedding}
+    table |= {"GET /health": lambda _request: Answer(), "GET /v1/models": models}
+    return routes(table | ({"GET /metrics": metrics} if flags.enable_metrics else {}))
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags = parse(arguments)
+    try:
+        check_model(flags.model_path, flags.load_format)
+    except CannotLoad as error:
+        sys.exit(str(error))
+    time.sleep(float(os.environ.get("STANDIN_LOAD_SECONDS", "0")))
+    print("The server is fired up and ready to roll!", flush=True)
+    serve(application(flags), flags.host, flags.port)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

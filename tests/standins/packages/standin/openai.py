@@ -1,0 +1,179 @@
+"""OpenAI's addresses, answered by a Generator: chats, completions, responses, embeddings, rerank, scores."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .generation import Generator, tokens_of
+from .web import Answer, Handler, Refused, Request, as_events, as_json
+
+Body = dict[str, Any]
+Mark = Callable[[str], str]
+"""Name of a requested model -> who answers for it (the base model, or an adapter's digest); raises Refused."""
+
+
+class OpenAI:
+    """The handlers of one engine. ``dimensions`` is the length of an embedding."""
+
+    def __init__(self, generator: Generator, mark: Mark, dimensions: int = 64) -> None:
+        self.generator = generator
+        self.mark = mark
+        self.dimensions = dimensions
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "POST /v1/chat/completions": self.chat,
+            "POST /v1/completions": self.completion,
+            "POST /v1/responses": self.response,
+            "POST /v1/embeddings": self.embeddings,
+            "POST /v1/rerank": self.rerank,
+            "POST /rerank": self.rerank,
+            "POST /v1/score": self.score,
+            "POST /score": self.score,
+        }
+
+    # --- generation ------------------------------------------------------------------------------------------------
+
+    def chat(self, request: Request) -> Answer:
+        body = request.json()
+        messages = body.get("messages")
+        if not isinstance(messages, list):
+            raise Refused(400, "BadRequestError", "messages: Input should be a valid list")
+        prompt = "".join(f"<|{message.get('role')}|>{text_of(message.get('content'))}\n" for message in messages)
+        if body.get("stream"):
+            return self._stream(body, prompt, "chat.completion.chunk", lambda text: {"delta": {"content": text}})
+        text, usage = self._run(body, prompt)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
+        return as_json(self._head(body, "chatcmpl", "chat.completion") | {"choices": [choice], "usage": usage})
+
+    def completion(self, request: Request) -> Answer:
+        body = request.json()
+        prompt = body.get("prompt")
+        if prompt is None:
+            raise Refused(400, "BadRequestError", "prompt: Field required")
+        prompt = text_of(prompt)
+        if body.get("stream"):
+            return self._stream(body, prompt, "text_completion", lambda text: {"text": text})
+        text, usage = self._run(body, prompt)
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}
+        return as_json(self._head(body, "cmpl", "text_completion") | {"choices": [choice], "usage": usage})
+
+    def response(self, request: Request) -> Answer:
+        body = request.json()
+        text, usage = self._run(body | {"max_tokens": body.get("max_output_tokens")}, text_of(body.get("input")))
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        message = {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": content}
+        counted = {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
+        counted["total_tokens"] = usage["total_tokens"]
+        head = self._head(body, "resp", "response")
+        return as_json(head | {"status": "completed", "output": [message], "usage": counted})
+
+    def _run(self, body: Body, prompt: str) -> tuple[str, Body]:
+        mark, tokens = self._checked(body), tokens_of(prompt)
+        with self.generator.slot():
+            cached = self.generator.prefill(mark, tokens)
+            words = list(self.generator.decode(mark, limit(body)))
+        return " ".join(words), usage_of(len(tokens), len(words), cached)
+
+    def _stream(self, body: Body, prompt: str, kind: str, choice: Callable[[str], Body]) -> Answer:
+        mark, tokens, head = self._checked(body), tokens_of(prompt), self._head(body, "chatcmpl", kind)
+
+        def events() -> Iterator[Body]:
+            count = 0
+            with self.generator.slot():
+                cached = self.generator.prefill(mark, tokens)
+                for word in self.generator.decode(mark, limit(body)):
+                    text = word if count == 0 else f" {word}"
+                    count += 1
+                    yield head | {"choices": [{"index": 0, **choice(text), "finish_reason": None}]}
+            yield head | {"choices": [{"index": 0, **choice(""), "finish_reason": "length"}]}
+            if (body.get("stream_options") or {}).get("include_usage"):
+                yield head | {"choices": [], "usage": usage_of(len(tokens), count, cached)}
+
+        return as_events(events())
+
+    # --- vectors and scores ----------------------------------------------------------------------------------------
+
+    def embeddings(self, request: Request) -> Answer:
+        body = request.json()
+        self._checked(body)
+        given = body.get("input")
+        if given is None:
+            raise Refused(400, "BadRequestError", "input: Field required")
+        texts = [text_of(item) for item in given] if isinstance(given, list) else [text_of(given)]
+        data = [
+            {"object": "embedding", "index": at, "embedding": vector(text, self.dimensions)}
+            for at, text in enumerate(texts)
+        ]
+        count = sum(len(tokens_of(text)) for text in texts)
+        return as_json(self._head(body, "embd", "list") | {"data": data, "usage": usage_of(count, 0, 0)})
+
+    def rerank(self, request: Request) -> Answer:
+        body = request.json()
+        self._checked(body)
+        if "query" not in body or not isinstance(body.get("documents"), list):
+            raise Refused(400, "BadRequestError", "query and documents are required")
+        scores = [(likeness(body["query"], text), at, text) for at, text in enumerate(body["documents"])]
+        ranked = sorted(scores, key=lambda score: (-score[0], score[1]))[: body.get("top_n") or None]
+        results = [{"index": at, "document": {"text": text}, "relevance_score": score} for score, at, text in ranked]
+        return as_json(self._head(body, "rerank", "rerank") | {"results": results, "usage": {"total_tokens": 1}})
+
+    def score(self, request: Request) -> Answer:
+        body = request.json()
+        self._checked(body)
+        texts = body.get("text_2", [])
+        texts = texts if isinstance(texts, list) else [texts]
+        data = [
+            {"index": at, "object": "score", "score": likeness(str(body.get("text_1")), text)}
+            for at, text in enumerate(texts)
+        ]
+        return as_json(self._head(body, "score", "list") | {"data": data, "usage": usage_of(1, 0, 0)})
+
+    # --- parts -----------------------------------------------------------------------------------------------------
+
+    def _checked(self, body: Body) -> str:
+        return self.mark(str(body.get("model") or ""))
+
+    def _head(self, body: Body, prefix: str, kind: str) -> Body:
+        return {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": body.get("model"),
+        }
+
+
+def text_of(content: Any) -> str:
+    """The text of a message, a prompt, or a list of parts, messages or token numbers."""
+    if isinstance(content, list):
+        return "".join(text_of(part) for part in content)
+    if isinstance(content, dict):
+        return text_of(content.get("text", content.get("content", "")))
+    return str(content)
+
+
+def limit(body: Body) -> int:
+    return max(1, int(body.get("max_completion_tokens") or body.get("max_tokens") or 16))
+
+
+def usage_of(prompt: int, completion: int, cached: int) -> Body:
+    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion} | details
+
+
+def vector(text: str, dimensions: int) -> list[float]:
+    """Of length one, the same for the same text."""
+    noise = hashlib.shake_128(text.encode()).digest(dimensions)
+    values = [byte / 127.5 - 1 for byte in noise]
+    length = sum(value * value for value in values) ** 0.5 or 1.0
+    return [value / length for value in values]
+
+
+def likeness(query: str, text: Any) -> float:
+    """The share of the query's words that a text has."""
+    words = set(query.lower().split())
+    return len(words & set(text_of(text).lower().split())) / (len(words) or 1)

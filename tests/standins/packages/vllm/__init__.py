@@ -1,0 +1,1 @@
+"""A stand-in of vLLM 0.10 under its own command."""

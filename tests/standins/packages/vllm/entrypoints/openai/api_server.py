@@ -1,0 +1,182 @@
+"""vLLM's OpenAI server, without a model: ``python3 -m vllm.entrypoints.openai.api_server --model=...``.
+
+It listens once the model is loaded, which takes ``STANDIN_LOAD_SECONDS`` (0). A folder must hold a ``config.json``; a
+repository's is asked for at ``HF_ENDPOINT`` where that is set, and taken for granted where it is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from standin.generation import Generator
+from standin.openai import OpenAI
+from standin.web import Answer, Handler, Refused, Request, as_json, routes, serve
+
+from vllm.entrypoints.openai.flags import parse
+
+
+class CannotLoad(Exception):
+    """The model cannot be loaded; the message is the last line of vLLM's traceback."""
+
+
+def check_model(model: str, load_format: str) -> None:
+    """Raises CannotLoad where vLLM would not find the model."""
+    if model.startswith("s3://"):
+        if load_format != "runai_streamer":
+            raise CannotLoad(f"OSError: {model} is not a valid model identifier: it needs --load-format=runai_streamer")
+    elif model.startswith("/"):
+        if not (Path(model) / "config.json").is_file():
+            raise CannotLoad(
+                f"ValueError: Invalid repository ID or local directory specified: '{model}'.\n"
+                "Please verify the following requirements:\n1. Provide a valid Hugging Face repository ID.\n"
+                "2. Specify a local directory that contains a recognized configuration file."
+            )
+    elif endpoint := os.environ.get("HF_ENDPOINT"):
+        check_repository(endpoint.rstrip("/"), model)
+
+
+def check_repository(endpoint: str, repository: str) -> None:
+    request = urllib.request.Request(f"{endpoint}/{repository}/resolve/main/config.json")
+    if token := os.environ.get("HF_TOKEN"):
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            raise CannotLoad(
+                f"OSError: You are trying to access a gated repo.\nMake sure to have access to it at "
+                f"{endpoint}/{repository}.\n{error.code} Client Error."
+            ) from error
+        raise CannotLoad(
+            f"OSError: {repository} is not a local folder and is not a valid model identifier listed on "
+            f"'{endpoint}/models'"
+        ) from error
+    except OSError as error:
+        raise CannotLoad(
+            f"OSError: We couldn't connect to '{endpoint}' to load the files, and couldn't find them in the cached "
+            f"files: {error}"
+        ) from error
+
+
+class Server:
+    """The base model, its names, and the adapters that were loaded into it."""
+
+    def __init__(self, flags: argparse.Namespace) -> None:
+        self.root = flags.model
+        self.names = flags.served_model_name or [flags.model]
+        self.takes_adapters = flags.enable_lora
+        self.created = int(time.time())
+        self.generator = Generator()
+        self.adapters: dict[str, tuple[str, str]] = {}
+        """Name -> (path, mark of what was found there)."""
+        self._lock = threading.Lock()
+
+    def application(self) -> Handler:
+        table = OpenAI(self.generator, self.mark).table() | {
+            "GET /health": lambda _request: Answer(),
+            "GET /ping": lambda _request: Answer(),
+            "GET /version": lambda _request: as_json({"version": "0.10.2"}),
+            "GET /v1/models": self.models,
+            "GET /metrics": self.metrics,
+        }
+        if os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "").lower() in ("1", "true"):
+            table |= {"POST /v1/load_lora_adapter": self.load, "POST /v1/unload_lora_adapter": self.unload}
+        return routes(table)
+
+    def mark(self, model: str) -> str:
+        if not model or model in self.names:
+            return "base"
+        found = self.adapters.get(model)
+        if found is None:
+            raise Refused(404, "NotFoundError", f"The model `{model}` does not exist.")
+        return found[1]
+
+    def models(self, _request: Request) -> Answer:
+        base = [self._card(name, self.root, None) for name in self.names]
+        adapters = [self._card(name, path, self.names[0]) for name, (path, _mark) in self.adapters.items()]
+        return as_json({"object": "list", "data": base + adapters})
+
+    def _card(self, name: str, root: str, parent: str | None) -> dict[str, object]:
+        card = {"id": name, "object": "model", "created": self.created, "owned_by": "vllm"}
+        return card | {"root": root, "parent": parent, "permission": []}
+
+    # --- adapters ---------------------------------------------------------------------------------------------------
+
+    def load(self, request: Request) -> Answer:
+        body = request.json()
+        name, path = body.get("lora_name"), body.get("lora_path")
+        if not name or not path:
+            raise Refused(400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.")
+        with self._lock:
+            if name in self.adapters and not body.get("load_inplace"):
+                raise Refused(400, "InvalidUserInput", f"The lora adapter '{name}' has already been loaded.")
+            if not self.takes_adapters:
+                raise Refused(400, "BadRequestError", "LoRA is not enabled. Use --enable-lora to enable LoRA.")
+            config = Path(path) / "adapter_config.json"
+            if not config.is_file():
+                raise Refused(404, "NotFoundError", f"Loading lora {name} failed: No adapter found for {path}")
+            self.adapters[name] = (path, digest_of(config.parent))
+        return Answer(f"Success: LoRA adapter '{name}' added successfully.".encode(), kind="text/plain")
+
+    def unload(self, request: Request) -> Answer:
+        name = request.json().get("lora_name")
+        if not name:
+            raise Refused(400, "InvalidUserInput", "'lora_name' needs to be provided to unload a LoRA adapter.")
+        with self._lock:
+            if name not in self.adapters:
+                raise Refused(404, "NotFoundError", f"The lora adapter '{name}' cannot be found.")
+            del self.adapters[name]
+        return Answer(f"Success: LoRA adapter '{name}' removed successfully.".encode(), kind="text/plain")
+
+    # --- metrics ----------------------------------------------------------------------------------------------------
+
+    def metrics(self, _request: Request) -> Answer:
+        generator, cache = self.generator, self.generator.cache
+        rows = [
+            ("gauge", "num_requests_running", "", generator.running),
+            ("gauge", "num_requests_waiting", "", generator.waiting),
+            ("counter", "prefix_cache_queries", "_total", cache.queries),
+            ("counter", "prefix_cache_hits", "_total", cache.hits),
+            ("counter", "generation_tokens", "_total", generator.generated),
+        ]
+        labels = f'{{engine="0",model_name="{self.names[0]}"}}'
+        lines = [
+            f"# TYPE vllm:{name}{suffix} {kind}\nvllm:{name}{suffix}{labels} {float(value)}\n"
+            for kind, name, suffix, value in rows
+        ]
+        return Answer("".join(lines).encode(), kind="text/plain; version=0.0.4; charset=utf-8")
+
+
+def digest_of(folder: Path) -> str:
+    """A short name for what a folder holds, so that answers tell which version of an adapter made them."""
+    digest = hashlib.sha256()
+    for path in sorted(found for found in folder.rglob("*") if found.is_file() and not found.name.startswith(".")):
+        digest.update(path.read_bytes())
+    return f"lora-{digest.hexdigest()[:8]}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    flags = parse(arguments)
+    template = flags.chat_template
+    if template.startswith("/") and not Path(template).is_file():
+        sys.exit(f"ValueError: The supplied chat template ({template}) looks like a path, but it cannot be opened.")
+    try:
+        check_model(flags.model or "Qwen/Qwen3-0.6B", flags.load_format)
+    except CannotLoad as error:
+        sys.exit(str(error))
+    time.sleep(float(os.environ.get("STANDIN_LOAD_SECONDS", "0")))
+    print(f"INFO:     Started server on {flags.host or '0.0.0.0'}:{flags.port}", flush=True)
+    serve(Server(flags).application(), flags.host or "0.0.0.0", flags.port)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,301 @@
+"""What a KubeAI Model becomes, beyond the golden examples: its edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.kubeai import KubeAI, cache, names
+from slipway.kube.objects import CONFIG_MAP
+from slipway.serving import agent
+from slipway.serving.plan import Invalid, Plan, Reference, Refusal, World
+from slipway.serving.settings import Settings
+from slipway.serving.times import unix_time
+
+UID = "33333333-0000-0000-0000-000000000001"
+CACHED = {"cacheProfile": "shared"}
+CONFIG = "cacheProfiles: {shared: {sharedFilesystem: {storageClassName: nfs}}}"
+DELETED = "2026-11-21T09:00:00Z"
+NOW = unix_time("2026-11-21T09:05:00Z")
+
+
+def world(name: str = "tiny", config: str = CONFIG, settings: Settings | None = None, **spec: Any) -> World:
+    metadata = {"name": name, "namespace": "models", "uid": UID, "generation": 1, "creationTimestamp": DELETED}
+    given = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1"} | spec
+    reference = Reference(CONFIG_MAP, "system", "slipway-kubeai")
+    return World(
+        resource={"metadata": metadata, "spec": given},
+        children={},
+        pods=[],
+        routed=[],
+        settings=settings or Settings(system_namespace="system"),
+        now=NOW,
+        referenced={reference: {"data": {"system.yaml": config}}},
+    )
+
+
+def plan(asked: World) -> Plan:
+    return KubeAI().plan(asked)
+
+
+def child(asked: World, kind: str) -> dict[str, Any]:
+    return next(child for child in plan(asked).children if child["kind"] == kind)
+
+
+def container(asked: World) -> dict[str, Any]:
+    made: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    return made
+
+
+def environment(asked: World) -> dict[str, Any]:
+    return {variable["name"]: variable for variable in container(asked)["env"]}
+
+
+def with_claim(asked: World, annotations: dict[str, str], **metadata: Any) -> World:
+    reference = KubeAI().references(asked.resource, asked.settings)[1]
+    claim = {"metadata": {"name": reference.name, "annotations": annotations, **metadata}}
+    return msgspec.structs.replace(asked, referenced={**asked.referenced, reference: claim})
+
+
+def leaving(asked: World, now: float = NOW) -> World:
+    metadata = asked.resource["metadata"] | {"deletionTimestamp": DELETED, "finalizers": [names.FINALIZER]}
+    return msgspec.structs.replace(asked, resource=asked.resource | {"metadata": metadata}, now=now)
+
+
+def test_the_digest_of_an_adapters_url_is_the_originals() -> None:
+    assert names.url_digest("hf://test-repo/test-adapter") == "579485db59"
+    assert names.url_digest("s3://test-bucket/test-path") == "54dcb9d8d5"
+
+
+def test_names_of_services_are_no_two_models_the_same() -> None:
+    assert names.service_name("llama-3") == "model-llama-3"
+    assert names.service_name("llama.3") != names.service_name("llama-3")
+    assert names.adapter_service_name("a", "b-c") != names.adapter_service_name("a-b", "c")
+    assert names.adapter_service_name("a", "b") != names.service_name("a-b")
+    longest = names.adapter_service_name("x" * 40, "y" * 63)
+    assert len(longest) == 63
+    assert "." not in names.adapter_service_name("a.b", "c")
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [
+        ({}, 0),
+        ({"minReplicas": 1}, 1),
+        ({"minReplicas": 1, "replicas": 0}, 1),
+        ({"replicas": 5}, 5),
+        ({"replicas": 5, "maxReplicas": 3}, 3),
+        ({"autoscalingDisabled": True}, None),
+        ({"replicas": 5, "maxReplicas": 3, "autoscalingDisabled": True}, None),
+    ],
+)
+def test_replicas_are_brought_into_their_bounds_unless_they_are_the_users(
+    spec: dict[str, Any], replicas: int | None
+) -> None:
+    asked = world(**spec)
+    assert plan(asked).own.get("spec", {}).get("replicas") == replicas
+    made = child(asked, "Deployment")["spec"]["replicas"]
+    assert made == (replicas if replicas is not None else spec.get("replicas", 0))
+
+
+def test_the_users_variables_win_and_stand_once() -> None:
+    asked = world(env={"HF_TOKEN": "mine", "HF_ENDPOINT": "http://mine", "A": "1"})
+    mirrored = msgspec.structs.replace(
+        asked, settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub")
+    )
+    listed = [variable["name"] for variable in container(mirrored)["env"]]
+    assert listed == ["A", "HF_ENDPOINT", "HF_TOKEN"]
+    assert environment(mirrored)["HF_ENDPOINT"]["value"] == "http://mine"
+
+
+def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
+    asked = msgspec.structs.replace(
+        world(env={"HF_ENDPOINT": "http://other:1"}),
+        settings=Settings(system_namespace="system", hugging_face_endpoint="http://hub:8000"),
+    )
+    assert environment(asked)["HF_ENDPOINT"]["value"] == "http://other:1"
+
+
+def test_what_kubeai_lets_pass_and_works_passes() -> None:
+    args = ["--port=8000", "--host", "0.0.0.0", "--served_model_name", "tiny", "--api-key=x"]
+    assert container(world(args=args))["args"][-len(args) :] == args
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"args": ["--served_model_name=other"]}, "--served_model_name"),
+        ({"args": ["--uds", "/tmp/socket"]}, "--uds"),
+        ({"engine": "LlamaCpp", "args": ["-a", "x", "--port", "1"]}, "-a, --port"),
+        ({"engine": "LlamaCpp", "url": "pvc://claim"}, r"\?model="),
+        ({"engine": "OLlama", "url": "pvc://claim/store"}, r"\?model="),
+        ({"engine": "Infinity", "features": ["TextEmbedding"], "url": "s3://bucket/x"}, "cacheProfile"),
+        ({"engine": "Infinity", "features": ["TextGeneration"]}, "TextEmbedding, Reranking, not TextGeneration"),
+        ({"engine": "LlamaCpp", "features": ["TextEmbedding", "Reranking"]}, "a Model for each"),
+        ({"url": "gs://bucket/x"}, "cacheProfile"),
+        ({"url": "pvc://claim", "cacheProfile": "shared"}, "filled from"),
+        ({"url": "nonsense"}, "scheme://place"),
+        ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM does"),
+        ({"adapters": [{"name": "a-", "url": "hf://a/b"}]}, "begin and end"),
+        ({"adapters": [{"name": "a", "url": "ollama://a"}]}, "not a url of hf"),
+        ({"adapters": [{"name": "a", "url": "hf://a/b"}] * 2}, "occurs twice"),
+        ({"resourceProfile": ""}, "name:count"),
+        ({"features": 5}, "array"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(Invalid, match=complaint) as refused:
+        plan(world(**spec))
+    assert refused.value.reason == "InvalidSpec"
+
+
+def test_an_engine_without_image_is_refused() -> None:
+    with pytest.raises(Invalid) as refused:
+        plan(world(config="modelServers: {VLLM: {images: {default: ''}}}", resourceProfile="nvidia-gpu-h100:1"))
+    assert refused.value.reason == "NoImage"
+    assert container(world(config="modelServers: {VLLM: {images: {default: ''}}}", image="own:1"))["image"] == "own:1"
+
+
+def test_patches_must_leave_the_pod_findable() -> None:
+    config = "modelServerPods: {jsonPatches: [{op: remove, path: /metadata/labels/model}]}"
+    with pytest.raises(Invalid, match="labels app=model, model=tiny") as refused:
+        plan(world(config=config))
+    assert refused.value.reason == "InvalidConfig"
+
+
+def test_a_changed_file_makes_other_pods_and_a_changed_label_does_not() -> None:
+    one, two = (world(files=[{"path": "/a", "content": content}]) for content in ("1", "2"))
+    made = child(one, "Deployment")
+    running = msgspec.structs.replace(one, children={("Deployment", "model-tiny"): made})
+    running.resource["metadata"]["labels"] = {"new": "label"}
+    assert child(running, "Deployment")["spec"]["template"] == made["spec"]["template"]
+    assert child(two, "Deployment")["spec"]["template"] != made["spec"]["template"]
+
+
+def test_two_files_never_share_a_key() -> None:
+    paths = ["/a/b", "/a_b", "/a b", "/" + "x" * 300]
+    asked = world(files=[{"path": path, "content": path} for path in paths])
+    data = child(asked, "ConfigMap")["data"]
+    mounts = {mount["mountPath"]: mount["subPath"] for mount in container(asked)["volumeMounts"] if "subPath" in mount}
+    assert {path: data[mounts[path]] for path in paths} == {path: path for path in paths}
+
+
+def test_only_the_scaling_that_is_wanted_is_told() -> None:
+    assert KubeAI().scaling(world(autoscalingDisabled=True)) is None
+    assert KubeAI().scaling(world(resourceProfile="cpu")) is not None
+    scaling = KubeAI().scaling(world(config="modelAutoscaling: {timeWindow: 1m}", targetRequests=5, maxReplicas=3))
+    assert scaling is not None
+    assert (scaling.target_requests, scaling.max_replicas, scaling.window) == (5, 3, 60.0)
+
+
+def test_a_model_with_a_cache_has_no_pods_before_it_is_filled() -> None:
+    kinds = [child["kind"] for child in plan(world(**CACHED)).children]
+    assert kinds == ["Service", "Job"]
+    filled = with_claim(world(**CACHED), {"models.kubeai.org/tiny": f'{{"uid":"{UID}"}}'})
+    assert [child["kind"] for child in plan(filled).children] == ["Service", "Deployment"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[]", '{"uid": "other"}', f'{{"uid":"{UID}","url":"hf://acme/other"}}']
+)
+def test_an_annotation_that_is_not_this_models_means_not_loaded(text: str) -> None:
+    assert not cache.loaded(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text}))
+
+
+@pytest.mark.parametrize("url", ["", "hf://acme/tiny"])
+def test_the_originals_word_counts_without_a_url_and_options_change_no_weights(url: str) -> None:
+    told = {"uid": UID} | ({"url": url} if url else {})
+    asked = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
+    assert cache.loaded(with_claim(asked, {"models.kubeai.org/tiny": msgspec.json.encode(told).decode()}))
+
+
+@pytest.mark.parametrize("how", ["Complete", "Failed"])
+def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(how: str) -> None:
+    asked = with_claim(world(**CACHED), {})
+    done = {"type": how, "status": "True", "lastTransitionTime": "2026-11-21T09:04:50Z"}
+    observed = child(asked, "Job") | {"status": {"conditions": [done]}}
+    own = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): observed})
+    assert bool(plan(own).notes) == (how == "Complete")
+    assert (cache.failed_since(own) is not None) == (how == "Failed")
+    resource = {**asked.resource, "spec": {**asked.resource["spec"], "url": "hf://acme/other"}}
+    changed = msgspec.structs.replace(own, resource=resource)
+    assert not plan(changed).notes
+    assert cache.failed_since(changed) is None
+    assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
+
+
+def test_no_load_is_begun_on_a_claim_that_goes() -> None:
+    going = with_claim(world(**CACHED), {}, deletionTimestamp=DELETED)
+    assert [child["kind"] for child in plan(going).children] == ["Service"]
+    message = KubeAI().status(going, None).status["cache"]["message"]
+    assert "shared-model-cache-shared is being deleted" in message
+
+
+def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
+    asked = with_claim(world(**CACHED), {})
+    made = child(asked, "Job")
+    job = made | {"metadata": made["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
+    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
+    assert KubeAI().status(waiting, None).recheck_seconds == 10
+    late = KubeAI().status(msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
+    assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
+
+
+def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
+    asked = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
+    names_of_both = [f"{prefix}a" for prefix in (agent.ADAPTER_LABEL, agent.SERVING_LABEL)]
+    asked.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}
+    labels = child(asked, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert labels["team"] == "search"
+    assert not labels.keys() & set(names_of_both)
+
+
+def test_a_pod_gets_no_requests_while_its_engine_lacks_adapters_that_it_had() -> None:
+    adapted = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
+    containers = child(adapted, "Deployment")["spec"]["template"]["spec"]["containers"]
+    probe = next(one for one in containers if one["name"] == agent.CONTAINER)["readinessProbe"]
+    assert probe["httpGet"] == {"path": "/healthz", "port": agent.PORT}
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (1, 1)
+
+
+def test_credentials_go_only_where_they_are_needed() -> None:
+    adapted = world(adapters=[{"name": "a", "url": "s3://bucket/a"}])
+    spec = child(adapted, "Deployment")["spec"]["template"]["spec"]
+    engine, loader = ({variable["name"] for variable in one["env"]} for one in spec["containers"])
+    assert engine == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "HF_TOKEN"}
+    assert loader == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+
+
+def test_deletion_waits_for_pods_but_not_for_those_of_a_lost_node() -> None:
+    filled = leaving(with_claim(world(**CACHED), {"models.kubeai.org/tiny": f'{{"uid":"{UID}"}}'}))
+    going = {"metadata": {"name": "p", "deletionTimestamp": DELETED}, "status": {"phase": "Running"}}
+    waiting = msgspec.structs.replace(filled, pods=[going], now=unix_time(DELETED) + 10)
+    assert KubeAI().finish(waiting) == Plan(children=())
+    lost = KubeAI().finish(msgspec.structs.replace(waiting, now=unix_time(DELETED) + 400))
+    assert lost is not None
+    assert [made["metadata"]["name"] for made in lost.children] == ["evict-cache-tiny"]
+
+
+def test_deletion_ends_without_claim_profile_or_configuration() -> None:
+    assert KubeAI().finish(leaving(world())) is None
+    assert KubeAI().finish(leaving(world(**CACHED))) is None
+    assert KubeAI().finish(leaving(with_claim(world(**CACHED), {}, deletionTimestamp=DELETED))) is None
+    broken = leaving(with_claim(world(config="nonsense: 1", **CACHED), {}))
+    assert KubeAI().finish(broken) is not None
+    assert KubeAI().finish(leaving(broken, now=NOW + 1000)) is None
+
+
+def test_a_deletion_is_looked_at_again_without_an_event() -> None:
+    verdict = KubeAI().status(leaving(with_claim(world(**CACHED), {})), None)
+    assert verdict.recheck_seconds is not None
+    reasons = {condition["type"]: condition["reason"] for condition in verdict.status["conditions"]}
+    assert reasons["Available"] == "Leaving"
+
+
+def test_a_spec_that_cannot_be_read_has_a_status_all_the_same() -> None:
+    asked = world(url="nonsense", adapters=[{"name": "a", "url": "hf://a/b"}], **CACHED)
+    status = KubeAI().status(asked, Refusal("InvalidSpec", "no")).status
+    reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
+    assert reasons["CacheLoaded"] == reasons["AdaptersLoaded"] == reasons["Accepted"] == "InvalidSpec"

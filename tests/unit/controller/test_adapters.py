@@ -1,0 +1,105 @@
+"""What is done with a model's pods so that each serves the adapters that it shall, and none is asked that lacks one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod, orders
+from slipway.serving.agent import Adapter, AdapterState, AgentReport
+
+NEW, OLD = "new1", "old1"
+WISH = (Adapter("base_sql", "hf://acme/sql", NEW),)
+FETCH_ONLY = (Adapter("base_sql", "hf://acme/sql", NEW, replace=False),)
+Phase = Literal["Fetching", "Fetched", "Loaded", "Failed"]
+
+
+def label(digest: str) -> dict[str, str]:
+    return {"adapter.kubeai.org/sql": digest, "adapter.slipway.inference/sql": "true"}
+
+
+GONE = dict.fromkeys(label(""))
+
+
+def report(phase: Phase, loaded: str = "", digest: str = NEW) -> AgentReport:
+    return AgentReport((AdapterState("base_sql", digest, phase, loaded=loaded),))
+
+
+def pod(uid: str = "a", digest: str = "", *, serving: bool = True) -> Pod:
+    return Pod(uid, {"model": "base", **(label(digest) if digest else {})}, serving)
+
+
+def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
+    reports = {subject.uid: told} if told else {}
+    return orders([subject], wish, reports, {(subject.uid, "base_sql"): since})[subject.uid]
+
+
+@pytest.mark.parametrize(
+    ("case", "subject", "told", "labels", "wish", "moving"),
+    [
+        ("nothing known yet: told", pod(), None, {}, WISH, False),
+        ("nothing loaded yet: told", pod(), AgentReport(), {}, WISH, True),
+        ("on its way", pod(), report("Fetching"), {}, WISH, True),
+        ("loaded: labelled", pod(), report("Loaded", NEW), label(NEW), None, True),
+        ("loaded and labelled: at rest", pod(digest=NEW), report("Loaded", NEW), {}, None, False),
+        ("no answer: labels stay", pod(digest=NEW), None, {}, WISH, False),
+        ("failed: told again, slowly", pod(), report("Failed"), {}, WISH, False),
+        ("engine not started: no label", pod(digest=NEW, serving=False), None, GONE, WISH, True),
+        ("engine starts: fetched meanwhile", pod(serving=False), report("Fetching"), {}, WISH, True),
+        ("engine was restarted", pod(digest=NEW), report("Fetched"), GONE, WISH, True),
+        ("new version on its way: the old one serves", pod(digest=OLD), report("Fetching", OLD), {}, FETCH_ONLY, True),
+        ("new version failed: the old one serves", pod(digest=OLD), report("Failed", OLD), {}, FETCH_ONLY, False),
+        ("new version there: label off first", pod(digest=OLD), report("Fetched", OLD), GONE, FETCH_ONLY, True),
+        ("label is off, but not for long enough", pod(), report("Fetched", OLD), {}, FETCH_ONLY, True),
+        ("old version has no label yet", pod(), report("Fetching", OLD), label(OLD), FETCH_ONLY, True),
+    ],
+)
+def test_one_pod(
+    case: str,
+    subject: Pod,
+    told: AgentReport | None,
+    labels: dict[str, str | None],
+    wish: tuple[Adapter, ...] | None,
+    moving: bool,
+) -> None:
+    assert one(subject, told) == Order(labels, wish, moving), case
+
+
+def test_the_version_is_replaced_once_no_more_requests_come() -> None:
+    assert one(pod(), report("Fetched", OLD), since=DRAIN_SECONDS) == Order({}, WISH, True)
+
+
+def test_an_adapter_that_is_no_longer_wanted_loses_its_label_and_is_unloaded() -> None:
+    assert one(pod(digest=NEW), report("Loaded", NEW), wish=()) == Order(GONE, (), True)
+    assert one(pod(), AgentReport(), wish=()) == Order({}, None, False)
+
+
+def test_labels_of_others_are_left_alone() -> None:
+    assert one(Pod("a", {"model": "base"}, True), report("Loaded", NEW)).labels == label(NEW)
+
+
+def test_pods_go_over_to_another_version_one_after_another() -> None:
+    ready = report("Fetched", OLD)
+    found = orders([pod("a", OLD), pod("b", OLD)], WISH, {"a": ready, "b": ready}, {})
+    assert (found["a"].labels, found["b"].labels) == (GONE, {})
+    assert found["b"].wish == FETCH_ONLY
+
+
+def test_the_next_pod_waits_until_the_one_before_serves_again() -> None:
+    ready = report("Fetched", OLD)
+    for told in (report("Fetched"), report("Fetching"), None):
+        reports = {"b": ready} | ({"a": told} if told else {})
+        assert orders([pod("a"), pod("b", OLD)], WISH, reports, {})["b"].labels == {}
+    done = orders([pod("a", NEW), pod("b", OLD)], WISH, {"a": report("Loaded", NEW), "b": ready}, {})
+    assert done["b"].labels == GONE
+
+
+def test_a_pod_that_failed_does_not_keep_the_others_from_the_new_version() -> None:
+    reports = {"a": report("Failed"), "b": report("Fetched", OLD)}
+    assert orders([pod("a"), pod("b", OLD)], WISH, reports, {})["b"].labels == GONE
+
+
+def test_a_pod_whose_engine_is_away_does_not_keep_the_others_from_the_new_version() -> None:
+    found = orders([pod("a", serving=False), pod("b", OLD)], WISH, {"b": report("Fetched", OLD)}, {})
+    assert found["b"].labels == GONE

@@ -1,0 +1,206 @@
+"""Loaders in pods are asked and told, and what they say shows in labels and status."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from slipway.controller import agents as agents_module
+from slipway.kube.objects import DEPLOYMENT, POD, Key
+from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
+
+from .conftest import TOY
+
+A = Key("models", "a")
+
+
+class Loader:
+    """A loader that fetches at once, and holds back another version until it may replace the old one."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, str] = {}
+        self.wishes: list[tuple[Adapter, ...]] = []
+        self.asked = 0
+        self.broken = False
+        self.progress: Progress | None = None
+        self.elsewhere = ""
+        self.visited = False
+        self.fetched: dict[str, str] = {}
+
+    def application(self) -> web.Application:
+        made = web.Application()
+        made.router.add_get("/v1/state", self.state)
+        made.router.add_put("/v1/adapters", self.adapters)
+        made.router.add_get("/elsewhere", self.visit)
+        return made
+
+    async def visit(self, _unused: web.Request) -> web.Response:
+        self.visited = True
+        return self.report()
+
+    def report(self) -> web.Response:
+        states = tuple(self.one(name, digest) for name, digest in self.fetched.items())
+        return web.Response(body=msgspec.json.encode(AgentReport(states, self.progress)))
+
+    def one(self, name: str, digest: str) -> AdapterState:
+        loaded = self.loaded.get(name, "")
+        return AdapterState(name, digest, "Loaded" if loaded == digest else "Fetched", loaded=loaded)
+
+    async def state(self, _unused: web.Request) -> web.Response:
+        self.asked += 1
+        if self.elsewhere:
+            raise web.HTTPTemporaryRedirect(self.elsewhere + "/elsewhere")
+        return web.Response(status=500) if self.broken else self.report()
+
+    async def adapters(self, request: web.Request) -> web.Response:
+        wish = msgspec.json.decode(await request.read(), type=tuple[Adapter, ...])
+        self.wishes.append(wish)
+        self.fetched = {one.name: one.digest for one in wish}
+        for one in wish:
+            if one.replace or one.name not in self.loaded:
+                self.loaded[one.name] = one.digest
+        self.loaded = {name: digest for name, digest in self.loaded.items() if name in self.fetched}
+        return self.report()
+
+
+class Pods:
+    """Pods of Toy ``a`` in the cluster, each with a loader that answers on this machine."""
+
+    def __init__(self, server: Any, cluster: Any, loaders: dict[str, str]) -> None:
+        self.server, self.cluster, self.loaders = server, cluster, loaders
+        self.runners: list[web.AppRunner] = []
+
+    async def add(self, name: str) -> Loader:
+        loader = Loader()
+        runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.runners.append(runner)
+        self.loaders[name] = "http://{}:{}".format(*runner.addresses[0][:2])
+        await self.put(name, started=True)
+        return loader
+
+    async def put(self, name: str, *, started: bool) -> None:
+        references = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-1", "uid": "1", "controller": True}]
+        containers = [
+            {"name": "server", "started": started, "state": {"running": {}}},
+            {"name": "loader", "state": {"running": {}}},
+        ]
+        labels = {"app.kubernetes.io/managed-by": "kubeai", "pod-template-hash": "1"}
+        found = self.cluster.find(POD, name)
+        metadata = found["metadata"] if found else {"labels": labels, "ownerReferences": references}
+        status = {"podIP": "10.0.0.1", "containerStatuses": containers}
+        await self.server.put(self.cluster.path(POD, name), kind="Pod", metadata=metadata, status=status)
+
+    def serves(self, name: str) -> str:
+        """Digest of the version that requests reach in the pod."""
+        labels = self.cluster.labels(POD, name)
+        return labels.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in labels else ""
+
+
+@pytest.fixture
+async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
+    monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.05)
+    monkeypatch.setattr("slipway.controller.adapters.DRAIN_SECONDS", 0.3)
+    made = Pods(server, cluster, loaders)
+    await cluster.config()
+    await cluster.toy(adapters={"sql": "v1"})
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    yield made
+    for runner in made.runners:
+        await runner.cleanup()
+
+
+async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods, cluster, eventually):
+    loader = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    assert loader.wishes[0] == (Adapter("a_sql", "hf://acme/sql", "v1"),)
+    await asyncio.sleep(0.3)
+    asked, told = loader.asked, len(loader.wishes)
+    await asyncio.sleep(0.4)
+    assert (loader.asked, len(loader.wishes)) == (asked, told)
+
+
+async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_adapter_again(pods, cluster, eventually):
+    loader = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    loader.loaded.clear()
+    loader.broken = True
+    await pods.put("a-1-x", started=False)
+    await eventually(lambda: pods.serves("a-1-x") == "")
+    loader.broken = False
+    await pods.put("a-1-x", started=True)
+    await eventually(lambda: pods.serves("a-1-x") == "v1", 8)
+    assert loader.loaded == {"a_sql": "v1"}
+
+
+async def test_another_version_goes_from_pod_to_pod_and_some_pod_serves_at_every_moment(
+    server, pods, cluster, eventually
+):
+    names = ("a-1-x", "a-1-y", "a-1-z")
+    for name in names:
+        await pods.add(name)
+    await eventually(lambda: [pods.serves(name) for name in names] == ["v1"] * 3)
+    seen: list[tuple[str, ...]] = []
+    toy = cluster.get(TOY)
+    await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "adapters": {"sql": "v2"}}})
+
+    def done() -> bool:
+        seen.append(tuple(pods.serves(name) for name in names))
+        return seen[-1] == ("v2",) * 3
+
+    await eventually(done, 15)
+    assert min(sum(map(bool, state)) for state in seen) == 2
+
+
+async def test_a_new_pod_gets_its_adapters_though_the_spec_became_invalid(server, pods, cluster, eventually):
+    await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    await server.remove("/api/v1/namespaces/system/configmaps/config")
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    await pods.add("a-1-y")
+    await eventually(lambda: pods.serves("a-1-y") == "v1")
+
+
+async def test_a_silent_loader_keeps_its_labels_and_does_not_hold_up_the_others(pods, cluster, eventually):
+    first = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    first.broken = True
+    await pods.add("a-1-y")
+    await eventually(lambda: pods.serves("a-1-y") == "v1")
+    assert pods.serves("a-1-x") == "v1"
+
+
+async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
+    target, first = await pods.add("a-1-y"), await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == pods.serves("a-1-y") == "v1")
+    asked = first.asked
+    first.elsewhere = pods.loaders["a-1-y"]
+    await pods.put("a-1-x", started=False)
+    await eventually(lambda: first.asked > asked)
+    await asyncio.sleep(0.2)
+    assert not target.visited
+
+
+async def test_progress_shows_in_the_status(server, pods, cluster, eventually):
+    loader = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    loader.progress = Progress(done_bytes=7)
+    await pods.put("a-1-x", started=False)
+    await eventually(lambda: cluster.get(TOY)["status"]["told"] == [7])
+
+
+async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, parts, cluster, eventually):
+    loader = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    await server.remove(cluster.path(TOY, "a"))
+    await eventually(lambda: parts.reconciler.resources.store.get(A) is None)
+    await asyncio.sleep(0.1)
+    asked = loader.asked
+    await asyncio.sleep(0.3)
+    assert loader.asked == asked
+    assert parts.agents.reports([cluster.get(POD, "a-1-x")]) == {}

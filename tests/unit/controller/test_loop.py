@@ -1,0 +1,216 @@
+"""One resource's way through the loop, against the scripted API server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, Key
+
+from .conftest import FINALIZER, TOY
+
+
+def wrote(server, kind, method="PATCH"):
+    return [one for one in server.writes if one.method == method and f"/{kind}" in one.path]
+
+
+async def test_own_fields_and_the_finalizer_come_first_and_in_one_write(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+    toy = cluster.get(TOY)
+    assert toy["metadata"]["finalizers"] == [FINALIZER]
+    assert toy["metadata"]["labels"] == {"sort": "toy"}
+    assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == toy["spec"]["replicas"] == 1
+    assert server.writes[0].path == cluster.path(TOY, "a")
+    assert len([one for one in wrote(server, "toys") if not one.path.endswith("status")]) == 1
+
+
+async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+    await asyncio.sleep(0.3)
+    written = len(server.writes)
+    parts.controller.queue.add(Key("models", "a"))
+    await asyncio.sleep(0.3)
+    assert len(server.writes) == written
+
+
+async def test_row_28_replicas_of_others_are_left_alone(server, cluster, parts, eventually):
+    """Only what the plan says of the resource itself is written: not the replicas when these are within bounds."""
+    await cluster.config()
+    await cluster.toy(replicas=3)
+    await eventually(lambda: cluster.reason() == "Valid")
+    toy = cluster.get(TOY)
+    await server.store(cluster.path(TOY, "a"), {**toy, "spec": {"replicas": 7}})
+    await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["replicas"] == 7)
+    await server.store(cluster.path(TOY, "a"), {**cluster.get(TOY), "metadata": {**toy["metadata"], "labels": {}}})
+    await eventually(lambda: cluster.labels(TOY, "a") == {"sort": "toy"})
+    assert cluster.get(TOY)["spec"]["replicas"] == 7
+
+
+async def test_row_28_a_scale_in_between_is_not_overwritten(server, cluster, parts, eventually, script):
+    """Someone scales between the controller's reading and its write of a label: 409, then both are there."""
+    await cluster.config()
+
+    async def scaled_first(request):
+        toy = cluster.get(TOY)
+        await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "replicas": 5}})
+        return await server.patch(request, await request.json())
+
+    server.fault("PATCH", "toys/a", scaled_first)
+    await cluster.toy(replicas=0)
+    await eventually(lambda: cluster.reason() == "Valid")
+    assert cluster.get(TOY)["spec"]["replicas"] == 5
+    assert cluster.labels(TOY, "a") == {"sort": "toy"}
+
+
+async def test_shared_objects_are_made_once_never_changed_and_have_no_owner(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy("a", cached="10Gi")
+    await cluster.toy("b", cached="20Gi")
+    await eventually(lambda: cluster.reason("a") == cluster.reason("b") == "Valid")
+    claim = cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")
+    assert "ownerReferences" not in claim["metadata"]
+    assert claim["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "slipway"}
+    assert claim["metadata"]["annotations"] == {"loaded/a": "yes", "loaded/b": "yes"}
+    assert claim["spec"]["size"] in ("10Gi", "20Gi")
+    assert {one.method for one in wrote(server, "persistentvolumeclaims")} == {"PATCH"}
+
+
+async def test_a_shared_object_of_another_maker_is_used_as_it_is(server, cluster, parts, eventually):
+    await cluster.config()
+    await server.put(
+        cluster.path(PERSISTENT_VOLUME_CLAIM, "shared"), kind="PersistentVolumeClaim", spec={"size": "5Gi"}
+    )
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+    assert cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")["spec"] == {"size": "5Gi"}
+    assert wrote(server, "persistentvolumeclaims", "POST") == []
+
+
+async def test_a_shared_object_that_is_refused_is_said_and_not_tried_again_at_once(
+    server, cluster, parts, eventually, script
+):
+    server.fault("POST", "persistentvolumeclaims", script.refuse(403, "Forbidden", "exceeded quota"), times=99)
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Forbidden")
+    await cluster.config("two")
+    await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["image"] == "two")
+    assert len(wrote(server, "persistentvolumeclaims", "POST")) == 1
+
+
+async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_those_that_name_it(
+    server, cluster, parts, eventually
+):
+    await cluster.toy("a")
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    await cluster.config("one")
+    await eventually(lambda: cluster.reason() == "Valid")
+    await cluster.config("two")
+    await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["image"] == "two")
+    before = len(server.writes)
+    await cluster.claim("other")
+    await asyncio.sleep(0.2)
+    assert len(server.writes) == before
+    await server.remove("/api/v1/namespaces/system/configmaps/config")
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    assert cluster.get(DEPLOYMENT)["spec"]["image"] == "two"
+
+
+async def test_row_36_nothing_is_polled_while_a_reference_is_missing(server, cluster, parts, eventually):
+    await cluster.toy("a")
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    await asyncio.sleep(0.2)
+    requests = len(server.log)
+    await asyncio.sleep(0.5)
+    assert len(server.log) == requests
+
+
+async def test_references_that_raise_stop_their_resource_only(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy("a", poison=True)
+    await cluster.toy("b")
+    await eventually(lambda: cluster.reason("b") == "Valid")
+
+
+async def deleted(server, cluster, name="a"):
+    toy = cluster.get(TOY, name)
+    metadata = {**toy["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    await server.store(cluster.path(TOY, name), {**toy, "metadata": metadata})
+
+
+async def test_row_4_a_deletion_waits_for_its_job_and_then_ends(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+    await deleted(server, cluster)
+    await eventually(lambda: cluster.find(JOB, "clean-a"))
+    assert cluster.find(DEPLOYMENT) is None
+    assert server.propagation[cluster.path(DEPLOYMENT, "a")] == "Foreground"
+    job = cluster.get(JOB, "clean-a")
+    assert job["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] is False
+    assert cluster.get(TOY)["metadata"]["finalizers"] == [FINALIZER]
+    await server.store(cluster.path(JOB, "clean-a"), {**job, "status": {"succeeded": 1}})
+    await eventually(lambda: not cluster.get(TOY)["metadata"].get("finalizers"))
+    assert cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")["metadata"]["annotations"] == {}
+
+
+async def test_row_33_a_deletion_while_the_controller_was_away_is_finished(server, cluster, client, parts, eventually):
+    await cluster.config()
+    annotations = {"annotations": {"loaded/a": "yes"}}
+    await server.put(
+        cluster.path(PERSISTENT_VOLUME_CLAIM, "shared"), kind="PersistentVolumeClaim", metadata=annotations
+    )
+    metadata = {"finalizers": [FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {"cached": "10Gi"}
+    await server.put(cluster.path(TOY, "a"), kind="Toy", apiVersion=TOY.api_version, metadata=metadata, spec=spec)
+    await eventually(lambda: cluster.find(JOB, "clean-a"))
+    await server.store(cluster.path(JOB, "clean-a"), {**cluster.get(JOB, "clean-a"), "status": {"succeeded": 1}})
+    await eventually(lambda: not cluster.get(TOY)["metadata"].get("finalizers"))
+
+
+async def test_a_deletion_in_a_namespace_that_goes_does_not_wait_for_what_cannot_be_made(
+    server, cluster, parts, eventually, script
+):
+    text = "forbidden: unable to create new content in namespace models because it is being terminated"
+    server.fault("PATCH", "jobs", script.refuse(403, "Forbidden", text), times=99)
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+    await deleted(server, cluster)
+    await eventually(lambda: not cluster.get(TOY)["metadata"].get("finalizers"))
+
+
+async def test_row_32_nothing_is_done_for_one_that_others_hold(server, cluster, parts, eventually):
+    await cluster.config()
+    metadata = {"finalizers": ["others/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {"cached": "10Gi"}
+    await server.put(cluster.path(TOY, "a"), kind="Toy", apiVersion=TOY.api_version, metadata=metadata, spec=spec)
+    await asyncio.sleep(0.3)
+    assert server.writes == []
+
+
+async def test_pods_of_deployments_and_jobs_lead_to_their_resource(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    owner = cluster.get(DEPLOYMENT)["metadata"]["ownerReferences"]
+    await server.put(
+        cluster.path(JOB, "fill-a"),
+        kind="Job",
+        metadata={"labels": {"app.kubernetes.io/managed-by": "slipway"}, "ownerReferences": owner},
+    )
+    for name, maker, manager in (("a-1-x", ("ReplicaSet", "a-1"), "kubeai"), ("b", ("ReplicaSet", "a-1"), "others")):
+        await server.put(cluster.path(POD, name), metadata=pod_metadata(*maker, manager))
+    await eventually(lambda: cluster.get(TOY)["status"]["pods"] == 1)
+    # A child that the plan does not name goes, its pod with it in a real cluster.
+    await eventually(lambda: cluster.find(JOB, "fill-a") is None)
+    assert server.propagation[cluster.path(JOB, "fill-a")] == "Background"
+
+
+def pod_metadata(kind: str, name: str, manager: str) -> dict:
+    references = [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "1", "controller": True}]
+    labels = {"app.kubernetes.io/managed-by": manager, "pod-template-hash": "1"}
+    return {"labels": labels, "ownerReferences": references}

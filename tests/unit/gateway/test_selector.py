@@ -1,0 +1,49 @@
+"""Label selectors mean what they mean to Kubernetes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from slipway.gateway.selector import InvalidSelector, chosen, label_text, parse
+
+from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
+
+
+@pytest.mark.parametrize("text", FULFILLED)
+def test_labels_that_fulfil_a_selector(text: str) -> None:
+    assert chosen(parse(text), LABELS)
+
+
+@pytest.mark.parametrize("text", UNFULFILLED)
+def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
+    assert not chosen(parse(text), LABELS)
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_what_is_no_selector(text: str) -> None:
+    with pytest.raises(InvalidSelector):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["app in (a" + " " * 40_000 + "b)", "a" * 40_000, "app" + " " * 40_000 + "x", "a/" * 20_000]
+)
+def test_a_long_selector_is_refused_soon(text: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(InvalidSelector):
+        parse(text)
+    assert time.monotonic() - began < 1
+
+
+def test_all_selectors_have_to_be_fulfilled() -> None:
+    assert chosen(parse(), LABELS)
+    assert chosen(parse("app", "tier=1"), LABELS)
+    assert not chosen(parse("app", "tier=2"), LABELS)
+    with pytest.raises(InvalidSelector):
+        parse("none", "app=(")
+
+
+def test_labels_are_written_without_what_is_none() -> None:
+    assert label_text({"b": "2", "a/a": "", "bad key": "1", "c": "bad,value"}) == "a/a=,b=2"

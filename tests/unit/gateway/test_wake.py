@@ -1,0 +1,146 @@
+"""Waking a model from zero: what is asked for, what is written, what happens when the API server says no."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from slipway.gateway import wake
+from slipway.gateway.cli import NotRunning
+from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.wake import Sleeper, Waker, sleepers
+from slipway.kube.errors import ApiError, Conflict, Forbidden
+from slipway.kube.objects import Key, Kind
+from slipway.serving.route import Route, ScaleTarget
+
+TARGET = ScaleTarget("kubeai.org", "v1", "models", "llama")
+SLEEPER = Sleeper("ns", TARGET)
+
+
+class Api:
+    """The scale subresource of one object. `failures` are raised by the next writes."""
+
+    def __init__(self, replicas: int | None = None, *failures: ApiError) -> None:
+        self.scale: dict[str, Any] = {
+            "kind": "Scale",
+            "metadata": {"namespace": "ns", "name": "llama", "resourceVersion": "7"},
+            "spec": {} if replicas is None else {"replicas": replicas},
+        }
+        self.failures = list(failures)
+        self.read: list[str] = []
+        self.written: list[dict[str, Any]] = []
+
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "") -> dict[str, Any]:
+        self.read.append(kind.path(*name, subresource))
+        return self.scale
+
+    async def replace(self, kind: Kind, obj: dict[str, Any], **options: Any) -> dict[str, Any]:
+        assert options["subresource"] == "scale"
+        if self.failures:
+            raise self.failures.pop(0)
+        self.written.append(obj)
+        self.scale = obj
+        return obj
+
+
+def table(*endpoints: str) -> RoutingTable:
+    """A model, its adapter, and a model that nobody may scale."""
+    backends = [
+        Backend("ns", "model-llama", endpoints, Route(scale=TARGET)),
+        Backend("ns", "model-llama-fr", (), Route(scale=TARGET)),
+        Backend("ns", "fixed", (), Route()),
+    ]
+    return RoutingTable({backend.name: backend for backend in backends}, {}, {}, ())
+
+
+async def run_for(
+    seconds: float, api: Api, waiting: dict[str, int], current: Callable[[], RoutingTable] = table
+) -> list[str]:
+    """What was told as refused while the waker ran."""
+    told: list[str] = []
+
+    async def asked() -> dict[str, int]:
+        return waiting
+
+    waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"))  # type: ignore[arg-type]
+    kept = current()
+    task = asyncio.create_task(waker.run(lambda: kept))
+    await asyncio.sleep(seconds)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return told
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wake, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(wake, "_PAUSE_SECONDS", 0.1)
+
+
+def test_only_backends_without_endpoints_that_say_whom_to_scale_can_be_woken() -> None:
+    assert sleepers(table()) == {"ns:model-llama": SLEEPER, "ns:model-llama-fr": SLEEPER}
+    assert sleepers(table("10.0.0.1:80")) == {"ns:model-llama-fr": SLEEPER}
+
+
+@pytest.mark.parametrize("replicas", [None, 0])
+async def test_a_scale_of_zero_becomes_one_with_the_version_that_was_read(replicas: int | None) -> None:
+    api = Api(replicas)
+    assert await wake.wake(api, SLEEPER)  # type: ignore[arg-type]
+    assert api.read == ["/apis/kubeai.org/v1/namespaces/ns/models/llama/scale"]
+    assert [(obj["spec"], obj["metadata"]["resourceVersion"]) for obj in api.written] == [({"replicas": 1}, "7")]
+
+
+async def test_a_scale_that_is_not_zero_is_left_alone() -> None:
+    api = Api(3)
+    assert not await wake.wake(api, SLEEPER)  # type: ignore[arg-type]
+    assert api.written == []
+
+
+async def test_a_conflict_is_read_again_and_not_for_ever() -> None:
+    api = Api(0, Conflict("newer"))
+    assert await wake.wake(api, SLEEPER)  # type: ignore[arg-type]
+    assert len(api.read) == 2
+    with pytest.raises(Conflict):
+        await wake.wake(Api(0, *[Conflict("newer")] * 3), SLEEPER)  # type: ignore[arg-type]
+
+
+async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is_one() -> None:
+    api = Api(0)
+    told = await run_for(0.25, api, {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3})
+    assert told == []
+    assert len(api.written) == 1
+    assert 2 <= len(api.read) <= 3
+
+
+async def test_nobody_is_woken_for_nobody() -> None:
+    api = Api(0)
+    await run_for(0.05, api, {"ns:model-llama": 0, "ns:fixed": 2, "unknown:backend": 1})
+    assert api.read == []
+
+
+async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
+    asked = 0
+
+    async def ask() -> dict[str, int]:
+        nonlocal asked
+        asked += 1
+        raise NotRunning("away")
+
+    for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
+        task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(lambda current=current: current))  # type: ignore[arg-type, misc]
+        await asyncio.sleep(0.05)
+        assert bool(asked) is expected
+        assert not task.done(), "HAProxy that does not answer ends nothing"
+        task.cancel()
+
+
+async def test_a_refusal_is_told_once_and_tried_again() -> None:
+    api = Api(0, Forbidden("not yours"), Forbidden("not yours"))
+    told = await run_for(0.35, api, {"ns:model-llama": 1})
+    assert told == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
+    assert len(api.written) == 1

@@ -1,0 +1,92 @@
+"""A small S3: buckets in memory, listings in pages, ranges, ETags, signatures that are checked."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+from xml.sax.saxutils import escape
+
+from aiohttp import web
+
+from slipway.loader.sources.signature import Credentials, signed_headers
+
+KEYS = Credentials("AKIATEST", "test-secret-key")
+PAGE = 2
+XMLNS = "http://s3.amazonaws.com/doc/2006-03-01/"
+
+
+def etag(body: bytes) -> str:
+    return f'"{hashlib.md5(body).hexdigest()}"'  # noqa: S324
+
+
+class Store:
+    """``objects`` of the one bucket ``models``; ``etags`` where they are other than of a single upload."""
+
+    def __init__(self, objects: dict[str, bytes], region: str = "us-east-1") -> None:
+        self.objects = objects
+        self.etags: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
+        """Given with every object."""
+        self.region = region
+
+    def application(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/{bucket}/{key:.*}", self._get)
+        return app
+
+    def etag(self, key: str) -> str:
+        return self.etags.get(key) or etag(self.objects[key])
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        if fault := self._fault(request):
+            return _error(*fault)
+        if request.match_info["bucket"] != "models":
+            return _error(404, "NoSuchBucket")
+        key = request.match_info["key"]
+        if not key:
+            return self._list(request.query)
+        if key not in self.objects:
+            return _error(404, "NoSuchKey")
+        if request.headers.get("If-Match", self.etag(key)) != self.etag(key):
+            return _error(412, "PreconditionFailed")
+        return self._object(request, key)
+
+    def _object(self, request: web.Request, key: str) -> web.StreamResponse:
+        body, headers = self.objects[key], {"ETag": self.etag(key), "Accept-Ranges": "bytes", **self.headers}
+        part = request.http_range
+        if part.start is None:
+            return web.Response(body=body, headers=headers)
+        if part.start >= len(body):
+            return _error(416, "InvalidRange")
+        headers["Content-Range"] = f"bytes {part.start}-{len(body) - 1}/{len(body)}"
+        return web.Response(status=206, body=body[part.start :], headers=headers)
+
+    def _list(self, query: Any) -> web.Response:
+        keys = [key for key in sorted(self.objects) if key.startswith(query.get("prefix", ""))]
+        start = int(query.get("continuation-token", "0"))
+        rows = "".join(
+            f"<Contents><Key>{escape(key)}</Key><Size>{len(self.objects[key])}</Size>"
+            f"<ETag>{escape(self.etag(key))}</ETag></Contents>"
+            for key in keys[start : start + PAGE]
+        )
+        more = start + PAGE < len(keys)
+        after = f"<NextContinuationToken>{start + PAGE}</NextContinuationToken>" if more else ""
+        text = f'<ListBucketResult xmlns="{XMLNS}"><IsTruncated>{str(more).lower()}</IsTruncated>{after}{rows}'
+        return web.Response(text=f"{text}</ListBucketResult>", content_type="application/xml")
+
+    def _fault(self, request: web.Request) -> tuple[int, str] | None:
+        given = request.headers.get("Authorization", "")
+        if not given:
+            return 403, "AccessDenied"
+        if f"Credential={KEYS.key}/" not in given:
+            return 403, "InvalidAccessKeyId"
+        now = datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        url = f"http://{request.host}{request.raw_path}"
+        right = signed_headers("GET", url, KEYS, self.region, now)["Authorization"]
+        return None if given == right else (403, "SignatureDoesNotMatch")
+
+
+def _error(status: int, code: str) -> web.Response:
+    text = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>"
+    return web.Response(status=status, text=text, content_type="application/xml")

@@ -1,0 +1,378 @@
+"""The agent between a hub and an engine: wishes come true, restarts of either side are mended, failures are told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from slipway.loader.agent import agent as module
+from slipway.loader.agent.agent import Agent
+from slipway.loader.agent.engine import Engine as Client
+from slipway.loader.agent.plan import Version
+from slipway.loader.agent.store import Store
+from slipway.loader.http import application
+from slipway.loader.load import load
+from slipway.loader.progress import Meter
+from slipway.loader.source import open_source
+from slipway.serving.agent import Adapter, AgentReport
+
+from .conftest import HASTY, Service, write
+from .vllm import Engine
+
+ONE = Adapter("m_a", "hf://acme/tiny/adapters/first@refs/pr/1", "d1")
+TWO = Adapter("m_a", "hf://acme/lora", "d2")
+OTHER = Adapter("m_b", "hf://acme/lora", "d2")
+Start = Callable[[web.Application], Service]
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def served(start: Start, engine: Engine) -> Service:
+    return start(engine.application())
+
+
+class Sidecar:
+    """An agent with its port. ``restart`` makes a new one on the same disk, as a container that ended."""
+
+    def __init__(self, folder: Path, engine: str, env: dict[str, str]) -> None:
+        self._folder, self._engine_url, self._env = folder, engine, env
+        self.store = Store(folder)
+
+    async def start(self) -> None:
+        self._engine = await Client(self._engine_url).__aenter__()
+        self.agent = Agent(self.store, self._engine, self._fetch)
+        self.http = TestClient(TestServer(application(self.agent.report, self.agent)))
+        await self.http.start_server()
+
+    async def stop(self) -> None:
+        await self.http.close()
+        await self._engine.__aexit__(None, None, None)
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def _fetch(self, url: str, version: Version, stop: threading.Event, meter: Meter) -> None:
+        load(url, partial(open_source, url, self._env), self.store.path(version), HASTY, stop, meter)
+
+    async def wish(self, *adapters: Adapter) -> AgentReport:
+        async with self.http.put("/v1/adapters", data=msgspec.json.encode(adapters)) as answer:
+            assert answer.status == 200, await answer.text()
+            return msgspec.json.decode(await answer.read(), type=AgentReport)
+
+    async def state(self) -> dict[str, tuple[str, str]]:
+        """Name -> (phase, digest that is loaded)."""
+        async with self.http.get("/v1/state") as answer:
+            report = msgspec.json.decode(await answer.read(), type=AgentReport)
+        return {state.name: (state.phase, state.loaded) for state in report.adapters}
+
+    async def message(self) -> str:
+        async with self.http.get("/v1/state") as answer:
+            return msgspec.json.decode(await answer.read(), type=AgentReport).adapters[0].message
+
+    async def health(self) -> int:
+        async with self.http.get("/healthz") as answer:
+            return answer.status
+
+    async def settle(self) -> None:
+        """Steps until there is nothing more to do."""
+        for _unused in range(50):
+            busy = await self.agent.step()
+            if running := [fetch.task for fetch in self.agent._fetches.values()]:
+                await asyncio.wait(running, timeout=10)
+                busy = True
+            if not busy:
+                return
+        pytest.fail("the agent never comes to rest")
+
+    def versions(self) -> set[Version]:
+        return set().union(*self.store.look())
+
+
+@pytest.fixture
+async def sidecar(tmp_path: Path, served: Service, hub: Service, root: Path) -> AsyncIterator[Sidecar]:
+    write(root / "acme/lora", {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": bytes(100_000)})
+    folder = tmp_path / "adapters"
+    folder.mkdir()
+    made = Sidecar(folder, served.url, {"HF_ENDPOINT": hub.url})
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.mark.parametrize("flat", [False, True])
+async def test_a_wished_adapter_is_fetched_and_loaded(sidecar: Sidecar, engine: Engine, flat: bool) -> None:
+    engine.flat = flat
+    report = await sidecar.wish(ONE)
+    assert [state.phase for state in report.adapters] == ["Fetching"]
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert engine.adapters == {"m_a": str(sidecar.store.path(Version("m_a", "d1")))}
+    assert engine.calls == [("load", "m_a")]
+
+
+async def test_what_is_not_wished_any_more_goes_from_engine_and_disk(sidecar: Sidecar, engine: Engine) -> None:
+    await sidecar.wish(ONE, OTHER)
+    await sidecar.settle()
+    await sidecar.wish(OTHER)
+    await sidecar.settle()
+    assert list(engine.adapters) == ["m_b"]
+    assert sidecar.versions() == {Version("m_b", "d2")}
+    assert not (sidecar.store.path(Version("m_a", "d1")).parent).exists()
+
+
+async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Sidecar, engine: Engine) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    await sidecar.agent._engine.unload("m_a")
+    await sidecar.agent._engine.unload("m_a")
+    assert engine.calls[-2:] == [("unload", "m_a")] * 2
+
+
+@pytest.mark.parametrize(("in_place", "calls"), [(True, ["replace"]), (False, ["load", "unload", "load"])])
+async def test_a_version_is_swapped(sidecar: Sidecar, engine: Engine, in_place: bool, calls: list[str]) -> None:
+    engine.in_place = in_place
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    engine.calls.clear()
+    await sidecar.wish(TWO)
+    await sidecar.settle()
+    assert [verb for verb, _name in engine.calls] == calls
+    assert await sidecar.state() == {"m_a": ("Loaded", "d2")}
+    assert sidecar.versions() == {Version("m_a", "d2")}
+
+
+async def test_a_swap_waits_for_leave(sidecar: Sidecar, engine: Engine) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    await sidecar.wish(msgspec.structs.replace(TWO, replace=False))
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Fetched", "d1")}
+    await sidecar.wish(TWO)
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d2")}
+
+
+@pytest.mark.parametrize("tells_paths", [True, False])
+async def test_a_restarted_engine_gets_its_adapters_from_the_disk(
+    sidecar: Sidecar, engine: Engine, hub: Service, tells_paths: bool
+) -> None:
+    engine.tells_paths = tells_paths
+    await sidecar.wish(ONE, OTHER)
+    await sidecar.settle()
+    asked = len(hub.seen)
+    engine.restart()
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1"), "m_b": ("Loaded", "d2")}
+    assert len(hub.seen) == asked
+
+
+async def test_a_restarted_sidecar_knows_wish_and_state(sidecar: Sidecar, engine: Engine, hub: Service) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    engine.calls.clear()
+    asked = len(hub.seen)
+    await sidecar.restart()
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert (engine.calls, len(hub.seen)) == ([], asked)
+
+
+async def test_not_ready_from_the_engine_s_end_until_its_adapters_are_back(sidecar: Sidecar, engine: Engine) -> None:
+    assert await sidecar.health() == 200
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert await sidecar.health() == 200
+    engine.restart()
+    await sidecar.agent._look()
+    assert await sidecar.health() == 503
+    await sidecar.restart()  # the whole pod's containers may restart
+    await sidecar.agent._look()
+    assert await sidecar.health() == 503
+    await sidecar.settle()
+    assert await sidecar.health() == 200
+
+
+async def test_an_adapter_that_the_engine_refuses_keeps_no_pod_from_its_work(sidecar: Sidecar, engine: Engine) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    engine.restart()
+    engine.refuses = "rank 64 is greater than max_lora_rank 16"
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Failed", "")}
+    assert await sidecar.message() == "rank 64 is greater than max_lora_rank 16"
+    assert await sidecar.health() == 200
+
+
+async def test_an_engine_that_only_claims_to_have_loaded_is_not_asked_for_ever(
+    sidecar: Sidecar, engine: Engine
+) -> None:
+    engine.adapters["m_a"] = "/elsewhere"
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert engine.calls == [("load", "m_a")]
+    assert await sidecar.state() == {"m_a": ("Failed", "")}
+
+
+async def test_adapters_of_others_are_left_alone(sidecar: Sidecar, engine: Engine) -> None:
+    engine.adapters["static"] = "/models/static"
+    await sidecar.wish()
+    await sidecar.settle()
+    assert engine.calls == []
+
+
+async def test_nothing_is_taken_away_before_the_first_wish(sidecar: Sidecar) -> None:
+    write(sidecar.store.path(Version("m_z", "d9")), {".slipway-complete": b"{}"})
+    await sidecar.settle()
+    assert sidecar.versions() == {Version("m_z", "d9")}
+
+
+async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Sidecar, hub: Service) -> None:
+    await sidecar.wish(Adapter("m_a", "hf://acme/none", "d7"))
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Failed", "")}
+    assert "knows no repository acme/none" in await sidecar.message()
+    asked = len(hub.seen)
+    await sidecar.settle()
+    assert len(hub.seen) == asked
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyError("size")])
+async def test_a_fetch_that_breaks_is_told_and_not_repeated_at_once(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    tries = []
+
+    def breaks(*arguments: object) -> None:
+        tries.append(arguments)
+        raise fault
+
+    monkeypatch.setattr(sidecar.agent, "_fetch", breaks)
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    await sidecar.settle()
+    assert len(tries) == 1
+    assert await sidecar.state() == {"m_a": ("Failed", "")}
+
+
+async def test_a_disk_that_cannot_be_read_does_not_end_the_agent(
+    sidecar: Sidecar, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sidecar.store, "look", fails)
+        assert not await sidecar.agent._safe_step()
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+
+
+async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidecar: Sidecar, hub: Service) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse | None:
+        if not request.path.endswith("safetensors"):
+            return None
+        response = web.StreamResponse(headers={"Content-Length": "100000"})
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _unused in range(1000):
+                await response.write(bytes(100))
+                await asyncio.sleep(0.01)
+        return response
+
+    hub.interfere = slow
+    await sidecar.wish(TWO)
+    await sidecar.agent.step()
+    await asyncio.sleep(0.1)
+    assert (await sidecar.wish(TWO)).progress is not None
+    await sidecar.wish()
+    await sidecar.settle()
+    assert sidecar.versions() == set()
+
+
+async def test_an_engine_that_is_gone_is_waited_for(sidecar: Sidecar, engine: Engine, served: Service) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    sidecar.agent._engine._url = "http://127.0.0.1:9"
+    engine.restart()
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Fetched", "")}
+    assert await sidecar.health() == 503
+    sidecar.agent._engine._url = served.url
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.health() == 200
+
+
+async def test_a_busy_engine_keeps_what_it_has(sidecar: Sidecar, served: Service) -> None:
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=500)
+
+    served.interfere = interfere
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.health() == 200
+
+
+async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, served: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response({"detail": "Not Found"}, status=404) if request.method == "POST" else None
+
+    served.interfere = interfere
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert "it needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" in await sidecar.message()
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "is no list of adapters"),
+        (b'[{"name": "x"}]', 400, "is no list of adapters"),
+        (b'[{"name": "../x", "url": "hf://a/b", "digest": "d"}]', 400, "is neither a name nor a digest"),
+        (b'[{"name": "x", "url": "hf://a/b", "digest": ".."}]', 400, "is neither a name nor a digest"),
+        (b'[{"name": "x", "url": "http://169.254.169.254/latest", "digest": "d"}]', 400, "is no url of hf"),
+        (
+            b'[{"name":"x","url":"u","digest":"d"},{"name":"x","url":"u","digest":"e"}]',
+            400,
+            "two adapters have one name",
+        ),
+        (b"[" + b" " * (1 << 20) + b"]", 413, ""),
+    ],
+)
+async def test_a_wish_that_makes_no_sense_is_refused(sidecar: Sidecar, body: bytes, status: int, words: str) -> None:
+    async with sidecar.http.put("/v1/adapters", data=body) as answer:
+        assert answer.status == status
+        assert words in await answer.text()
+
+
+async def test_the_loop_runs_by_itself_until_it_is_cancelled(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PERIOD", 0.05)
+    task = asyncio.create_task(sidecar.agent.run())
+    await sidecar.wish(ONE)
+    for _unused in range(200):
+        if await sidecar.state() == {"m_a": ("Loaded", "d1")}:
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("the adapter was not loaded within 10 s")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,0 +1,208 @@
+"""s3:// and oss:// against a small store: listing, ranges, checks, words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+
+from slipway.loader.errors import LoadError
+from slipway.loader.source import open_source
+from slipway.loader.sources.buckets import Bucket
+
+from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
+from .s3 import KEYS, Store
+
+URL = "s3://models/team/tiny"
+
+
+@pytest.fixture
+def store() -> Store:
+    objects = {f"team/tiny/{path}": body for path, body in FILES.items()}
+    return Store({**objects, "team/tiny/": b"", "team/tiny-2/config.json": b"of a neighbour", "single.gguf": WEIGHTS})
+
+
+@pytest.fixture
+def s3(start: Callable[[web.Application], Service], store: Store) -> Service:
+    return start(store.application())
+
+
+@pytest.fixture
+def from_s3(loading: Loading, s3: Service) -> Loading:
+    loading.env = {
+        "AWS_ENDPOINT_URL": s3.url,
+        "AWS_ACCESS_KEY_ID": KEYS.key,
+        "AWS_SECRET_ACCESS_KEY": KEYS.secret,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    return loading
+
+
+@pytest.mark.parametrize("scheme", ["s3", "oss"])
+@pytest.mark.parametrize("bucket", ["", "localhost#x", "2130706433#", "user@host", "host:1", "..", "%2e", "a\\b"])
+def test_a_bucket_that_would_lead_to_another_host_is_refused(scheme: str, bucket: str) -> None:
+    env = {"OSS_ACCESS_KEY_ID": "id", "OSS_ACCESS_KEY_SECRET": "secret", "OSS_REGION": "cn-hangzhou"}
+    with pytest.raises(LoadError, match="names no bucket"):
+        open_source(f"{scheme}://{bucket}/folder", env)
+
+
+@pytest.mark.parametrize("url", [URL, f"{URL}/"])
+def test_a_folder_arrives_without_its_neighbour(from_s3: Loading, url: str) -> None:
+    from_s3(url)
+    assert from_s3.content == FILES
+
+
+def test_a_whole_key_means_that_file(from_s3: Loading) -> None:
+    from_s3("s3://models/single.gguf")
+    assert from_s3.content == {"single.gguf": WEIGHTS}
+
+
+def test_a_cut_connection_is_resumed(from_s3: Loading, s3: Service) -> None:
+    cuts = 0
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        nonlocal cuts
+        cuts += request.path.endswith("tiny.gguf")
+        return await cut_after(300_000)(request, WEIGHTS) if request.path.endswith("tiny.gguf") and cuts < 4 else None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert [seen.range for seen in s3.seen if seen.path.endswith("gguf")] == [
+        "",
+        "bytes=300000-",
+        "bytes=600000-",
+        "bytes=900000-",
+    ]
+
+
+def test_an_etag_that_is_an_md5_is_checked(from_s3: Loading, store: Store) -> None:
+    store.etags["team/tiny/tiny.gguf"] = f'"{"0" * 32}"'
+    with pytest.raises(LoadError, match="other than the source promises"):
+        from_s3(URL)
+
+
+@pytest.mark.parametrize(
+    ("tag", "headers"),
+    [
+        (f'"{"0" * 32}-7"', {}),
+        (f'"{"0" * 32}"', {"x-amz-server-side-encryption": "aws:kms"}),
+    ],
+)
+def test_an_etag_of_another_kind_is_not_taken_for_one(
+    from_s3: Loading, store: Store, tag: str, headers: dict[str, str]
+) -> None:
+    store.etags["team/tiny/tiny.gguf"], store.headers = tag, headers
+    from_s3(URL)
+    assert from_s3.content == FILES
+
+
+def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Service, store: Store) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if not request.path.endswith("tiny.gguf"):
+            return None
+        store.objects["team/tiny/tiny.gguf"] = bytes(len(WEIGHTS))
+        return await cut_after(1000)(request, WEIGHTS) if "Range" not in request.headers else None
+
+    s3.interfere = interfere
+    with pytest.raises(LoadError, match="changed while it was loaded: load again") as caught:
+        from_s3(URL)
+    assert caught.value.passing
+    s3.interfere = None
+    from_s3(URL)
+    assert from_s3.content == {**FILES, "tiny.gguf": bytes(len(WEIGHTS))}
+
+
+@pytest.mark.parametrize(
+    ("url", "change", "words"),
+    [
+        ("s3://none/x", {}, "there is no bucket none"),
+        ("s3://models/none", {}, "there is nothing below s3://models/none"),
+        ("s3://", {}, "is no address"),
+        (URL, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not accept the credentials (SignatureDoesNotMatch)"),
+        (URL, {"AWS_ACCESS_KEY_ID": "AKIAOTHER"}, "does not accept the credentials (InvalidAccessKeyId)"),
+        (URL, {"AWS_ACCESS_KEY_ID": ""}, "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set"),
+        (URL, {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "these credentials may not list and read it"),
+        ("oss://models/x", {}, "lacks OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET, OSS_REGION"),
+    ],
+)
+def test_refusals_say_what_to_do(from_s3: Loading, url: str, change: dict[str, str], words: str) -> None:
+    from_s3.env |= change
+    with pytest.raises(LoadError) as caught:
+        from_s3(url)
+    assert words in str(caught.value)
+    assert not caught.value.passing
+    assert KEYS.secret not in str(caught.value)
+
+
+def test_a_store_that_is_busy_is_asked_again(from_s3: Loading, s3: Service) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=503, text="<Error><Code>SlowDown</Code></Error>") if len(s3.seen) % 2 else None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+
+
+@pytest.mark.parametrize("status", [301, 400, 403])
+def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service, store: Store, status: int) -> None:
+    store.region = "eu-west-1"
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if "/eu-west-1/" in request.headers["Authorization"]:
+            return None
+        return web.Response(status=status, headers={"x-amz-bucket-region": "eu-west-1"})
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+
+
+KEY_PAIR = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
+ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
+
+
+@pytest.mark.parametrize(
+    ("url", "env", "address"),
+    [
+        ("s3://models/x", KEY_PAIR, "https://models.s3.us-east-1.amazonaws.com"),
+        ("s3://models/x", {**KEY_PAIR, "AWS_REGION": "eu-west-1"}, "https://models.s3.eu-west-1.amazonaws.com"),
+        ("s3://my.models/x", KEY_PAIR, "https://s3.us-east-1.amazonaws.com/my.models"),
+        ("s3://models/x", {**KEY_PAIR, "AWS_ENDPOINT_URL": "http://minio:9000/"}, "http://minio:9000/models"),
+        ("oss://models/x", {**ALIBABA, "OSS_REGION": "cn-beijing"}, "https://models.s3.oss-cn-beijing.aliyuncs.com"),
+        ("oss://models/x", {**ALIBABA, "OSS_ENDPOINT": "oss-internal.example"}, "https://models.oss-internal.example"),
+    ],
+)
+def test_where_a_bucket_is_asked(url: str, env: dict[str, str], address: str) -> None:
+    source = open_source(url, env)
+    assert isinstance(source, Bucket)
+    assert source._top() == address
+
+
+@pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-complete"])
+def test_a_key_that_has_no_place_in_the_folder_is_refused(from_s3: Loading, store: Store, key: str) -> None:
+    store.objects[key] = b"evil"
+    with pytest.raises(LoadError, match="which is not loaded"):
+        from_s3(URL)
+    assert from_s3.content == {}
+
+
+def test_a_file_and_a_folder_of_one_name_are_refused(from_s3: Loading, store: Store) -> None:
+    store.objects["team/tiny/config.json/x"] = b""
+    with pytest.raises(LoadError, match="another file has the name of its folder"):
+        from_s3(URL)
+
+
+def test_alibabas_store_is_asked_in_its_own_words(
+    loading: Loading, start: Callable[..., Service], store: Store
+) -> None:
+    store.region = "cn-shanghai"
+    loading.env = {
+        "OSS_ENDPOINT": start(store.application()).url,
+        "OSS_REGION": "oss-cn-shanghai",
+        "OSS_ACCESS_KEY_ID": KEYS.key,
+        "OSS_ACCESS_KEY_SECRET": KEYS.secret,
+    }
+    loading("oss://models/team/tiny")
+    assert loading.content == FILES

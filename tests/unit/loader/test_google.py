@@ -1,0 +1,116 @@
+"""gs:// against a small store: listing, both hashes, credentials of a key file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from slipway.loader.errors import LoadError
+from slipway.loader.sources import google
+
+from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
+from .google_store import Store
+
+URL = "gs://models/team/tiny"
+
+
+@pytest.fixture
+def store() -> Store:
+    objects = {f"team/tiny/{path}": body for path, body in FILES.items()}
+    return Store({**objects, "team/tiny/": b"", "team/tiny-2/config.json": b"of a neighbour"})
+
+
+@pytest.fixture
+def gcs(start: Callable[[web.Application], Service], store: Store) -> Service:
+    return start(store.application())
+
+
+@pytest.fixture
+def from_gcs(loading: Loading, gcs: Service) -> Loading:
+    loading.env = {"STORAGE_EMULATOR_HOST": gcs.url.removeprefix("http://")}
+    return loading
+
+
+def test_a_folder_arrives_without_its_neighbour(from_gcs: Loading) -> None:
+    from_gcs(URL)
+    assert from_gcs.content == FILES
+
+
+def test_a_cut_connection_is_resumed(from_gcs: Loading, gcs: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if not request.path.endswith("tiny.gguf") or "Range" in request.headers:
+            return None
+        return await cut_after(300_000)(request, WEIGHTS)
+
+    gcs.interfere = interfere
+    from_gcs(URL)
+    assert from_gcs.content == FILES
+    assert [seen.range for seen in gcs.seen if seen.path.endswith("gguf")] == ["", "bytes=300000-"]
+
+
+def test_a_composite_object_is_checked_by_its_crc(from_gcs: Loading, store: Store) -> None:
+    store.composite.add("team/tiny/tiny.gguf")
+    from_gcs(URL)
+    assert from_gcs.content == FILES
+
+
+def test_a_wrong_crc_is_noticed(from_gcs: Loading, store: Store) -> None:
+    store.composite.add("team/tiny/tiny.gguf")
+    store.crc["team/tiny/tiny.gguf"] = "AAAAAA=="
+    with pytest.raises(LoadError, match="other than the source promises"):
+        from_gcs(URL)
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "words"),
+    [
+        ("gs://none/x", "", "there is no such bucket or object"),
+        ("gs://models/none", "", "there is nothing below gs://models/none"),
+        (URL, "needed", "grant them the role Storage Object Viewer"),
+    ],
+)
+def test_refusals_say_what_to_do(from_gcs: Loading, store: Store, url: str, token: str, words: str) -> None:
+    store.token = token
+    with pytest.raises(LoadError) as caught:
+        from_gcs(url)
+    assert words in str(caught.value)
+    assert not caught.value.passing
+
+
+@pytest.fixture
+def key_file(gcs: Service, tmp_path: Path) -> Path:
+    """Of a service account whose tokens the store itself gives."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    account = {"type": "service_account", "project_id": "p", "private_key_id": "1", "private_key": pem}
+    account |= {"client_email": "loader@p.iam", "client_id": "1", "token_uri": f"{gcs.url}/token"}
+    path = tmp_path / "credentials.json"
+    path.write_text(json.dumps(account))
+    return path
+
+
+def test_a_key_file_gives_the_token(
+    loading: Loading, gcs: Service, store: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.token = "given-for-the-key"
+    monkeypatch.setattr(google, "PUBLIC", gcs.url)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    loading(URL)
+    assert loading.content == FILES
+    assert len([seen for seen in gcs.seen if seen.path == "/token"]) == 1
+
+
+def test_a_key_file_that_is_none_is_told(loading: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "key.json").write_text("{}")
+    loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json")}
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    with pytest.raises(LoadError, match="names no usable key file: check the Secret"):
+        loading(URL)

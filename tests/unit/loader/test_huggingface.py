@@ -1,0 +1,183 @@
+"""hf:// against the hub of this project: what is asked, what is resumed, what is refused and in which words."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from slipway.loader.errors import LoadError
+from slipway.loader.source import CHUNK
+
+from .conftest import FILES, PROPOSED, TOKEN, WEIGHTS, Loading, Service, cut_after, write
+
+URL = "hf://acme/tiny"
+
+
+def test_a_repository_arrives_whole_and_is_not_asked_for_again(from_hub: Loading, hub: Service) -> None:
+    assert from_hub(URL)
+    assert from_hub.content == FILES
+    asked = len(hub.seen)
+    assert not from_hub(URL)
+    assert len(hub.seen) == asked
+
+
+def test_a_revision_and_a_folder_are_chosen(from_hub: Loading) -> None:
+    from_hub("hf://acme/tiny/adapters/first@refs/pr/1")
+    assert from_hub.content == {"adapter_config.json": b"{}"}
+
+
+@pytest.mark.parametrize("count", [1, 1000, CHUNK - 1, CHUNK, CHUNK + 1, len(WEIGHTS) - 1])
+def test_a_cut_connection_is_resumed_where_it_was_cut(from_hub: Loading, hub: Service, count: int) -> None:
+    cuts = 0
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        nonlocal cuts
+        if not request.path.endswith("tiny.gguf") or cuts == 3:
+            return None
+        cuts += 1
+        return await cut_after(count)(request, WEIGHTS)
+
+    hub.interfere = interfere
+    from_hub(URL)
+    assert from_hub.content == FILES
+    ranges = [seen.range for seen in hub.seen if seen.path.endswith("tiny.gguf")]
+    wanted = [count * turn for turn in range(4)]
+    assert ranges == [f"bytes={start}-" if start else "" for start in wanted if start < len(WEIGHTS)]
+
+
+def test_a_connection_that_never_brings_a_byte_is_given_up(from_hub: Loading, hub: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return await cut_after(0)(request, WEIGHTS) if request.path.endswith("tiny.gguf") else None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match=r"given up after 4 attempts: it goes on from here") as caught:
+        from_hub(URL)
+    assert caught.value.passing
+
+
+def test_wrong_bytes_are_fetched_anew_and_never_get_the_name(from_hub: Loading, hub: Service) -> None:
+    turns = 0
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        nonlocal turns
+        if not request.path.endswith("tiny.gguf"):
+            return None
+        turns += 1
+        return web.Response(body=bytes(len(WEIGHTS))) if turns == 1 else None
+
+    hub.interfere = interfere
+    from_hub(URL)
+    assert from_hub.content == FILES
+    assert turns == 2
+
+
+def test_bytes_that_stay_wrong_end_the_load(from_hub: Loading, hub: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return web.Response(body=b'{"model_type": "lldma"}') if request.path.endswith("config.json") else None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match="came 3 times other than the source promises"):
+        from_hub(URL)
+    assert "config.json" not in from_hub.content
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504, 408])
+def test_a_busy_hub_is_asked_again(from_hub: Loading, hub: Service, status: int) -> None:
+    turns: dict[str, int] = {}
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        turns[request.path] = turns.get(request.path, 0) + 1
+        return web.Response(status=status, headers={"Retry-After": "600"}) if turns[request.path] <= 2 else None
+
+    hub.interfere = interfere
+    from_hub(URL)
+    assert from_hub.content == FILES
+
+
+def test_a_hub_that_stays_busy_ends_the_load_for_now(from_hub: Loading, hub: Service) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=503)
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match=r"hf://acme/tiny: 127.0.0.1:\d+ answers 503; given up after 4") as caught:
+        from_hub(URL)
+    assert caught.value.passing
+    assert len(hub.seen) == 4
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "words"),
+    [
+        ("hf://acme/none", "", "knows no repository acme/none: the name is wrong, or it is private and needs HF_TOKEN"),
+        ("hf://acme/none", TOKEN, "knows no repository acme/none: the name is wrong, or the token's account may not"),
+        ("hf://acme/tiny", "hf_other", "does not know the token in HF_TOKEN: renew it"),
+        ("hf://acme/tiny@v9", "", "acme/tiny has no revision 'v9'"),
+        ("hf://acme/tiny/nowhere", "", "has no"),
+        ("hf://acme/closed", "", "does not let this account read acme/closed: give a token by HF_TOKEN"),
+        ("hf://acme", "", "names no repository"),
+        ("hf://../x", "", "names no repository"),
+    ],
+)
+def test_refusals_say_what_to_do(from_hub: Loading, url: str, token: str, words: str) -> None:
+    from_hub.env["HF_TOKEN"] = token
+    with pytest.raises(LoadError) as caught:
+        from_hub(url)
+    assert words in str(caught.value)
+    assert not caught.value.passing
+    assert not token or token not in str(caught.value)
+
+
+def test_a_gated_repository_opens_with_the_token(from_hub: Loading) -> None:
+    from_hub.env["HF_TOKEN"] = TOKEN
+    from_hub("hf://acme/closed")
+    assert from_hub.content == {"config.json": b"{}"}
+
+
+def test_the_token_stays_with_the_hub_when_it_redirects(from_hub: Loading, hub: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.startswith("/cdn/"):
+            return web.Response(body=WEIGHTS)
+        if request.path.endswith("tiny.gguf"):
+            elsewhere = hub.url.replace("127.0.0.1", "localhost")
+            raise web.HTTPFound(f"{elsewhere}/cdn/tiny?signature=secret")
+        return None
+
+    hub.interfere = interfere
+    from_hub.env["HF_TOKEN"] = TOKEN
+    from_hub(URL)
+    assert from_hub.content == FILES
+    assert {seen.authorization for seen in hub.seen if seen.path.startswith("/cdn/")} == {""}
+    assert {seen.authorization for seen in hub.seen if seen.path.startswith("/api/")} == {f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("rows", [[{"type": "file"}], [{"type": "file", "path": "x", "size": "?", "oid": "1"}], [1]])
+def test_a_listing_that_makes_no_sense_is_told(from_hub: Loading, hub: Service, rows: list[object]) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response(rows) if "/tree/" in request.path else None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):
+        from_hub(URL)
+
+
+def test_an_address_that_nobody_answers_is_named_without_secrets(loading: Loading) -> None:
+    loading.env = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": TOKEN}
+    with pytest.raises(LoadError, match=r"127\.0\.0\.1:9 cannot be reached: connection refused") as caught:
+        loading(URL)
+    assert caught.value.passing
+
+
+def test_another_revision_takes_the_place_of_the_first_and_leaves_nothing_of_it(from_hub: Loading) -> None:
+    from_hub(URL)
+    write(from_hub.folder, {"mine.txt": b"not of a load"})
+    assert from_hub("hf://acme/tiny@refs/pr/1")
+    assert from_hub.content == {**PROPOSED, "mine.txt": b"not of a load"}
+
+
+def test_a_file_that_was_damaged_since_is_fetched_again(from_hub: Loading, hub: Service) -> None:
+    from_hub(URL)
+    (from_hub.folder / "tiny.gguf").write_bytes(b"short")
+    asked = len(hub.seen)
+    assert from_hub(URL)
+    assert from_hub.content == FILES
+    assert [seen.path.rpartition("/")[2] for seen in hub.seen[asked:] if "/resolve/" in seen.path] == ["tiny.gguf"]

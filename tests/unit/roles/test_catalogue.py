@@ -1,0 +1,58 @@
+"""The models that the role knows by name: what a play gets for a name, and that the definition takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.slipway.inference.plugins.filter.from_catalogue import from_catalogue
+
+ROOT = Path(__file__).parents[3]
+CATALOGUE = yaml.safe_load((ROOT / "roles/models/files/catalogue.yml").read_text())
+GOLDEN = yaml.safe_load((Path(__file__).parent / "golden/catalogue.yaml").read_text())
+ORIGINALS = sorted((ROOT.parent / "shared/reference/samples/kubeai/models").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    """Of a Model's spec as a person writes it: with no unknown field, and without those that have a default."""
+    definition = yaml.safe_load((ROOT / "roles/crds/files/kubeai.org_models.yaml").read_text())
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    required = [field for field in spec["required"] if "default" not in spec["properties"][field]]
+    return {**spec, "additionalProperties": False, "required": required}
+
+
+def rendered(name: str) -> Any:
+    [model] = from_catalogue([name], CATALOGUE)
+    assert model["name"] == name
+    return model["spec"]
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert len(CATALOGUE["models"]) == 48
+
+
+@pytest.mark.parametrize("name", CATALOGUE["models"])
+def test_the_definition_takes_every_model(name: str, schema: Any) -> None:
+    jsonschema.validate(rendered(name), schema)
+    assert len(name) <= 40
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_model_is_as_it_was_written_down(name: str) -> None:
+    assert rendered(name) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("original", ORIGINALS, ids=lambda path: path.stem)
+def test_a_model_is_as_the_original_has_it(original: Path) -> None:
+    manifest = yaml.safe_load(original.read_text())
+    assert rendered(manifest["metadata"]["name"]) == manifest["spec"]
+
+
+def test_every_profile_is_one_that_the_controller_knows_or_the_cluster_s_operator_defines() -> None:
+    defaults = yaml.safe_load((ROOT / "src/slipway/apis/kubeai/defaults.yaml").read_text())
+    profiles = {spec["resourceProfile"].partition(":")[0] for spec in CATALOGUE["models"].values()}
+    assert {name for name in profiles - set(defaults["resourceProfiles"]) if "tpu" not in name} == set()

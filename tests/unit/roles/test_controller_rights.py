@@ -1,0 +1,70 @@
+"""The controller may do what it does, and no more: its rules follow from the APIs that it runs."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slipway.apis import APIS
+from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
+
+VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/controller/vars/main.yml").read_text())
+MANAGED = {"get", "list", "watch", "create", "patch", "delete"}
+KUBEAI_ONLY = {
+    ("", "configmaps"): MANAGED,
+    ("batch", "jobs"): MANAGED,
+    ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "patch"},
+    ("", "pods"): {"list", "watch", "patch"},
+    ("kubeai.org", "models"): {"get", "list", "watch", "patch"},
+    ("kubeai.org", "models/status"): {"patch"},
+    ("kubeai.org", "models/scale"): {"patch"},
+    ("kubeai.org", "models/finalizers"): {"update"},
+}
+
+
+def rights(*apis: str) -> dict[tuple[str, str], set[str]]:
+    """(group, resource) -> verbs in the whole cluster."""
+    further = [rule for api in apis for rule in VARS["__controller_further_rules"][api]]
+    rows = [row for api in apis for row in VARS["__controller_resources"][api]]
+    own = [
+        {"apiGroups": [row["group"]], "resources": [f"{kind}{suffix}" for kind in row["kinds"]], "verbs": verbs}
+        for row in rows
+        for suffix, verbs in VARS["__controller_api_verbs"].items()
+    ]
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in [*own, *VARS["__controller_child_rules"], *further]:
+        for group, resource in product(rule["apiGroups"], rule["resources"]):
+            found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_krypton_alone_needs_none_of_kubeai() -> None:
+    alone = rights("krypton")
+    assert not set(alone) & (set(KUBEAI_ONLY) - {("", "pods")})
+    assert alone["", "pods"] == {"list", "watch"}
+
+
+def test_kubeai_adds_what_its_caches_files_and_adapters_need() -> None:
+    both = rights("krypton", "kubeai")
+    assert {resource: both[resource] for resource in KUBEAI_ONLY} == KUBEAI_ONLY
+    assert set(both) - set(rights("krypton")) == set(KUBEAI_ONLY) - {("", "pods")}
+
+
+def test_nothing_is_granted_by_wildcard_and_no_secret_is_read() -> None:
+    both = rights("krypton", "kubeai")
+    assert not [rule for rule, verbs in both.items() if "*" in (*rule, *verbs)]
+    assert ("", "secrets") not in both
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
+    granted = rights(api.name)
+    for kind in api.child_kinds:
+        assert granted[kind.group, kind.plural] >= MANAGED, kind
+    for kind in api.shared_kinds:
+        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM}
+        assert granted[kind.group, kind.plural] >= {"get", "list", "watch", "create", "patch"}, kind

@@ -1,0 +1,97 @@
+"""What the rollout takes for KubeAI's system configuration is what the controller takes."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.slipway.inference.plugins.filter import kubeai_config as rollout
+
+from slipway.apis.kubeai import config as controller
+from slipway.apis.kubeai.types import Engine
+
+ROOT = Path(__file__).parents[3]
+SYSTEMS = sorted((ROOT.parent / "shared/reference/samples/kubeai/config").glob("system-*.yaml"))
+SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "secretNames": controller.SecretNames,
+    "modelLoading": controller.ModelLoading,
+    "modelServerPods": controller.ModelServerPods,
+    "modelRollouts": controller.ModelRollouts,
+    "modelAutoscaling": controller.ModelAutoscaling,
+}
+
+
+def fields(struct: type[msgspec.Struct]) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(struct)}
+
+
+def test_both_know_the_same_keys() -> None:
+    keys = rollout.CONFIG.keys
+    assert set(keys) == set(controller.SECTIONS)
+    assert set(rollout.WITHOUT_MEANING) == set(controller.UNUSED)
+    assert set(rollout.ENGINES) == set(typing.get_args(Engine))
+    assert {section: set(keys[section].keys) for section in SECTIONS} == {
+        section: fields(struct) for section, struct in SECTIONS.items()
+    }
+    assert set(keys["modelServers"].keys["VLLM"].keys) == fields(controller.ModelServer)
+    assert set(keys["resourceProfiles"].of.keys) == fields(controller.ResourceProfile)
+    assert set(keys["cacheProfiles"].of.keys) == fields(controller.CacheProfile)
+    assert set(keys["cacheProfiles"].of.keys["sharedFilesystem"].keys) == fields(controller.SharedFilesystem)
+    assert set(keys["modelServerPods"].keys["jsonPatches"].of.keys) == fields(controller.Patch)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"modelRollouts": {"surge": "3"}, "modelAutoscaling": {"interval": "500ms", "timeWindow": "1h30m"}},
+        {
+            "resourceProfiles": {
+                "a": {"requests": {"cpu": 0.5, "memory": "1.5Gi", "x/y": "1e3"}, "nodeSelector": {"n": 1}}
+            }
+        },
+        {"cacheProfiles": {"fs": {"sharedFilesystem": {"persistentVolumeName": "pv", "storageSize": 5}}}},
+        {
+            "modelServerPods": {
+                "jsonPatches": [{"op": "add", "path": "/a", "value": None}, {"op": "remove", "path": "/b"}]
+            }
+        },
+        {"secretNames": {"aws": ""}, "modelLoading": {"image": ""}, "modelAutoscaling": {"stateConfigMapName": ""}},
+        {"modelServers": {engine: {"images": {"default": "x"}} for engine in rollout.ENGINES}},
+    ],
+)
+def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> None:
+    controller.parse(yaml.safe_dump(rollout.kubeai_config(config)))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"resourceProfile": {}},
+        {"resourceProfiles": {"a": {"limit": {}}}},
+        {"resourceProfiles": {"a": {"requests": {"memory": "24GB"}}}},
+        {"cacheProfiles": {"fs": {"sharedFilesystem": {}}}},
+        {"modelRollouts": {"surge": -1}},
+        {"modelAutoscaling": {"interval": "ten"}},
+        {"modelAutoscaling": {"interval": "0s"}},
+        {"modelServerPods": {"jsonPatches": [{"op": "add", "path": "spec", "value": 1}]}},
+        {"modelServerPods": {"jsonPatches": [{"op": "add", "path": "/spec"}]}},
+        {"modelServerPods": {"jsonPatches": [{"op": "copy", "path": "/spec"}]}},
+        {"modelServerPods": {"imagePullSecrets": ["registry"]}},
+    ],
+)
+def test_what_the_controller_refuses_the_rollout_refuses(config: dict[str, Any]) -> None:
+    with pytest.raises(controller.InvalidConfig):
+        controller.parse(yaml.safe_dump(config))
+    with pytest.raises(AnsibleFilterError):
+        rollout.kubeai_config(config)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda path: path.stem)
+def test_a_system_yaml_of_the_original_is_taken(system: Path) -> None:
+    controller.parse(yaml.safe_dump(rollout.kubeai_config(yaml.safe_load(system.read_text()))))

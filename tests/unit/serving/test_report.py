@@ -1,0 +1,72 @@
+"""The conditions that every served model shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.kube.conditions import Condition
+from slipway.serving.diagnosis import Diagnosis, Failure
+from slipway.serving.plan import Refusal
+from slipway.serving.report import Awaited, report, routed
+from slipway.serving.route import Route, RoutedService
+
+LOADING = Awaited("LoadingCache", "The weights are being loaded.")
+BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
+REFUSED = Refusal("InvalidSpec", "no")
+
+
+def deployment(wanted: int = 1, /, **status: int) -> dict[str, Any]:
+    return {
+        "metadata": {"generation": 1},
+        "spec": {"replicas": wanted},
+        "status": {"observedGeneration": 1, **status},
+    }
+
+
+def running(count: int) -> dict[str, int]:
+    return {"replicas": count, "updatedReplicas": count, "readyReplicas": count}
+
+
+@pytest.mark.parametrize(
+    ("observed", "diagnosis", "refusal", "awaited", "available", "progressing"),
+    [
+        (None, Diagnosis(), None, None, "WaitingForPods", "RollingOut"),
+        (None, Diagnosis(), None, LOADING, "LoadingCache", "LoadingCache"),
+        (None, BROKEN, None, LOADING, "CrashLoopBackOff", "CrashLoopBackOff"),
+        (deployment(), Diagnosis(), None, None, "WaitingForPods", "RollingOut"),
+        (deployment(1, **running(1)), Diagnosis(), None, None, "Ready", "Complete"),
+        (deployment(1, **running(1)), Diagnosis(), None, LOADING, "Ready", "LoadingCache"),
+        (deployment(0), Diagnosis(), None, None, "ScaledToZero", "Complete"),
+        (deployment(0, **running(1)), Diagnosis(), None, None, "Ready", "RollingOut"),
+        (deployment(0), Diagnosis(), REFUSED, None, "InvalidSpec", "InvalidSpec"),
+        (deployment(2, **running(1)), BROKEN, None, None, "Ready", "CrashLoopBackOff"),
+    ],
+)
+def test_what_is_observed_decides_the_reasons(
+    observed: dict[str, Any] | None,
+    diagnosis: Diagnosis,
+    refusal: Refusal | None,
+    awaited: Awaited | None,
+    available: str,
+    progressing: str,
+) -> None:
+    other = Condition("Routed", "True", "Routed", "")
+    told = report(observed, diagnosis, refusal, [other], 7, awaited).conditions
+    assert [condition.type for condition in told] == ["Accepted", "Available", "Progressing", "Routed"]
+    assert (told[1].reason, told[2].reason) == (available, progressing)
+    assert {condition.observed_generation for condition in told} == {7}
+
+
+def service(namespace: str, name: str, model: str, since: int) -> RoutedService:
+    return RoutedService(namespace, name, Route(models=(model,), name=model), since)
+
+
+def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
+    mine, other = service("new", "model-a", "a", 2), service("old", "model-a", "a", 1)
+    condition = routed("new/model-a", ("a",), [mine, other])
+    assert condition.reason == "NameConflict"
+    assert "a is served by old/a. Requests reach this one as new/a" in condition.message
+    assert routed("old/model-a", ("a",), [mine, other]).status == "True"
+    assert routed("new/model-b", ("b",), [mine, other]).reason == "NoService"
