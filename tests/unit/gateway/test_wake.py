@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -144,3 +145,63 @@ async def test_a_refusal_is_told_once_and_tried_again() -> None:
     told = await run_for(0.35, api, {"ns:model-llama": 1})
     assert told == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
     assert len(api.written) == 1
+
+
+class Bewitched(Api):
+    """The first model's scale is nothing that anybody expects, or never answers; that of the second one is well."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__(0)
+        self.hangs = hangs
+
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "") -> dict[str, Any]:
+        if name.name == "llama":
+            if self.hangs:
+                await asyncio.Event().wait()
+            return {"spec": None, "token": "s3cr3t"}
+        return await super().get(kind, name, subresource=subresource)
+
+
+def two_models() -> RoutingTable:
+    other = Backend("ns", "model-other", (), Route(scale=ScaleTarget("kubeai.org", "v1", "models", "other")))
+    return RoutingTable({**table().backends, other.name: other}, {}, {}, ())
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
+    hangs: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, waiting = Bewitched(hangs=hangs), {"ns:model-llama": 1}
+
+    async def later() -> None:
+        await asyncio.sleep(0.1)
+        waiting["ns:model-other"] = 1
+
+    told, _unused = await asyncio.gather(run_for(0.35, api, waiting, two_models), later())
+    assert [obj["spec"] for obj in api.written] == [{"replicas": 1}]
+    if hangs:
+        assert told == []
+    else:
+        words = "models llama cannot be scaled from zero: AttributeError, see the gateway's log"
+        assert told == [f"ns:model-llama {words}"]
+        assert caplog.text.count("cannot be scaled") == caplog.text.count("Traceback") == 1
+        assert "s3cr3t" not in caplog.text
+
+
+async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api, answers = Api(0), [ValueError("nonsense")] * 3
+
+    async def ask() -> dict[str, int]:
+        if answers:
+            raise answers.pop()
+        return {"ns:model-llama": 1}
+
+    kept = table()
+    task = asyncio.create_task(Waker(api, ask, lambda *_told: None).run(lambda: kept))  # type: ignore[arg-type]
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    task.cancel()
+    assert len(api.written) == 1
+    assert [record.levelno for record in caplog.records if "who waits" in record.message] == [logging.ERROR]
