@@ -20,6 +20,7 @@ from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, Object, labels, uid
 from slipway.serving.plan import Invalid, Reference, World
+from slipway.serving.route import MOST_LABELS
 from slipway.serving.settings import Settings
 
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
@@ -141,7 +142,7 @@ def _fault(model: Model) -> str | None:
     refused = urls.refusal(model.url, model.engine.name, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url {refused}"
-    return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model)
+    return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model) or _fault_of_labels(model)
 
 
 def _fault_of_features(model: Model) -> str | None:
@@ -183,3 +184,11 @@ def _fault_of_args(model: Model) -> str | None:
         if names_set:
             return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
     return None
+
+
+def _fault_of_labels(model: Model) -> str | None:
+    """The gateway gets them all, as a request may choose by any of them."""
+    number = len(model.labels)
+    if number <= MOST_LABELS:
+        return None
+    return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"

@@ -11,6 +11,7 @@ from slipway.apis.kubeai import KubeAI, cache, names
 from slipway.kube.objects import CONFIG_MAP
 from slipway.serving import agent
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, World
+from slipway.serving.route import routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
 
@@ -42,6 +43,12 @@ def plan(asked: World) -> Plan:
 
 def child(asked: World, kind: str) -> dict[str, Any]:
     return next(child for child in plan(asked).children if child["kind"] == kind)
+
+
+def service_of(asked: World) -> dict[str, Any]:
+    """The Model's Service as the API server would show it."""
+    made = child(asked, "Service")
+    return {**made, "metadata": {**made["metadata"], "creationTimestamp": DELETED}}
 
 
 def container(asked: World) -> dict[str, Any]:
@@ -149,6 +156,21 @@ def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], 
     with pytest.raises(Invalid, match=complaint) as refused:
         plan(world(**spec))
     assert refused.value.reason == "InvalidSpec"
+
+
+@pytest.mark.parametrize(("given", "refused"), [(99, False), (100, True)])
+def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(given: int, refused: bool) -> None:
+    asked = world(features=["TextGeneration"])
+    asked.resource["metadata"]["labels"] = {f"team-{number}": "x" for number in range(given)}
+    if not refused:
+        assert len(routed_service(service_of(asked)).route.labels) == 100
+        return
+    with pytest.raises(Invalid, match=r"metadata\.labels: 101 .* the gateway takes 100") as found:
+        plan(asked)
+    status = KubeAI().status(asked, Refusal(found.value.reason, found.value.message)).status
+    told = {condition["type"]: condition for condition in status["conditions"]}
+    assert told["Accepted"]["message"] == found.value.message
+    assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
 
 
 def test_an_engine_without_image_is_refused() -> None:
