@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from slipway.controller import agents as agents_module
+from slipway.controller.agents import Agents
 from slipway.kube.objects import DEPLOYMENT, POD, Key
 from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
 
@@ -192,6 +194,40 @@ async def test_progress_shows_in_the_status(server, pods, cluster, eventually):
     loader.progress = Progress(done_bytes=7)
     await pods.put("a-1-x", started=False)
     await eventually(lambda: cluster.get(TOY)["status"]["told"] == [7])
+
+
+async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
+    client, session, monkeypatch, eventually
+):
+    monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
+    monkeypatch.setattr(agents_module, "PROGRESS_SECONDS", 0.5)
+    loader = Loader()
+    loader.broken = True
+    runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    agents = Agents(client, session, lambda _pod: "http://{}:{}".format(*runner.addresses[0][:2]))
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-a", "uid": "1", "controller": True}
+    status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}
+    pod = {"metadata": {"name": "x", "namespace": "models", "uid": "2", "ownerReferences": [job]}, "status": status}
+    told: list[int] = []
+
+    def listen(_name: Key) -> None:
+        report = agents.reports([pod])["2"]
+        assert report.progress is not None
+        told.append(report.progress.done_bytes)
+
+    agents.on_change(TOY, listen)
+    agents.follow(TOY, A, [pod], ())
+    await eventually(lambda: loader.asked > 1)
+    loader.broken = False
+    ticking = time.monotonic()
+    while time.monotonic() - ticking < 1.2:
+        loader.progress = Progress(done_bytes=loader.asked)
+        await asyncio.sleep(0.01)
+    await agents.close()
+    await runner.cleanup()
+    assert 2 <= len(told) <= 4
 
 
 async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, parts, cluster, eventually):
