@@ -119,6 +119,27 @@ async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_tho
     assert cluster.get(DEPLOYMENT)["spec"]["image"] == "two"
 
 
+async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(server, cluster, parts, eventually):
+    await cluster.config()
+    names = [f"toy-{number}" for number in range(30)]
+    for name in names:
+        await cluster.toy(name, cached="10Gi")
+    await eventually(lambda: all(cluster.reason(name) == "Valid" for name in names))
+    await asyncio.sleep(0.3)
+    parts.api.planned.clear()
+    claim, path = cluster.get(PERSISTENT_VOLUME_CLAIM, "shared"), cluster.path(PERSISTENT_VOLUME_CLAIM, "shared")
+    annotations = {**claim["metadata"]["annotations"], "loaded/toy-7": "no"}
+    await server.store(path, {**claim, "metadata": {**claim["metadata"], "annotations": annotations}})
+    await eventually(
+        lambda: cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")["metadata"]["annotations"]["loaded/toy-7"] == "yes"
+    )
+    await asyncio.sleep(0.3)
+    assert set(parts.api.planned) == {"toy-7"}
+    assert parts.api.planned["toy-7"] <= 3
+    await server.remove(path)
+    await eventually(lambda: set(parts.api.planned) == set(names))
+
+
 async def test_row_36_nothing_is_polled_while_a_reference_is_missing(server, cluster, parts, eventually):
     await cluster.toy("a")
     await eventually(lambda: cluster.reason() == "NoConfig")

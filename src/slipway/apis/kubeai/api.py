@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import Model, read, references
 from slipway.apis.kubeai.status import status
@@ -34,6 +36,9 @@ class KubeAI:
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         return references(resource, settings)
+
+    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
+        return cache.concerned(old, new)
 
     def plan(self, world: World) -> Plan:
         model = read(world)

@@ -7,6 +7,8 @@ eviction Job removes the folder, and the annotation goes last.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
@@ -67,6 +69,15 @@ def loaded(world: World) -> bool:
         return False
     # The original writes no url.
     return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
+
+
+def concerned(old: Object, new: Object) -> Collection[str] | None:
+    """The Models whose note on a claim differs, as each reads no other one's. None: all that refer to the object."""
+    if new["kind"] != PERSISTENT_VOLUME_CLAIM.kind or deleting(old) != deleting(new):
+        return None
+    before, after = (obj["metadata"].get("annotations") or {} for obj in (old, new))
+    changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return {name.removeprefix(LOADED) for name in changed if name.startswith(LOADED)}
 
 
 def claim(model: Model) -> Object:

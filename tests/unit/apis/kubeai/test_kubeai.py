@@ -248,6 +248,22 @@ def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(
     assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
 
 
+def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() -> None:
+    def claim(notes: dict[str, str], **metadata: Any) -> dict[str, Any]:
+        annotations = {"pv.kubernetes.io/bind-completed": "yes"} | {
+            f"models.kubeai.org/{n}": v for n, v in notes.items()
+        }
+        return {"kind": "PersistentVolumeClaim", "metadata": {"annotations": annotations, **metadata}}
+
+    concerned, some = KubeAI().concerned, claim({"a": "1", "b": "1"})
+    assert concerned(some, claim({"a": "1", "b": "2"})) == {"b"}
+    assert concerned(some, claim({"b": "1", "c.d": "1"})) == {"a", "c.d"}
+    assert concerned({"kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}, some | {"status": {}}) == {"a", "b"}
+    assert concerned(some, some | {"status": {"phase": "Bound"}}) == set()
+    assert concerned(some, claim({"a": "1", "b": "1"}, deletionTimestamp=DELETED)) is None
+    assert concerned({"kind": "ConfigMap", "metadata": {}}, {"kind": "ConfigMap", "metadata": {}}) is None
+
+
 def test_no_load_is_begun_on_a_claim_that_goes() -> None:
     going = with_claim(world(**CACHED), {}, deletionTimestamp=DELETED)
     assert [child["kind"] for child in plan(going).children] == ["Service"]
