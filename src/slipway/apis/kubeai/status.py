@@ -127,9 +127,10 @@ def _without_pods(job: Object | None, now: float) -> Diagnosis:
     left = created_unix(job) + PODLESS_SECONDS - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
-    name = job["metadata"]["name"]
+    name, account = job["metadata"]["name"], job["spec"]["template"]["spec"].get("serviceAccountName")
     text = f"The cluster makes no pod for the Job {name}, which loads the weights; its events say why"
-    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
+    needed = f" It needs the account {account} in this namespace (modelServerPods)." if account else ""
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}.{needed}"))
 
 
 def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:

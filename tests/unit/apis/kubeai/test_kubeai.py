@@ -281,6 +281,34 @@ def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
 
 
+def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it() -> None:
+    asked = world(config="modelServerPods: {serviceAccountName: kubeai-models}", minReplicas=1)
+    text = (
+        'pods "model-tiny-5d9c7b6f4-" is forbidden: error looking up service account models/kubeai-models:'
+        ' serviceaccount "kubeai-models" not found'
+    )
+    failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text}
+    made = child(asked, "Deployment")
+    assert made["spec"]["template"]["spec"]["serviceAccountName"] == "kubeai-models"
+    for seconds, reason in ((4, "WaitingForPods"), (6, "PodsRejected")):
+        conditions = [failed | {"lastTransitionTime": DELETED}]
+        children = {("Deployment", "model-tiny"): {**made, "status": {"conditions": conditions}}}
+        seen = msgspec.structs.replace(asked, children=children, now=unix_time(DELETED) + seconds)
+        told = {condition["type"]: condition for condition in KubeAI().status(seen, None).status["conditions"]}
+        assert told["Available"]["reason"] == reason, "the column REASON of kubectl get"
+    assert text in told["Available"]["message"]
+
+
+def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
+    asked = with_claim(world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {})
+    made = child(asked, "Job")
+    job = made | {"metadata": made["metadata"] | {"creationTimestamp": DELETED}}
+    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
+    told = {condition["type"]: condition for condition in KubeAI().status(waiting, None).status["conditions"]}
+    assert told["Available"]["reason"] == "PodsRejected"
+    assert "needs the account kubeai-models in this namespace" in told["Available"]["message"]
+
+
 def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
     asked = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
     names_of_both = [f"{prefix}a" for prefix in (agent.ADAPTER_LABEL, agent.SERVING_LABEL)]
