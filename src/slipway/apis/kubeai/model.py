@@ -159,7 +159,9 @@ def _fault_of_features(model: Model) -> str | None:
 def _fault_of_adapters(model: Model) -> str | None:
     spec = model.spec
     if spec.adapters and not model.engine.adapters:
-        return f"spec.adapters: the engine {spec.engine} loads none; VLLM does"
+        other = ", or give it one for its start, by spec.args: --lora and its file" * (spec.engine == "LlamaCpp")
+        advice = f"take VLLM, or weights that have the adapter merged in{other}"
+        return f"spec.adapters: the engine {spec.engine} loads none while it runs: {advice}"
     seen: set[str] = set()
     for adapter in spec.adapters:
         if adapter.name in seen:

@@ -144,7 +144,11 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
         ({"url": "gs://bucket/x"}, "cacheProfile"),
         ({"url": "pvc://claim", "cacheProfile": "shared"}, "filled from"),
         ({"url": "nonsense"}, "scheme://place"),
-        ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM does"),
+        ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM.*merged in$"),
+        (
+            {"engine": "LlamaCpp", "url": "hf://x/y", "adapters": [{"name": "a", "url": "hf://a/b"}]},
+            r"merged in, or give it one for its start, by spec\.args: --lora",
+        ),
         ({"adapters": [{"name": "a-", "url": "hf://a/b"}]}, "begin and end"),
         ({"adapters": [{"name": "a", "url": "ollama://a"}]}, "not a url of hf"),
         ({"adapters": [{"name": "a", "url": "hf://a/b"}] * 2}, "occurs twice"),
