@@ -22,9 +22,9 @@ from slipway.serving.plan import Invalid, Note, Plan, Reference, Refusal, Verdic
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
-from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, script, server, start
+from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, rest, script, server, start
 
-__all__ = ["client", "eventually", "kubeconfig", "metrics", "script", "server", "start"]
+__all__ = ["client", "eventually", "kubeconfig", "metrics", "rest", "script", "server", "start"]
 
 TOY = Kind("toys.test", "v1", "Toy", "toys")
 FINALIZER = "toys.test/clean"
