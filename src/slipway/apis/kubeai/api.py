@@ -48,7 +48,13 @@ class KubeAI:
         *before, deployment = children
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
-            return Plan(children=(*before, deployment), own=_own(model), adapters=pods.adapters(model))
+            jobs, notes, record = cache.left(world, deployment)
+            return Plan(
+                children=(*before, *jobs, deployment),
+                notes=notes,
+                own=_own(model, record),
+                adapters=pods.adapters(model),
+            )
         claim = cache.claim(model)
         jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
         ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
@@ -56,7 +62,7 @@ class KubeAI:
             children=(*before, *jobs, *ready),
             shared=(claim,),
             notes=notes,
-            own=_own(model),
+            own=_own(model, {names.PROFILE: model.spec.cache_profile}),
             finalizer=names.FINALIZER,
             adapters=pods.adapters(model),
         )
@@ -87,11 +93,13 @@ class KubeAI:
         return status(world, refusal)
 
 
-def _own(model: Model) -> Object:
+def _own(model: Model, annotations: Object) -> Object:
     """The Model's feature labels, without those of features that it no longer has, and its replicas in their bounds."""
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
     wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
-    patch: Object = {"metadata": {"labels": {**stale, **wanted}}} if stale or wanted else {}
+    fields = {"labels": {**stale, **wanted}, "annotations": annotations}
+    metadata = {field: changes for field, changes in fields.items() if changes}
+    patch: Object = {"metadata": metadata} if metadata else {}
     return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}
 
 

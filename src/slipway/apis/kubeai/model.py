@@ -97,9 +97,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
     """The system configuration, and the claim that the Model's cache lies on."""
-    profile = resource.get("spec", {}).get("cacheProfile", "")
+    profile = profile_of(resource)
     claims = (claim_reference(resource["metadata"]["namespace"], profile),) if profile else ()
     return (_config_reference(settings), *claims)
+
+
+def profile_of(resource: Object) -> str:
+    """The cache profile of a Model, or that of before while its weights may still be there. Empty: neither."""
+    recorded = (resource["metadata"].get("annotations") or {}).get(names.PROFILE, "")
+    profile: str = resource.get("spec", {}).get("cacheProfile") or recorded
+    return profile
 
 
 def _config_reference(settings: Settings) -> Reference:

@@ -137,6 +137,8 @@ def _loading(world: World, progress: Progress | None, loaders: Sequence[Object],
     reference, claim = cache.claim_of(world)
     if claim is not None and deleting(claim):
         return f"The claim {reference.name} is being deleted; a new one is filled when it is gone."
+    if cache.eviction(world) == "running":
+        return "Weights of this Model are being removed from the cache."
     parts = ["The weights are being loaded into the cache."]
     if progress and progress.message:
         parts = [_sentence(f"The weights are being loaded into the cache: {progress.message}")]

@@ -338,6 +338,91 @@ def test_credentials_go_only_where_they_are_needed() -> None:
     assert loader == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 
 
+NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
+
+
+def without_cache(notes: dict[str, str], **spec: Any) -> World:
+    """A Model that had the cache, and has none any more unless ``spec`` says so."""
+    asked = world(**spec)
+    asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
+    return with_claim(asked, notes)
+
+
+def job_of_eviction(asked: World, **status: Any) -> dict[tuple[str, str], Any]:
+    made = child(asked, "Job")
+    assert made["metadata"]["name"] == "evict-cache-tiny"
+    return {("Job", "evict-cache-tiny"): {**made, "status": status}}
+
+
+COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": DELETED}]}
+
+
+def test_a_model_remembers_where_its_weights_lie_and_one_without_a_cache_nothing() -> None:
+    assert plan(world(**CACHED)).own["metadata"]["annotations"] == {RECORD: "shared"}
+    assert "annotations" not in plan(world()).own.get("metadata", {})
+
+
+def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted() -> None:
+    before = child(with_claim(world(**CACHED), {NOTE: f'{{"uid":"{UID}"}}'}), "Deployment")
+    asked = without_cache({NOTE: "{}"})
+    now = child(asked, "Deployment")
+    pods = [
+        {"metadata": {**deployment["spec"]["template"]["metadata"], "creationTimestamp": DELETED}}
+        for deployment in (now, before)
+    ]
+    for observed, running in ((before, []), (now, pods), (now, pods[1:])):
+        seen = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): observed}, pods=running)
+        assert [one["kind"] for one in plan(seen).children] == ["Service", "Deployment"]
+        assert plan(seen).notes == ()
+    free = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): now}, pods=pods[:1])
+    (note,) = plan(free).notes
+    assert note.annotations == {NOTE: None}
+    assert [one["kind"] for one in plan(free).children] == ["Service", "Deployment"], "the claim forgets them first"
+
+
+def test_weights_that_are_still_being_loaded_are_not_removed_meanwhile() -> None:
+    job = child(with_claim(world(**CACHED), {}), "Job")
+    asked = msgspec.structs.replace(without_cache({}), children={("Job", "load-cache-tiny"): job})
+    assert [one["kind"] for one in plan(asked).children] == ["Service", "Deployment"]
+
+
+def test_the_removal_of_weights_is_one_job_and_then_forgotten() -> None:
+    asked = without_cache({})
+    made = job_of_eviction(asked)
+    container = made["Job", "evict-cache-tiny"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["loader", "evict", f"/models/tiny-{UID}"]
+    assert plan(asked).own.get("metadata") is None
+    over = msgspec.structs.replace(asked, children=job_of_eviction(asked, **COMPLETE))
+    for done in (over, world_without_claim(asked)):
+        assert [one["kind"] for one in plan(done).children] == ["Service", "Deployment"]
+        assert plan(done).own["metadata"]["annotations"] == {RECORD: None}
+
+
+def world_without_claim(asked: World) -> World:
+    kept = {reference: obj for reference, obj in asked.referenced.items() if reference.kind == CONFIG_MAP}
+    return msgspec.structs.replace(asked, referenced=kept)
+
+
+def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
+    removing = job_of_eviction(without_cache({}))
+    again = msgspec.structs.replace(without_cache({}, **CACHED), children=removing)
+    jobs = [one["metadata"]["name"] for one in plan(again).children if one["kind"] == "Job"]
+    assert jobs == ["evict-cache-tiny"]
+    assert "being removed" in KubeAI().status(again, None).status["cache"]["message"]
+    over = msgspec.structs.replace(
+        again, children={name: {**job, "status": COMPLETE} for name, job in removing.items()}
+    )
+    assert [one["metadata"]["name"] for one in plan(over).children if one["kind"] == "Job"] == ["load-cache-tiny"]
+
+
+def test_the_deletion_of_a_model_that_gave_its_cache_up_removes_the_weights_too() -> None:
+    asked = leaving(without_cache({NOTE: "{}"}))
+    wanted = KubeAI().finish(asked)
+    assert wanted is not None
+    assert [one["metadata"]["name"] for one in wanted.children] == ["evict-cache-tiny"]
+    assert KubeAI().finish(leaving(world())) is None
+
+
 def test_deletion_waits_for_pods_but_not_for_those_of_a_lost_node() -> None:
     filled = leaving(with_claim(world(**CACHED), {"models.kubeai.org/tiny": f'{{"uid":"{UID}"}}'}))
     going = {"metadata": {"name": "p", "deletionTimestamp": DELETED}, "status": {"phase": "Running"}}
