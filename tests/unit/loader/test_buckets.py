@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
+from slipway.loader import source
 from slipway.loader.errors import LoadError
 from slipway.loader.source import open_source
-from slipway.loader.sources.buckets import Bucket
+from slipway.loader.sources import http
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
 from .s3 import KEYS, Store
@@ -145,6 +146,50 @@ def test_a_store_that_is_busy_is_asked_again(from_s3: Loading, s3: Service) -> N
     assert from_s3.content == FILES
 
 
+def test_a_listing_goes_on_behind_what_it_has(from_s3: Loading, s3: Service) -> None:
+    asked: list[str] = []
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if "list-type" not in request.query:
+            return None
+        asked.append("" if "continuation-token" in request.query else request.query.get("start-after", ""))
+        return web.Response(status=500) if len(asked) == 3 else None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert [after for after in asked if after] == ["team/tiny/empty.txt"]
+
+
+def test_a_bucket_with_more_files_than_any_model_is_refused(
+    from_s3: Loading, s3: Service, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "MOST_FILES", 4)
+    store.objects |= {f"many/{number}": b"" for number in range(20)}
+    with pytest.raises(LoadError, match="s3://models/many has more than 4 files, which no model has") as caught:
+        from_s3("s3://models/many")
+    assert not caught.value.passing
+    assert len(s3.seen) == 3
+    from_s3(URL)
+
+
+@pytest.mark.parametrize("text", ["<html>", "<a></a>", "welcome"])
+def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Service, text: str) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(text=text, content_type="text/html")
+
+    s3.interfere = interfere
+    with pytest.raises(LoadError, match=r"is not what the address says|does not speak the S3 protocol"):
+        from_s3(URL)
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9/path", "127.0.0.1:9", "ftp://127.0.0.1"])
+def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str) -> None:
+    from_s3.env["AWS_ENDPOINT_URL"] = endpoint
+    with pytest.raises(LoadError, match="is no endpoint"):
+        from_s3(URL)
+
+
 @pytest.mark.parametrize("status", [301, 400, 403])
 def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service, store: Store, status: int) -> None:
     store.region = "eu-west-1"
@@ -174,10 +219,20 @@ ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
         ("oss://models/x", {**ALIBABA, "OSS_ENDPOINT": "oss-internal.example"}, "https://models.oss-internal.example"),
     ],
 )
-def test_where_a_bucket_is_asked(url: str, env: dict[str, str], address: str) -> None:
-    source = open_source(url, env)
-    assert isinstance(source, Bucket)
-    assert source._top() == address
+def test_where_a_bucket_is_asked(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch, url: str, env: dict[str, str], address: str
+) -> None:
+    asked: list[str] = []
+
+    def send(_client: object, _method: str, url: str, *_more: object) -> None:
+        asked.append(url.partition("?")[0].rstrip("/"))
+        raise LoadError("not asked in a test")
+
+    monkeypatch.setattr(http, "send", send)
+    loading.env = env
+    with pytest.raises(LoadError, match="not asked in a test"):
+        loading(url)
+    assert asked == [address]
 
 
 @pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-complete"])
