@@ -27,16 +27,16 @@ def alone(kubeconfig: str) -> Iterator[None]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     if not asked.stdout:
         yield
         return
-    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=60)
-    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "60s"], check=True, timeout=90)
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=120)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
     yield
-    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=60)
-    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "120s"], check=True, timeout=150)
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=120)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
