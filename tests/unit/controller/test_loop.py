@@ -120,13 +120,13 @@ async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_tho
     assert cluster.get(DEPLOYMENT)["spec"]["image"] == "two"
 
 
-async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(server, cluster, parts, eventually):
+async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(server, cluster, parts, eventually, rest):
     await cluster.config()
     names = [f"toy-{number}" for number in range(30)]
     for name in names:
         await cluster.toy(name, cached="10Gi")
     await eventually(lambda: all(cluster.reason(name) == "Valid" for name in names))
-    await asyncio.sleep(0.3)
+    await rest(lambda: len(server.writes) + sum(parts.api.planned.values()))
     parts.api.planned.clear()
     claim, path = cluster.get(PERSISTENT_VOLUME_CLAIM, "shared"), cluster.path(PERSISTENT_VOLUME_CLAIM, "shared")
     annotations = {**claim["metadata"]["annotations"], "loaded/toy-7": "no"}
@@ -134,7 +134,7 @@ async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(serv
     await eventually(
         lambda: cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")["metadata"]["annotations"]["loaded/toy-7"] == "yes"
     )
-    await asyncio.sleep(0.3)
+    await rest(lambda: len(server.writes) + sum(parts.api.planned.values()))
     assert set(parts.api.planned) == {"toy-7"}
     assert parts.api.planned["toy-7"] <= 3
     await server.remove(path)
