@@ -73,7 +73,7 @@ kind_variables=(-e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$outp
 gateway_port() { # prints the port of a cluster that was kept, else a free one
   local kept
   kept=$(docker port $name-control-plane 30080/tcp 2> /dev/null) && echo "${kept##*:}" && return
-  python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])'
+  python -c 'from tests.ports import quiet_port; print(quiet_port())'
 }
 
 remove_cluster() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 
 _kept: list[socket.socket] = []
@@ -19,3 +20,15 @@ def reserved_port() -> int:
     _kept.append(keeper)
     port: int = keeper.getsockname()[1]
     return port
+
+
+def quiet_port() -> int:
+    """A free port for a server of another program, minutes later: below those that the kernel hands out by itself."""
+    for port in random.sample(range(20000, 30000), 1000):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise RuntimeError("no port is free")

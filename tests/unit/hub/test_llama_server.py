@@ -15,6 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.ports import quiet_port
+
 from .conftest import TOKEN, RunningHub, write
 
 IMAGE = "ghcr.io/ggml-org/llama.cpp:server"
@@ -45,14 +47,14 @@ def weights(root: Path) -> Path:
 
 
 @pytest.fixture
-def engine(image: str, hub: RunningHub, weights: Path, unused_tcp_port: int, tmp_path: Path) -> Iterator[str]:
+def engine(image: str, hub: RunningHub, weights: Path, tmp_path: Path) -> Iterator[str]:
     """Base URL of a llama-server that was told no more than a repository and a file."""
-    secret = tmp_path / "engine.env"
+    secret, port = tmp_path / "engine.env", quiet_port()
     secret.write_text(f"HF_TOKEN={TOKEN}\nHF_ENDPOINT={hub.endpoint}\nHOME=/tmp\n")
     options = ["--detach", "--rm", "--network", "host", "--user", "65532", "--env-file", str(secret)]
-    flags = ["--hf-repo", MODEL, "--hf-file", weights.name, "--host", "127.0.0.1", "--port", str(unused_tcp_port)]
+    flags = ["--hf-repo", MODEL, "--hf-file", weights.name, "--host", "127.0.0.1", "--port", str(port)]
     container = docker("run", *options, image, *flags, "--threads", "1", "--ctx-size", "512", "--embeddings")
-    yield f"http://127.0.0.1:{unused_tcp_port}"
+    yield f"http://127.0.0.1:{port}"
     subprocess.run(["docker", "rm", "--force", container], capture_output=True, check=False, timeout=180)
 
 
