@@ -72,11 +72,12 @@ async def test_a_success_ends_the_backoff(metrics, start, eventually):
     assert controller.queue.add_rate_limited(A) == 0.005
 
 
-async def test_a_terminal_error_is_not_retried(metrics, start):
+async def test_a_terminal_error_is_not_retried(metrics, start, eventually):
     reconcile, calls = recording({A: [TerminalError("never")]})
     controller = Controller("test", reconcile, metrics=metrics)
     start(controller.run())
     controller.queue.add(A)
+    await eventually(lambda: calls)
     await asyncio.sleep(0.1)
     assert len(calls) == 1
 
