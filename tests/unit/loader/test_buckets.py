@@ -59,6 +59,27 @@ def test_a_whole_key_means_that_file(from_s3: Loading) -> None:
     assert from_s3.content == {"single.gguf": WEIGHTS}
 
 
+def test_the_token_of_a_session_is_signed(from_s3: Loading, s3: Service) -> None:
+    from_s3.env["AWS_SESSION_TOKEN"] = "token-of-a-session"
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert all("x-amz-security-token" in seen.authorization for seen in s3.seen)
+
+
+def test_a_proof_stays_with_the_store_when_it_redirects(from_s3: Loading, s3: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.startswith("/cdn/"):
+            return web.Response(body=WEIGHTS)
+        if request.path.endswith("tiny.gguf"):
+            raise web.HTTPTemporaryRedirect(f"{s3.url.replace('127.0.0.1', 'localhost')}/cdn/tiny?signature=secret")
+        return None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert {seen.authorization for seen in s3.seen if seen.path.startswith("/cdn/")} == {""}
+
+
 def test_a_cut_connection_is_resumed(from_s3: Loading, s3: Service) -> None:
     cuts = 0
 
@@ -183,11 +204,25 @@ def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Servic
         from_s3(URL)
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9/path", "127.0.0.1:9", "ftp://127.0.0.1"])
-def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str) -> None:
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("http://127.0.0.1:9/path", "at 127.0.0.1 cannot be asked: path in endpoint is not allowed"),
+        ("http://user:secret@127.0.0.1:9", "at 127.0.0.1 cannot be asked: username in endpoint is not allowed"),
+        ("user:secret@127.0.0.1:9", "the store's endpoint is none: it begins with https:// or http://"),
+    ],
+)
+def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str, words: str) -> None:
     from_s3.env["AWS_ENDPOINT_URL"] = endpoint
-    with pytest.raises(LoadError, match="is no endpoint"):
+    with pytest.raises(LoadError) as caught:
         from_s3(URL)
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bucket_that_the_library_does_not_take_is_told(from_s3: Loading) -> None:
+    with pytest.raises(LoadError, match=r"s3://of-a-point-s3alias/x at 127\.0\.0\.1 cannot be asked: bucket name"):
+        from_s3("s3://of-a-point-s3alias/x")
 
 
 @pytest.mark.parametrize("status", [301, 400, 403])

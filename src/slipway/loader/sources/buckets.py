@@ -17,6 +17,7 @@ import urllib3
 from minio import Minio, S3Error
 from minio.credentials.providers import Provider, StaticProvider
 from minio.datatypes import Object
+from minio.helpers import check_bucket_name
 
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError, PassingError
@@ -50,7 +51,7 @@ class Bucket:
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
         if self._endpoint.scheme not in WEB:
-            raise LoadError(f"{url}: {endpoint!r} is no endpoint of a store: it begins with https:// or http://")
+            raise LoadError(f"{url}: the store's endpoint is none: it begins with https:// or http://")
         self._session = http.session(env)
         self._session.verify = env.get("AWS_CA_BUNDLE") or self._session.verify
         self._who = who
@@ -78,9 +79,10 @@ class Bucket:
             raw.release_conn()
 
     def _opened(self, region: str) -> Minio:
-        """Asks in a region. Raises LoadError for an endpoint that can be none."""
+        """Asks in a region. Raises LoadError for a bucket or an endpoint that the library does not take."""
         self._region = region
         try:
+            check_bucket_name(self._bucket)
             client = Minio(
                 self._endpoint.netloc + self._endpoint.path.rstrip("/"),
                 region=region,
@@ -89,7 +91,7 @@ class Bucket:
                 http_client=Pool(self._session, region),
             )
         except ValueError as error:
-            raise LoadError(f"{self._url}: {self._endpoint.geturl()!r} is no endpoint of a store: {error}") from error
+            raise LoadError(f"{self._url} at {self._endpoint.hostname} cannot be asked: {error}") from error
         if self._in_host is True:
             client.enable_virtual_style_endpoint()
         if self._in_host is False:
