@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -82,6 +83,8 @@ class Engine:
                 if protocol.transport:
                     protocol.transport.abort()
             await runner.cleanup()
+            # A connection that was taken at this very moment is left open by asyncio, until this closes it.
+            gc.collect()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.active += 1
