@@ -43,7 +43,7 @@ step() { # DESCRIPTION COMMAND...; the status of the command
 }
 
 # No part may hang for ever.
-bounded=(timeout --foreground --kill-after 30 20m)
+bounded=(timeout --foreground --kill-after 30 45m)
 
 # A few tests that failed are tried once more, as other work may press this machine; which ones that were is told at the end.
 unsteady=()

@@ -129,7 +129,6 @@ def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: st
     assert load.failures == []
 
 
-@pytest.mark.timeout(600)  # two rollouts of the gateway
 def test_keys_are_turned_on_and_off_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
     name = unique("keys")
     cluster.make_model(namespace, name)

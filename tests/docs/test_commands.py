@@ -23,7 +23,7 @@ from tests.ports import reserved_port
 
 from .pages import PAGES, ROOT, Block, blocks
 
-SECONDS = 900
+SECONDS = 1500
 """For one page. The site playbook takes most of it."""
 
 

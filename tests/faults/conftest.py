@@ -47,7 +47,10 @@ async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who waits for the slow runs comes last."""
+    """Who waits for the slow runs comes last. Each test may wait for several things, with patience for each."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
     items.sort(key=lambda item: bool(chosen([item], "slow_run")))
 
 
