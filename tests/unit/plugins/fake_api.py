@@ -202,7 +202,8 @@ class FakeApi:
             wanted = (body.get("preconditions") or {}).get("uid")
             if wanted and wanted != resource["metadata"]["uid"]:
                 return _failure(409, "Conflict", "the uid differs", {})
-            if query.get("dryRun") != "All":
+            # As the API server does: options in the query count only where there is no body.
+            if "All" not in (body or {"dryRun": [query.get("dryRun")]}).get("dryRun", []):
                 if path in self.finalizers:
                     going = copy.deepcopy(resource)
                     going["metadata"].update(deletionTimestamp="now", finalizers=["example.org/held"])
