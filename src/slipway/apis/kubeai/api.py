@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import Model, read, references
-from slipway.apis.kubeai.status import status
+from slipway.apis.kubeai.status import failing, status
 from slipway.apis.kubeai.types import MODEL
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import (
@@ -43,8 +43,9 @@ class KubeAI:
     def plan(self, world: World) -> Plan:
         model = read(world)
         server = pods.server(model)
-        children = workload.workload(server, pods.scale(model), pods.addresses(model))
         observed = world.children.get((DEPLOYMENT.kind, server.name))
+        addresses = pods.addresses(model, failing=failing(world, observed))
+        children = workload.workload(server, pods.scale(model), addresses)
         *before, deployment = children
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:

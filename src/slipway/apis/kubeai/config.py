@@ -193,8 +193,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
     def cache_profile(self, name: str) -> SharedFilesystem:
         """Raises Invalid: UnknownCacheProfile."""
         if name not in self.cache_profiles:
-            known = ", ".join(sorted(self.cache_profiles)) or "none at all"
-            raise Invalid("UnknownCacheProfile", f"the system configuration has no cache profile {name!r}, but {known}")
+            known = ", ".join(sorted(self.cache_profiles)) or "none"
+            raise Invalid("UnknownCacheProfile", f"no cache profile {name!r}: the system configuration has {known}")
         return self.cache_profiles[name].shared_filesystem
 
     def image(self, engine: str, profile: ResourceProfile) -> str:

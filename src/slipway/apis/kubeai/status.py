@@ -26,7 +26,7 @@ CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 def status(world: World, refusal: Refusal | None) -> Verdict:
     spec, name = world.resource["spec"], world.resource["metadata"]["name"]
     deployment = world.children.get(("Deployment", names.workload_name(name)))
-    diagnosis, awaited, cached = _diagnosis(world, deployment), None, None
+    diagnosis, awaited, cached = diagnosed(world, deployment), None, None
     others = [_routed(world)]
     if spec.get("cacheProfile"):
         cached = _cache(world)
@@ -52,7 +52,16 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     return Verdict(found, min((seconds for seconds in rechecks if seconds is not None), default=None))
 
 
-def _diagnosis(world: World, deployment: Object | None) -> Diagnosis:
+def failing(world: World, deployment: Object | None) -> bool:
+    """Whether no replica will answer until someone acts. For a pod that no node takes yet, a node may be on its way."""
+    if deployment and deployment.get("status", {}).get("readyReplicas"):
+        return False
+    failure = diagnosed(world, deployment).failure
+    return failure is not None and failure.reason != "Unschedulable"
+
+
+def diagnosed(world: World, deployment: Object | None) -> Diagnosis:
+    """What keeps the Model's pods from being ready."""
     return _judged(world, deployment, [pod for pod in world.pods if not cache.job_of(pod)])
 
 

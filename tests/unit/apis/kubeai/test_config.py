@@ -98,7 +98,7 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(Invalid, match=r"no resource profile 'gpu', but amd-gpu-mi300x, cpu, ") as caught:
         parse("").resource_profile("gpu:1")
     assert caught.value.reason == "UnknownProfile"
-    with pytest.raises(Invalid, match=r"no cache profile 'efs', but none at all") as caught:
+    with pytest.raises(Invalid, match=r"no cache profile 'efs': the system configuration has none") as caught:
         parse("").cache_profile("efs")
     assert caught.value.reason == "UnknownCacheProfile"
 

@@ -208,6 +208,18 @@ def test_two_files_never_share_a_key() -> None:
     assert {path: data[mounts[path]] for path in paths} == {path: path for path in paths}
 
 
+def test_requests_wait_long_for_a_pod_that_waits_for_a_node_but_not_for_one_that_crashes() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": DELETED}
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": DELETED, "message": "out of luck"}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    crashed = {"name": "server", "restartCount": 3, "state": waits, "lastState": ended}
+    metadata = {"name": "model-tiny-1", "namespace": "models", "uid": "p1", "creationTimestamp": DELETED}
+    for status, long in (({"conditions": [condition]}, True), ({"containerStatuses": [crashed]}, False)):
+        pod = {"metadata": metadata, "status": {"phase": "Pending", **status}}
+        route = routed_service(service_of(msgspec.structs.replace(world(), pods=[pod]))).route
+        assert (route.scale is not None) is long
+
+
 def test_only_the_scaling_that_is_wanted_is_told() -> None:
     assert KubeAI().scaling(world(autoscalingDisabled=True)) is None
     assert KubeAI().scaling(world(resourceProfile="cpu")) is not None
