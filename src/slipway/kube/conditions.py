@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from slipway.kube.crd import list_map, struct_schema
 from slipway.kube.objects import Object
 
 
@@ -26,6 +27,29 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     """When the status last went from one value to another."""
     observed_generation: int = 0
     """The generation of the spec that this was found for."""
+
+
+def _checked() -> Object:
+    limits: Object = {
+        "type": {
+            "maxLength": 316,
+            "pattern": rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        },
+        "status": {"enum": ["True", "False", "Unknown"]},
+        "reason": {"minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+        "message": {"maxLength": 32768},
+        "lastTransitionTime": {},
+        "observedGeneration": {"format": "int64", "minimum": 0},
+    }
+    item = struct_schema(Condition, defaults=False)
+    properties = {name: schema | limits[name] for name, schema in item["properties"].items()}
+    required = sorted(limits.keys() - {"observedGeneration"})
+    return {"items": item | {"required": required, "properties": properties}, **list_map("type")}
+
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+CHECKED: Object = _checked()
+"""Schema keys for a list of conditions that the API server checks as it does those of its own objects."""
 
 
 def timestamp(unix: float) -> str:
