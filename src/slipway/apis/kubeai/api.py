@@ -44,11 +44,12 @@ class KubeAI:
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
             return Plan(children=(*before, deployment), own=_own(model), adapters=pods.adapters(model))
-        claim = cache.claim(model)
-        jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
-        ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
+        claim, loaded = cache.claim(model), cache.loaded(world)
+        jobs, notes = ((), ()) if loaded else cache.loading(model, world)
+        # A Deployment of before the cache was asked for serves on while it is filled.
+        earlier = (workload.kept(observed, model.replicas),) if observed else ()
         return Plan(
-            children=(*before, *jobs, *ready),
+            children=(*before, *jobs, *((deployment,) if loaded else earlier)),
             shared=(claim,),
             notes=notes,
             own=_own(model),
@@ -88,12 +89,3 @@ def _own(model: Model) -> Object:
     wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
     patch: Object = {"metadata": {"labels": {**stale, **wanted}}} if stale or wanted else {}
     return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}
-
-
-def _kept(observed: Object | None, model: Model) -> tuple[Object, ...]:
-    """A Deployment of before the cache was asked for serves on while it is filled."""
-    if observed is None:
-        return ()
-    metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
-    spec = {**observed["spec"], "replicas": model.replicas}
-    return ({"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec},)
