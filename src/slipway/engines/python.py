@@ -30,6 +30,13 @@ def model_of(weights: Weights) -> str:
     raise ValueError(f"{weights} is nothing that the engine can load")
 
 
+def revision_of(weights: Weights) -> tuple[str, ...]:
+    """The argument that names a repository's revision, as all of them spell it."""
+    if isinstance(weights, HubRepository) and weights.revision:
+        return ("--revision", weights.revision)
+    return ()
+
+
 NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TOKEN) only: check its name"
 NO_MODEL = "The repository has no model that this engine can read"
 REFUSED = "The bucket cannot be read with the credentials that the model has"
