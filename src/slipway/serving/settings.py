@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+
+class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which weights a spec may name, where whoever writes specs is trusted less than the operator."""
+
+    allowed_host_path_roots: tuple[str, ...] = ()
+    """Folders of the nodes below which files may be named. Empty: none may."""
+    allowed_remote_hosts: tuple[str, ...] = ()
+    """Hosts, ``*.domains`` and networks that may be named although their addresses are not public."""
+    revalidate_seconds: int = 3600
+    """How often a source is asked whether it has changed; 0: never."""
+    hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name
+    """Secret of a resource's namespace whose key ``token`` opens gated repositories, where the resource names none."""
+
+
+class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The claim of each namespace on which models are kept that share a cache."""
+
+    persistence: Literal["Cached", "Ephemeral"] = "Cached"
+    """Ephemeral: there is no claim; every pod loads its model itself."""
+    size: str = "100Gi"
+    storage_class: str = ""
+    """Empty: the cluster's default."""
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
+    """ReadWriteOnce keeps the pods that read it on one node."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -22,3 +49,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Image of the program that fetches weights, in Jobs and beside engines that load adapters."""
     system_namespace: str = ""
     """Where the configuration that resources refer to lies; empty: the namespace of the controller's Lease."""
+    sources: Sources = Sources()
+    """Which weights a spec may name."""
+    model_cache: ModelCache = ModelCache()
+    """Where models are kept that share a cache."""
