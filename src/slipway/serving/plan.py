@@ -44,6 +44,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Those of ``Api.references`` that exist."""
     agents: Mapping[str, AgentReport] = {}
     """uid of a pod -> what the loader in it told last."""
+    kin: Sequence[Object] = ()
+    """All resources of this one's kind in the cluster, itself among them, where the API looks at them."""
 
 
 class Note(msgspec.Struct, frozen=True):
