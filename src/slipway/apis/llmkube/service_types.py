@@ -140,8 +140,8 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """Whether the service has no replicas for now, whatever replicas and autoscaling say."""
     autoscaling: Autoscaling | None = None
     """Replicas that follow the load."""
-    endpoint: Endpoint = Endpoint()
-    """The Service in front of the pods."""
+    endpoint: Endpoint | None = None
+    """The Service in front of the pods. Absent: the same as an empty one, and the program has its own port."""
     resources: Resources = Resources()
     """What each pod asks for."""
     priority: Priority = "normal"
