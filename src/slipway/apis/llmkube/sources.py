@@ -91,10 +91,11 @@ def key(spec: ModelSpec) -> str:
 
 def public(text: str) -> str:
     """A source as it may be shown: without passwords and signatures, which an address may have in it."""
-    parts = urlsplit(text) if "://" in text else None
-    if parts is None or parts.scheme.lower() not in ("http", "https"):
+    scheme, separator, rest = text.partition("://")
+    if scheme.lower() not in ("http", "https"):
         return text
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    place, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
+    return scheme + separator + place.rpartition("@")[2] + slash + path
 
 
 def _parse(text: str, spec: ModelSpec, model: str, rules: Sources) -> Source:
@@ -111,7 +112,7 @@ def _parse(text: str, spec: ModelSpec, model: str, rules: Sources) -> Source:
         case "http" | "https":
             return _web(text, spec, model, rules)
         case "hf":
-            return _hub(rest.partition("?")[0].partition("#")[0].strip("/").split("/"), spec, model, text)
+            return _hub(rest.partition("?")[0].partition("#")[0].rstrip("/").split("/"), spec, model, text)
         case "s3":
             return _bucket(rest, spec, model)
         case "pvc":
