@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from slipway.kube.objects import Object
 
@@ -36,3 +37,8 @@ def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
 def config_map(name: str, config_map_name: str) -> Object:
     """A ConfigMap's keys as files."""
     return {"name": name, "configMap": {"name": config_map_name}}
+
+
+def of_the_node(name: str, path: str, kind: Literal["File", "Directory"]) -> Object:
+    """What lies at a path of the node; a pod does not start on one where there is nothing of this kind."""
+    return {"name": name, "hostPath": {"path": path, "type": kind}}
