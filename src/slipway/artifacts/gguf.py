@@ -20,7 +20,7 @@ MOST_BYTES = 32 << 20
 """Read of one header: several times the longest tokenizer."""
 MOST_KEYS = 1 << 14
 LONGEST_KEY = 1 << 16
-LONGEST_TEXT = 256
+LONGEST_TEXT = 128
 """Characters that are kept of a value."""
 DEEPEST = 4
 """Arrays of arrays; no file has any."""

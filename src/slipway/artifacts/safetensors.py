@@ -6,6 +6,7 @@ The file begins with the length of a JSON document in eight bytes, and the docum
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -18,6 +19,8 @@ LENGTH = 8
 METADATA = "__metadata__"
 LARGEST = (1 << 63) - 1
 MOST_DIMENSIONS = 64
+TYPE = re.compile(r"[A-Z][A-Z0-9_]{0,15}")
+MOST_TYPES = 16
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -50,7 +53,11 @@ def parse(read: Read) -> Safetensors:
     for name, tensor in tensors.items():
         if len(tensor.shape) > MOST_DIMENSIONS or any(not 0 <= extent <= LARGEST for extent in tensor.shape):
             raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
-        parameters[tensor.dtype[:16]] = parameters.get(tensor.dtype[:16], 0) + math.prod(tensor.shape)
+        if not TYPE.fullmatch(tensor.dtype):
+            raise Malformed(f"the tensor {name[:64]!r} is of the type {tensor.dtype[:64]!r}, which is none")
+        parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + math.prod(tensor.shape)
+    if len(parameters) > MOST_TYPES:
+        raise Malformed(f"its tensors are of {len(parameters)} types, which no file has")
     if sum(parameters.values()) > LARGEST:
         raise Malformed("its tensors are larger than any file")
     return Safetensors(

@@ -211,7 +211,7 @@ def test_values_of_wrong_types_and_sizes_are_taken_for_missing() -> None:
     found = parse(Bytes(WRITER.file(pairs)))
     assert (found.architecture, found.quantization, found.context_length, found.block_count) == ("", "", 0, 0)
     assert found.name.startswith("\N{REPLACEMENT CHARACTER}[31m two lines")
-    assert len(found.name) == 256
+    assert len(found.name) == 128
 
 
 def refusal(file: Bytes) -> str:

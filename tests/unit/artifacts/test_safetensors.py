@@ -59,6 +59,8 @@ HOSTILE: dict[str, bytes] = {
     "a list": written([1, 2]),
     "no text": written(b'{"\xff": 1}'),
     "a tensor that is none": written({"a": 5}),
+    "a type that is none": written({"a": tensor(dtype="x" * 99)}),
+    "countless types": written({f"{n}": tensor(dtype=f"F{n}", shape=[0], data_offsets=[0, 0]) for n in range(99)}),
     "no shape": written({"a": {"dtype": "F32", "data_offsets": [0, 4]}}),
     "a shape of words": written({"a": tensor(shape=["x"])}),
     "a negative shape": written({"a": tensor(shape=[-4])}),
