@@ -17,6 +17,7 @@ from slipway.apis.llmkube import names
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.artifacts.guard import Guard
 from slipway.artifacts.huggingface import REPOSITORY
+from slipway.kube.objects import Object
 from slipway.serving.plan import Invalid
 from slipway.serving.settings import Sources
 
@@ -84,9 +85,17 @@ def parse(spec: ModelSpec, model: str, rules: Sources) -> Source:
 
 def key(spec: ModelSpec) -> str:
     """Folder of the cache. A set of files has one of its own, as two sets would push each other out."""
-    if not (spec.files or spec.mmproj):
-        return names.cache_key(spec.source)
-    return names.cache_key("\n".join((spec.source, *sorted({*spec.files, spec.mmproj} - {""}))))
+    return _key(spec.source, (*spec.files, spec.mmproj))
+
+
+def key_of(resource: Object) -> str:
+    """The same of a Model that may not be valid."""
+    spec = resource["spec"]
+    return _key(spec["source"], (*(spec.get("files") or ()), spec.get("mmproj", "")))
+
+
+def _key(source: str, files: Sequence[str]) -> str:
+    return names.cache_key("\n".join((source, *sorted({*files} - {""}))))
 
 
 def public(text: str) -> str:
@@ -232,7 +241,9 @@ def _host(path: str, spec: ModelSpec, model: str, rules: Sources) -> Source:
     if spec.hardware.accelerator != "metal" and not any(_below(place, root) for root in rules.allowed_host_path_roots):
         text = f"spec.source: {place} is not below a folder of the nodes that the operator allows"
         raise Invalid("SourceNotAllowed", f"{text}: {', '.join(rules.allowed_host_path_roots) or 'there is none'}")
-    return Source(kind="host", path=place, stored_as=_stored(place.rpartition("/")[2], spec, model))
+    last = place.rpartition("/")[2]
+    single = spec.format == "gguf" or FILE.fullmatch(last)
+    return Source(kind="host", path=place, stored_as=_stored(last, spec, model) if single else "")
 
 
 def _below(place: str, root: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.model_types import SOURCE, ModelSpec
-from slipway.apis.llmkube.sources import Source, key, parse, public
+from slipway.apis.llmkube.sources import Source, key, key_of, parse, public
 from slipway.serving.plan import Invalid
 from slipway.serving.settings import Sources
 
@@ -103,6 +103,7 @@ WHOLE = {
     "pvc://claim": Source(kind="claim", claim="claim"),
     "pvc://claim/folder/": Source(kind="claim", claim="claim", path="folder"),
     "https://files.example/model.tar": web("https://files.example/model.tar", "model.tar"),
+    "/mnt/models/tiny": Source(kind="host", path="/mnt/models/tiny"),
     "acme/tiny/model.safetensors": hub("model.safetensors", "hf://acme/tiny"),
 }
 
@@ -219,6 +220,8 @@ def test_a_hash_that_nobody_could_check_is_refused(others: dict[str, Any]) -> No
 
 
 def test_the_key_of_a_source_is_the_originals() -> None:
+    assert key_of({"spec": {"source": TINY}}) == key(spec(TINY))
+    assert key_of({"spec": {"source": "a/b", "files": ["x"], "mmproj": "y"}}) == key(spec("a/b", files=["x", "y"]))
     assert key(spec(TINY)) == names.cache_key(TINY) == "9e83e73c762e8cb7"
     assert key(spec("a/b", files=["x"])) != key(spec("a/b")) != key(spec("a/b", files=["y"]))
     assert key(spec("a/b", files=["x", "y"])) == key(spec("a/b", files=["y", "x"]))
