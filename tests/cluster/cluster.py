@@ -32,6 +32,8 @@ PODS = "krypton.ai/model"
 API_VERSIONS = {
     "Model": "krypton.ai/v1alpha1",
     "Model.kubeai.org": "kubeai.org/v1",
+    "Model.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
+    "InferenceService.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "Event": "v1",
