@@ -53,8 +53,6 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """URL of a mirror of the Hugging Face hub, or empty."""
     settings: Mapping[str, Value] = {}
     """What the API sets by itself, under the names of the engine's table; nothing stands for a switch that is off."""
-    aliases: tuple[str, ...] = ()
-    """Further names that requests may use."""
     bind: str = ANYWHERE[0]
     """Address to listen on."""
     gpus: int = 0

@@ -71,9 +71,10 @@ def _tuned_args(launch: Launch) -> tuple[str, ...]:
     given = flags(launch.extra_args)
     place = () if "--host" in given else ("--host", launch.bind)
     settings = arguments(SETTINGS, {**launch.settings, **_derived(launch)}, launch.extra_args, launch.gpus)
-    own = (model_of(launch.weights), *revision_of(launch.weights), *place, "--port", str(launch.port))
-    # A list of names ends at the next flag, or with the command line; of two lists the last one counts.
-    names = (SERVED, launch.served_name, *launch.aliases)
+    model = model_of(launch.weights)
+    own = (model, *revision_of(launch.weights), *place, "--port", str(launch.port))
+    # What vLLM itself would call it is in use with those who ask it directly. Of two lists of names the last counts.
+    names = (SERVED, launch.served_name, model)
     if SERVED in given:
         return (*own, *settings, *launch.extra_args, *names, *_names(launch))
     return (*own, *names, *settings, *launch.extra_args)

@@ -17,9 +17,11 @@ from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
 from slipway.serving.route import RoutedService, winners
 
-PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving"})
+PASSED_THROUGH = frozenset(
+    {"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving", "ModelNotReady", "NotScheduled"}
+)
 """Reasons that models go through on their way, so that they are no news."""
-SETTLED = frozenset({"Complete", "ScaledToZero"})
+SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons for ``False`` with which all is well."""
 ON_THEIR_WAY = "Replicas of the newest spec are on their way."
 
