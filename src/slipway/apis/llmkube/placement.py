@@ -1,0 +1,138 @@
+"""Placement: how the weights of a Model come into a service's pods, and where its engine finds them. Pure.
+
+Four ways: from the cache of the namespace, which the Model's Job has filled; from a claim that the Model names; loaded
+by each pod itself, into a claim of the user's or a folder that goes with the pod; or fetched by the engine.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.model_types import ModelSpec
+from slipway.apis.llmkube.service_types import InferenceServiceSpec
+from slipway.apis.llmkube.sources import Source
+from slipway.apis.llmkube.weights import Model, read, source_volumes
+from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
+from slipway.kube.objects import Object
+from slipway.serving import volumes
+from slipway.serving.plan import Invalid
+from slipway.serving.server import Mount
+from slipway.serving.settings import Settings
+
+SCRATCH_VOLUME = "model-storage"
+DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
+Way = Literal["image", "engine", "claim", "cache", "loader"]
+"""In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
+or loaded by the pod."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The weights of one Model in a pod."""
+
+    way: Way
+    weights: Weights
+    volumes: tuple[Object, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    """Of the engine."""
+    mmproj: str = ""
+    """Path of the projector; empty: there is none."""
+    loader: Model | None = None
+    """What the pod loads before its engine starts; None: nothing."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, and who is to read it."""
+
+    resource: Object
+    spec: ModelSpec
+    files: bool
+    """Whether the engine takes files rather than folders."""
+    draft: bool = False
+    """Whether it stands beside another Model."""
+
+
+def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    """Raises Invalid for sources that are none."""
+    if service.skip_model_init:
+        return _in_image(wanted, settings)
+    model = read(wanted.resource, settings)
+    if model.source.kind == "repository":
+        return Placed(way="engine", weights=_repository(model.source))
+    if model.source.kind == "claim":
+        return _from_claim(wanted, model.source)
+    return _from_cache(wanted, model, service, settings)
+
+
+def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
+    """Whether pods load weights themselves, whatever the namespace's cache has."""
+    cache = service.model_cache
+    return bool(cache.claim_name) or (cache.persistence or settings.model_cache.persistence) == "Ephemeral"
+
+
+def _in_image(wanted: Wanted, settings: Settings) -> Placed:
+    """What the engine fetches itself it does here, too; a path is one of the image."""
+    text = wanted.spec.source.removeprefix("file://")
+    if text.startswith("/"):
+        return Placed(way="image", weights=_mounted(wanted, text))
+    try:
+        source = read(wanted.resource, settings).source
+    except Invalid:
+        return Placed(way="image", weights=Unnamed())
+    found = _repository(source) if source.repository else Unnamed()
+    return Placed(way="engine" if source.repository else "image", weights=found)
+
+
+def _repository(source: Source) -> HubRepository:
+    reference, _at, revision = source.repository.partition("@")
+    return HubRepository(reference, revision)
+
+
+def _mounted(wanted: Wanted, path: str) -> MountedFolder:
+    """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
+    folder, _slash, file = path.rpartition("/")
+    return MountedFolder(folder, file) if wanted.files else MountedFolder(path)
+
+
+def _from_claim(wanted: Wanted, source: Source) -> Placed:
+    place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
+    path = f"{place}/{source.path}" if source.path else place
+    return Placed(
+        way="claim",
+        weights=_mounted(wanted, path),
+        volumes=(volumes.claim(volume, source.claim),),
+        mounts=(Mount(volume, place, read_only=True),),
+        mmproj=_beside(path, wanted.spec.mmproj),
+    )
+
+
+def _beside(path: str, file: str) -> str:
+    return f"{path.rpartition('/')[0]}/{file}" if file else ""
+
+
+def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    told = (wanted.resource.get("status") or {}).get("path") or model.path(None)
+    # An engine that takes a folder finds all files of a set in it.
+    whole = not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
+    mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
+    alone = own_loader(service, settings)
+    if alone and wanted.draft and model.source.kind == "host":
+        text = "a draft model from the node's disk needs the cache of the namespace"
+        raise Invalid("InvalidSpec", f"spec.vllmConfig.speculative: {text}")
+    volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
+    return Placed(
+        way="loader" if alone else "cache",
+        weights=_mounted(wanted, model.folder if whole else told),
+        volumes=(volume, *(source_volumes(model) if alone else ())),
+        mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
+        mmproj=mmproj,
+        loader=model if alone else None,
+    )
+
+
+def _own_volume(service: InferenceServiceSpec) -> Object:
+    if service.model_cache.claim_name:
+        return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
+    return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)

@@ -1,0 +1,256 @@
+"""Status of an InferenceService: phase, conditions, and its place in the queue for accelerators. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube import pods, queue, service_settings
+from slipway.apis.llmkube.queue import Scheduling
+from slipway.apis.llmkube.reading import (
+    CONTAINERS,
+    ENGINES,
+    METAL,
+    Service,
+    draft_of,
+    mode,
+    model_of,
+    read,
+    waits_for,
+)
+from slipway.kube.conditions import Condition, timestamp
+from slipway.kube.objects import PRIORITY_CLASS, Object, generation
+from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
+from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
+from slipway.serving.report import Awaited, Report, report, routed
+
+MODEL_FAILED = "ModelFailed"
+OUT_OF_REACH = Refusal(
+    "MetalOutOfReach",
+    "The Model's accelerator is metal: a Mac outside of the cluster computes it, where no pod can run. Nothing is made"
+    " for this service; take another accelerator, or serve it on the Mac itself.",
+)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to tell, gathered once."""
+
+    service: Service | None
+    """None: it cannot be read; ``refusal`` says why."""
+    refusal: Refusal | None
+    deployment: Object | None
+    diagnosis: Diagnosis
+    scheduling: Scheduling | None
+    awaited: Awaited | None
+
+
+def status(world: World, refusal: Refusal | None) -> Verdict:
+    found = _found(world, refusal)
+    resource = world.resource
+    metadata, observed = resource["metadata"], generation(resource)
+    key = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
+    others = (routed(key, (metadata["name"],), world.routed), *_others(world, found))
+    told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited)
+    degraded = _degraded(told, observed)
+    status: Object = {
+        "phase": _phase(found, told),
+        "replicas": told.replicas,
+        "desiredReplicas": _desired(found),
+        "readyReplicas": told.ready_replicas,
+        "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
+        **_of_service(world, found),
+        "observedGeneration": observed,
+        "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
+    }
+    waits = queue.RECHECK_SECONDS if status["phase"] == queue.WAITING else None
+    rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
+    return Verdict(_stamped(resource, status, world.now), min(rechecks, default=None))
+
+
+def _found(world: World, refusal: Refusal | None) -> Found:
+    try:
+        service = read(world)
+    except Invalid as error:
+        service, refusal = None, refusal or Refusal(error.reason, error.message)
+    if service and service.model.hardware.accelerator == METAL:
+        refusal = refusal or OUT_OF_REACH
+    deployment = world.children.get(("Deployment", pods.workload_name(world.resource["metadata"]["name"])))
+    scheduling = queue.scheduling(world.pods, _accelerator(deployment))
+    waits = waits_for(world, service) if service and not refusal else None
+    diagnosis, awaited = _diagnosis(world, service, deployment), None
+    if waits and waits[0] == MODEL_FAILED and not deployment:
+        diagnosis = Diagnosis(Failure(*waits))
+    elif waits:
+        awaited = Awaited(*waits)
+    if scheduling and scheduling.resource:
+        diagnosis, awaited = Diagnosis(), Awaited(queue.WAITING, f"The pods wait for a node: {scheduling.message}")
+    return Found(
+        service=service,
+        refusal=refusal,
+        deployment=deployment,
+        diagnosis=diagnosis,
+        scheduling=scheduling,
+        awaited=awaited,
+    )
+
+
+def _accelerator(deployment: Object | None) -> str:
+    """What the pods that there are ask for: the one extended resource among their limits."""
+    containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
+    limits = (name for one in containers for name in (one.get("resources") or {}).get("limits") or {})
+    return next((name for name in limits if "/" in name), "")
+
+
+def _diagnosis(world: World, service: Service | None, deployment: Object | None) -> Diagnosis:
+    runtime = world.resource["spec"].get("runtime", "llamacpp")
+    engine, settings = ENGINES.get(runtime, ENGINES["generic"]), world.settings
+    patience = pods.server(service).startup_seconds if service else pods.START_SECONDS
+    limits = Limits(
+        startup_seconds=patience,
+        unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
+        drain_seconds=settings.drain_seconds,
+        container=CONTAINERS.get(runtime, CONTAINERS["generic"]),
+    )
+    return diagnose(deployment, world.pods, limits, world.now, engine.explain)
+
+
+def _desired(found: Found) -> int:
+    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
+    if found.deployment is not None:
+        wanted: int = found.deployment["spec"].get("replicas", 1)
+        return wanted
+    service = found.service
+    return 0 if service is None or service.spec.suspend else service.spec.replicas
+
+
+def _phase(found: Found, told: Report) -> str:
+    suspended = found.service is not None and found.service.spec.suspend
+    refused = found.refusal and not found.refusal.passing
+    ready, desired = told.ready_replicas, _desired(found)
+    if suspended and not ready:
+        return "Suspended"
+    if not ready and (refused or found.diagnosis.failure):
+        return "Failed"
+    if found.deployment is not None and desired == 0:
+        return "Stopped"
+    if ready:
+        return "Ready" if ready >= desired else "Progressing"
+    if found.scheduling and found.scheduling.resource:
+        return queue.WAITING
+    return "Pending" if found.awaited else "Creating"
+
+
+def _of_service(world: World, found: Found) -> Object:
+    """What only a service that can be read has."""
+    service, scheduling = found.service, found.scheduling
+    told: Object = {"queuePosition": 0}
+    if scheduling:
+        told |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
+    if service is None:
+        return told
+    priority = _priority(world, service)
+    if priority is not None:
+        told["effectivePriority"] = priority
+    if scheduling and scheduling.resource:
+        told["waitingFor"] = service.accelerators.waiting_for
+        told["queuePosition"] = queue.position(world, priority or 0, scheduling.resource)
+    ready = (model_of(world, service.spec.model_ref) or {}).get("status", {}).get("phase") == "Ready"
+    return told | {"mode": mode(service.spec), "modelReady": ready, "endpoint": pods.endpoint_url(service)}
+
+
+def _priority(world: World, service: Service) -> int | None:
+    """The number of the class that the pods have. None: there is no such class."""
+    given = service.spec.priority_class_name
+    if not given:
+        return queue.VALUES[service.spec.priority]
+    found: int | None = world.referenced.get(Reference(PRIORITY_CLASS, "", given), {}).get("value")
+    return found
+
+
+def _others(world: World, found: Found) -> tuple[Condition, ...]:
+    service = found.service
+    if service is None:
+        return ()
+    conditions = [_fields_used(world, service)]
+    if service.accelerators.count:
+        conditions.append(_gpu_available(found))
+    if service.spec.runtime == "vllm":
+        conditions += _vllm(world, service)
+    if service.spec.suspend:
+        text = "The service is suspended: it has no replicas until spec.suspend is false."
+        conditions.append(Condition("Suspended", "True", "Suspended", text))
+    return tuple(conditions)
+
+
+def _fields_used(world: World, service: Service) -> Condition:
+    """Whether every field that is set has an effect."""
+    idle = [f"{field}: {why}" for field, why in unused(service, world.resource["spec"]).items()]
+    if idle:
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {'; '.join(idle)}.")
+    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
+
+
+def unused(service: Service, written: Object) -> dict[str, str]:
+    """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
+    spec = service.spec
+    found = dict.fromkeys(service_settings.strangers(spec, written), f"the runtime {spec.runtime} does not have it")
+    if service.model.hardware.accelerator == METAL:
+        return found
+    idle, place = service.engine.idle(service.launch), service.placed
+    found |= {one.field: idle[one.setting] for one in service_settings.given(spec) if one.setting in idle}
+    cache = spec.model_cache
+    if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
+        found["modelCache"] = "the weights come from elsewhere"
+    if service.endpoint.node_port and service.endpoint.type == "ClusterIP":
+        found["endpoint.nodePort"] = "a Service of type ClusterIP has none"
+    if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
+        found["resources.gpuMemory"] = "it prefers nodes with NVIDIA GPUs, and the service asks for none"
+    return found
+
+
+def _gpu_available(found: Found) -> Condition:
+    if found.scheduling and found.scheduling.resource:
+        return Condition("GPUAvailable", "False", found.scheduling.status, found.scheduling.message)
+    if found.deployment is None or found.scheduling:
+        return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has got as far as to ask for accelerators.")
+    return Condition("GPUAvailable", "True", "Scheduled", "No pod waits for accelerators.")
+
+
+def _vllm(world: World, service: Service) -> list[Condition]:
+    """What of the settings of vLLM is taken, and what it goes without."""
+    config = service.spec.vllm_config
+    asked = config.speculative
+    if asked.enabled and not (asked.model and draft_of(world)):
+        what = f"there is no Model {asked.model}" if asked.model else "speculative.model names no Model"
+        text = f"Speculative decoding is off: {what}."
+        return [
+            Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
+            Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
+        ]
+    return [Condition("VLLMSpecValid", "True", "Valid", "The settings of vLLM are taken as they are.")]
+
+
+def _degraded(told: Report, observed: int) -> Condition:
+    """True while something is wrong that does not pass by itself."""
+    by_type = {condition.type: condition for condition in told.conditions}
+    accepted, progressing = by_type["Accepted"], by_type["Progressing"]
+    if accepted.status == "False":
+        return Condition(
+            "Degraded", "True", accepted.reason, "See the condition Accepted.", observed_generation=observed
+        )
+    if progressing.status == "False" and progressing.reason != "Complete":
+        text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
+        return Condition("Degraded", "True", progressing.reason, text, observed_generation=observed)
+    return Condition("Degraded", "False", "AsExpected", "Nothing is wrong.", observed_generation=observed)
+
+
+def _stamped(resource: Object, status: Object, now: float) -> Object:
+    """With the time of its last change, which alone is none."""
+    old = resource.get("status") or {}
+    same = _timeless(old) == _timeless(status) and old.get("lastUpdated")
+    return {**status, "lastUpdated": old["lastUpdated"] if same else timestamp(now)}
+
+
+def _timeless(status: Object) -> Object:
+    conditions = status.get("conditions") or ()
+    bare = [{field: text for field, text in one.items() if field != "lastTransitionTime"} for one in conditions]
+    return {**status, "conditions": bare, "lastUpdated": ""}
