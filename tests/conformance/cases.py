@@ -52,3 +52,12 @@ def text_of(refusal: DynamicApiError) -> str:
     assert refusal.status == 422, refusal.body
     text: str = yaml.safe_load(refusal.body)["message"]
     return text
+
+
+def is_part(part: Any, whole: Any) -> bool:
+    """Whether all that is written is there, beside what was filled in."""
+    if isinstance(part, dict):
+        return all(name in whole and is_part(value, whole[name]) for name, value in part.items())
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(is_part, part, whole))
+    return bool(part == whole)

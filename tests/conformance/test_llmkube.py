@@ -4,23 +4,16 @@ documents say. No controller makes anything of these: their Models lie where non
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from ..cluster.cluster import Cluster, Object
-from .cases import judged, laid_over
+from .cases import is_part, judged, laid_over
+from .llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
 
-HERE = Path(__file__).parent
-SAMPLES = HERE.parents[2] / "shared" / "reference" / "samples" / "llmkube"
 GROUP = "inference.llmkube.dev"
 MODELS, SERVICES = f"models.{GROUP}", f"inferenceservices.{GROUP}"
-LEAST: dict[str, Object] = {"Model": {"source": "/srv/models/tiny.gguf"}, "InferenceService": {"modelRef": "tiny"}}
-CASES: list[tuple[str, Object]] = [
-    (kind, case) for kind, cases in yaml.safe_load((HERE / "llmkube_cases.yaml").read_text()).items() for case in cases
-]
 DEFAULTS: dict[str, Object] = {
     "Model": {"refreshPolicy": "IfNotPresent", "format": "gguf"},
     "InferenceService": {"runtime": "llamacpp", "replicas": 1, "priority": "normal"},
@@ -45,12 +38,6 @@ BLOCKS: list[tuple[str, Object, Object]] = [
         {"vllmConfig": {"speculative": {}}},
         {"vllmConfig": {"kvCacheDtype": "auto", "speculative": {"numSpeculativeTokens": 4}}},
     ),
-]
-UNKNOWN: list[tuple[str, Object, str]] = [
-    ("Model", {"sourc": "/x"}, "spec.sourc"),
-    ("InferenceService", {"endpoint": {"ports": 1}}, "spec.endpoint.ports"),
-    ("InferenceService", {"tolerations": [{"keys": "a"}]}, "spec.tolerations[0].keys"),
-    ("InferenceService", {"probeOverrides": {"startup": {"http": {}}}}, "spec.probeOverrides.startup.http"),
 ]
 CONDITION: Object = {
     "type": "Available",
@@ -216,23 +203,6 @@ def test_the_short_name_is_there_with_the_group(cluster: Cluster, namespace: str
     """Another group may have the same one, and kubectl takes the first: with the group there is no doubt."""
     long = cluster.kubectl("get", plural, "--namespace", namespace, "--output=name")
     assert cluster.kubectl("get", f"{short}.{GROUP}", "--namespace", namespace, "--output=name") == long
-
-
-# --- the original's own manifests, where they lie beside this checkout ------------------------------------------------
-
-MANIFESTS = [
-    pytest.param(found, id=f"{path.stem}-{found['kind']}")
-    for path in sorted(SAMPLES.glob("*.yaml"))
-    for found in yaml.safe_load_all(path.read_text())
-    if isinstance(found, dict) and found.get("kind") in LEAST
-]
-
-
-def is_part(part: Any, whole: Any) -> bool:
-    """Whether all that is written is there, beside what was filled in."""
-    if isinstance(part, dict):
-        return all(name in whole and is_part(value, whole[name]) for name, value in part.items())
-    return bool(part == whole)
 
 
 @pytest.mark.parametrize("found", MANIFESTS)
