@@ -43,7 +43,7 @@ def _model(launch: Launch) -> dict[str, str]:
     weights = launch.weights
     if isinstance(weights, HuggingFaceFile):
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
-    if isinstance(weights, HubRepository):
+    if isinstance(weights, HubRepository) and not weights.revision:
         return {"--hf-repo": weights.reference}
     if isinstance(weights, MountedFolder) and weights.model:
         return {"--model": f"{weights.path}/{weights.model}"}

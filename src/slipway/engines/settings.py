@@ -12,7 +12,7 @@ import msgspec
 
 Value = bool | int | float | str | tuple[str, ...]
 """A switch, a number, a text, or several texts of which each gets a flag."""
-NO_GPU = "it has no GPU"
+NO_GPU = "there is no GPU"
 NOT_KNOWN = "the runtime has no such setting"
 
 
@@ -47,7 +47,7 @@ def arguments(table: Table, settings: Mapping[str, Value], extra: Sequence[str],
 
 
 def idle(table: Table, settings: Mapping[str, Value], extra: Sequence[str], gpus: int) -> dict[str, str]:
-    """The settings that have no effect, and why: as clauses of a sentence about the service."""
+    """The settings that have no effect, and why."""
     rows, given = {row.name: row for row in table}, flags(extra)
     found = {}
     for name in settings:
@@ -62,7 +62,7 @@ def _why(row: Setting, settings: Mapping[str, Value], given: frozenset[str], gpu
     if row.gpu and not gpus:
         return NO_GPU
     if row.needs and row.needs not in settings:
-        return f"it means nothing without {row.needs}"
+        return f"it needs a {row.needs.replace('_', ' ')}"
     own = () if row.repeats else (row.flag, *row.short)
     taken = next((flag for flag in (*own, *row.unless) if flag in given), "")
     return f"extraArgs has {taken}" if taken else ""

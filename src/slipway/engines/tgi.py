@@ -38,7 +38,11 @@ TGI = Engine(
     owned=_owned,
     settings=SETTINGS,
     port=80,
-    images={"": "ghcr.io/huggingface/text-generation-inference:3.3.7"},
+    images={
+        "": "ghcr.io/huggingface/text-generation-inference:3.3.7",
+        "rocm": "ghcr.io/huggingface/text-generation-inference:3.3.7-rocm",
+        "intel": "ghcr.io/huggingface/text-generation-inference:3.3.7-intel-xpu",
+    },
     metric="tgi_queue_size",
     token="HUGGING_FACE_HUB_TOKEN",  # noqa: S106 - the variable's name
 )

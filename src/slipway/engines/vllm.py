@@ -124,7 +124,7 @@ VLLM_TUNED = msgspec.structs.replace(
     args=_tuned_args,
     owned=_tuned_owned,
     settings=SETTINGS,
-    images={"": "vllm/vllm-openai:v0.20.0"},
+    images={"": "vllm/vllm-openai:v0.20.0", "rocm": "vllm/vllm-openai-rocm:v0.20.0"},
     metric="vllm:num_requests_running",
 )
 """The same with typed settings."""

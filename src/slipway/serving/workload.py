@@ -151,9 +151,11 @@ def with_labels_of(made: Object, observed: Object | None) -> Object:
 
 
 def kept(observed: Object, replicas: int | None) -> Object:
-    """A Deployment as it is, with so many replicas: what serves on while the next one cannot be made yet."""
+    """A Deployment as it is, with so many replicas (see Scale): what serves on while no other one can be made yet."""
     metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
-    spec = observed["spec"] if replicas is None else {**observed["spec"], "replicas": replicas}
+    spec = {**observed["spec"], "replicas": replicas}
+    if replicas is None:
+        del spec["replicas"]
     return {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec}
 
 

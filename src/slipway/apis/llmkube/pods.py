@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 
-from slipway.apis.llmkube import autoscaling, names, weights
+from slipway.apis.llmkube import autoscaling, names, sources, weights
 from slipway.apis.llmkube.hardware import affinity
 from slipway.apis.llmkube.placement import Placed
 from slipway.apis.llmkube.queue import class_name
 from slipway.apis.llmkube.reading import CONTAINERS, Service, mode, quantity
-from slipway.kube.objects import Object, created_unix
+from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.serving import volumes
 from slipway.serving.plan import Invalid, World
 from slipway.serving.policies import UNMOVED
 from slipway.serving.route import Route
-from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, variables
-from slipway.serving.workload import UNPRIVILEGED
+from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, patience, variables
+from slipway.serving.workload import MANAGER, UNPRIVILEGED
 
-POD_SECURITY: Object = {"seccompProfile": {"type": "RuntimeDefault"}, "fsGroup": 102}
-"""The group is the one that the original's caches belong to."""
+POD_SECURITY: Object = {
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "fsGroup": 102,
+    "fsGroupChangePolicy": "OnRootMismatch",
+}
+"""The group is the one that the original's caches belong to; it is not given to each file of a cache at each start."""
 START_SECONDS = 1800
 HISTORY = 10
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
@@ -60,7 +64,7 @@ def server(service: Service) -> Server:
         namespace=service.namespace,
         labels=labels,
         selector=own,
-        pod_labels={**spec.pod_labels, **labels},
+        pod_labels={**spec.pod_labels, **labels, MANAGED_BY: MANAGER},
         pod_annotations={**unmoved, **spec.pod_annotations},
         engine=_engine(service),
         port=service.port,
@@ -151,6 +155,12 @@ def _resources(service: Service) -> Object:
     return {part: amounts for part, amounts in {"requests": requests, "limits": limits}.items() if amounts}
 
 
+def asks_for(service: Service, resource: str) -> bool:
+    """Whether pods ask for some ``cpu`` or ``memory``."""
+    asked = service.spec.resources
+    return bool({"cpu": asked.cpu, "memory": asked.host_memory or asked.memory}.get(resource))
+
+
 def _places(service: Service) -> tuple[Placed, ...]:
     draft = service.draft_placed
     return (service.placed, draft) if draft else (service.placed,)
@@ -190,6 +200,12 @@ def _probes(service: Service) -> Probes:
     )
 
 
+def startup_seconds(service: Service) -> int:
+    """What a start of the engine may take."""
+    given = service.spec.probe_overrides.startup
+    return START_SECONDS if given is None else patience(given)
+
+
 def _given_probes(service: Service) -> dict[str, Object]:
     given = service.spec.probe_overrides
     found = {
@@ -213,10 +229,14 @@ def _scheduling(service: Service) -> Object:
 
 
 def scale(world: World, service: Service) -> Scale:
-    """A GPU that the old pod holds is one that the new pod would wait for."""
+    """A GPU that the old pod holds is one that the new pod would wait for.
+
+    The other way is always said in full: what the API server has filled in would stand in the way of this one.
+    """
     history = service.spec.revision_history_limit
     return Scale(
         autoscaling.replicas(world, service, workload_name(service.name)),
+        surge=1,
         recreate=service.accelerators.count > 0,
         history=HISTORY if history is None else history,
     )
@@ -228,7 +248,7 @@ def address(service: Service) -> Address:
         models=(service.name,),
         created=created_unix(service.resource),
         owned_by="llmkube",
-        source=service.model.source,
+        source=sources.public(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
     )

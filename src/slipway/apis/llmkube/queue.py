@@ -82,12 +82,12 @@ def place(resource: Object, priority: int) -> Place:
 def position(world: World, priority: int, resource: str) -> int:
     """The service's place among all that wait for the same resource, from 1."""
     own = place(world.resource, priority)
-    return 1 + sum(other < own for other in _waiting(world.kin, resource) if other != own)
+    others = (other for other in world.kin if key(other) != key(world.resource))
+    return 1 + sum(other < own for other in _waiting(others, resource))
 
 
-def _waiting(kin: Iterable[Object], resource: str) -> Iterable[Place]:
-    for other in kin:
-        status = other.get("status") or {}
-        waits = status.get("phase") == WAITING and str(status.get("waitingFor", "")).partition(":")[0] == resource
-        if waits and not deleting(other):
-            yield place(other, int(status.get("effectivePriority", VALUES["normal"])))
+def _waiting(services: Iterable[Object], resource: str) -> Iterable[Place]:
+    for service in services:
+        status = service.get("status") or {}
+        if str(status.get("waitingFor", "")).partition(":")[0] == resource and not deleting(service):
+            yield place(service, int(status.get("effectivePriority", VALUES["normal"])))

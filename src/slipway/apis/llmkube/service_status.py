@@ -17,11 +17,12 @@ from slipway.apis.llmkube.reading import (
     read,
     waits_for,
 )
+from slipway.engines.settings import NOT_KNOWN
 from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import PRIORITY_CLASS, Object, generation
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
-from slipway.serving.report import Awaited, Report, report, routed
+from slipway.serving.report import STARTING, Awaited, Report, report, routed
 
 MODEL_FAILED = "ModelFailed"
 OUT_OF_REACH = Refusal(
@@ -49,19 +50,20 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     metadata, observed = resource["metadata"], generation(resource)
     key = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
     others = (routed(key, (metadata["name"],), world.routed), *_others(world, found))
-    told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited)
+    starting = STARTING if found.service and found.service.placed.way == "engine" else "No replica answers yet."
+    told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
     degraded = _degraded(told, observed)
     status: Object = {
-        "phase": _phase(found, told),
+        "phase": _phase(world, found, told),
         "replicas": told.replicas,
-        "desiredReplicas": _desired(found),
+        "desiredReplicas": _desired(resource, found.deployment),
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
         "observedGeneration": observed,
         "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
     }
-    waits = queue.RECHECK_SECONDS if status["phase"] == queue.WAITING else None
+    waits = queue.RECHECK_SECONDS if "waitingFor" in status else None
     rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
     return Verdict(_stamped(resource, status, world.now), min(rechecks, default=None))
 
@@ -82,7 +84,10 @@ def _found(world: World, refusal: Refusal | None) -> Found:
     elif waits:
         awaited = Awaited(*waits)
     if scheduling and scheduling.resource:
-        diagnosis, awaited = Diagnosis(), Awaited(queue.WAITING, f"The pods wait for a node: {scheduling.message}")
+        diagnosis, awaited = (
+            Diagnosis(),
+            Awaited(queue.WAITING, f"No node has what the pods need: {scheduling.message}"),
+        )
     return Found(
         service=service,
         refusal=refusal,
@@ -103,9 +108,8 @@ def _accelerator(deployment: Object | None) -> str:
 def _diagnosis(world: World, service: Service | None, deployment: Object | None) -> Diagnosis:
     runtime = world.resource["spec"].get("runtime", "llamacpp")
     engine, settings = ENGINES.get(runtime, ENGINES["generic"]), world.settings
-    patience = pods.server(service).startup_seconds if service else pods.START_SECONDS
     limits = Limits(
-        startup_seconds=patience,
+        startup_seconds=pods.startup_seconds(service) if service else pods.START_SECONDS,
         unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
         drain_seconds=settings.drain_seconds,
         container=CONTAINERS.get(runtime, CONTAINERS["generic"]),
@@ -113,19 +117,17 @@ def _diagnosis(world: World, service: Service | None, deployment: Object | None)
     return diagnose(deployment, world.pods, limits, world.now, engine.explain)
 
 
-def _desired(found: Found) -> int:
+def _desired(resource: Object, deployment: Object | None) -> int:
     """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
-    if found.deployment is not None:
-        wanted: int = found.deployment["spec"].get("replicas", 1)
-        return wanted
-    service = found.service
-    return 0 if service is None or service.spec.suspend else service.spec.replicas
+    spec = resource["spec"] if deployment is None else deployment["spec"]
+    wanted: int = spec.get("replicas", 1)
+    return 0 if resource["spec"].get("suspend") else wanted
 
 
-def _phase(found: Found, told: Report) -> str:
+def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
     refused = found.refusal and not found.refusal.passing
-    ready, desired = told.ready_replicas, _desired(found)
+    ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
     if suspended and not ready:
         return "Suspended"
     if not ready and (refused or found.diagnosis.failure):
@@ -154,7 +156,10 @@ def _of_service(world: World, found: Found) -> Object:
         told["waitingFor"] = service.accelerators.waiting_for
         told["queuePosition"] = queue.position(world, priority or 0, scheduling.resource)
     ready = (model_of(world, service.spec.model_ref) or {}).get("status", {}).get("phase") == "Ready"
-    return told | {"mode": mode(service.spec), "modelReady": ready, "endpoint": pods.endpoint_url(service)}
+    told |= {"mode": mode(service.spec), "modelReady": ready}
+    # Where nothing is made for a service there is no address either.
+    outside = service.model.hardware.accelerator == METAL
+    return told if outside else told | {"endpoint": pods.endpoint_url(service)}
 
 
 def _priority(world: World, service: Service) -> int | None:
@@ -171,7 +176,7 @@ def _others(world: World, found: Found) -> tuple[Condition, ...]:
     if service is None:
         return ()
     conditions = [_fields_used(world, service)]
-    if service.accelerators.count:
+    if service.accelerators.count and _desired(world.resource, found.deployment):
         conditions.append(_gpu_available(found))
     if service.spec.runtime == "vllm":
         conditions += _vllm(world, service)
@@ -183,16 +188,16 @@ def _others(world: World, found: Found) -> tuple[Condition, ...]:
 
 def _fields_used(world: World, service: Service) -> Condition:
     """Whether every field that is set has an effect."""
-    idle = [f"{field}: {why}" for field, why in unused(service, world.resource["spec"]).items()]
+    idle = [f"{field} ({why})" for field, why in unused(service, world.resource["spec"]).items()]
     if idle:
-        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {'; '.join(idle)}.")
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
     return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
-    found = dict.fromkeys(service_settings.strangers(spec, written), f"the runtime {spec.runtime} does not have it")
+    found = dict.fromkeys(service_settings.strangers(spec, written), NOT_KNOWN)
     if service.model.hardware.accelerator == METAL:
         return found
     idle, place = service.engine.idle(service.launch), service.placed
@@ -200,6 +205,9 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
         found["modelCache"] = "the weights come from elsewhere"
+    for metric in spec.autoscaling.metrics if spec.autoscaling else ():
+        if metric.type == "Resource" and not pods.asks_for(service, metric.name):
+            found[f"autoscaling.metrics: {metric.name}"] = "the pods ask for none, so that there are no shares of it"
     if service.endpoint.node_port and service.endpoint.type == "ClusterIP":
         found["endpoint.nodePort"] = "a Service of type ClusterIP has none"
     if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
