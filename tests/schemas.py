@@ -7,10 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonschema import Draft4Validator
+from jsonschema import Draft4Validator, FormatChecker
+
+from slipway.serving.times import unix_time
 
 Object = dict[str, Any]
 KEEP = "x-kubernetes-preserve-unknown-fields"
+
+
+TIMES = FormatChecker(formats=())
+
+
+@TIMES.checks("date-time", raises=ValueError)
+def is_time(value: Any) -> bool:
+    """Like all texts that are no times, an empty one is refused."""
+    return not isinstance(value, str) or unix_time(value) > 0
 
 
 def schema_of(definition: Object) -> Object:
@@ -22,7 +33,7 @@ def schema_of(definition: Object) -> Object:
 
 def faults(schema: Object, value: Any) -> list[str]:
     """What is wrong with an object, each with its place: ``spec.replicas: 11 is greater than the maximum of 10``."""
-    found = Draft4Validator(closed(schema)).iter_errors(value)
+    found = Draft4Validator(closed(schema), format_checker=TIMES).iter_errors(value)
     return sorted(f"{'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
 
 
