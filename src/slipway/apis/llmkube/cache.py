@@ -1,0 +1,157 @@
+"""Cache: the weights of a namespace's Models on a claim that they share, one folder for each source. Pure.
+
+The claim's annotations are the inventory: one for each folder, made before the first byte comes and gone after the last
+has left. It has the loader's report once the weights are complete, what their source was when it was asked last, or who
+is about to remove them. So it does not matter what happens to Jobs, or to the Model that brought the weights.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from slipway.apis.llmkube import names, sources
+from slipway.apis.llmkube.weights import Model
+from slipway.artifacts.report import Report
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, created_unix, deleting, uid
+from slipway.serving.plan import Reference, World
+from slipway.serving.settings import ModelCache
+from slipway.serving.times import unix_time
+
+LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
+KEY = re.compile(r"[0-9a-f]{16}")
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a source was when it was asked last; without etag and size it did not answer."""
+
+    at: str
+    etag: str = ""
+    size: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the inventory says of one folder."""
+
+    loaded: str = ""
+    """When it was complete; empty: it is not."""
+    by: str = ""
+    """The Model whose loader brought it."""
+    report: Report = Report()
+    seen: Seen | None = None
+    evicted_by: str = ""
+    """uid of the Model whose Job removes it."""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.loaded) and not self.evicted_by
+
+    @property
+    def asked(self) -> float:
+        """When its source was asked last, in Unix seconds."""
+        return unix_time(self.seen.at if self.seen else self.loaded)
+
+    @property
+    def drifted(self) -> bool:
+        """Whether its source has other bytes by now."""
+        seen = self.seen
+        if seen is None or not (seen.etag or seen.size):
+            return False
+        if seen.etag and self.report.etag:
+            return seen.etag != self.report.etag
+        return bool(seen.size and self.report.size and seen.size != self.report.size)
+
+
+def claim_reference(namespace: str) -> Reference:
+    return Reference(PERSISTENT_VOLUME_CLAIM, namespace, names.CLAIM)
+
+
+def claim(namespace: str, cache: ModelCache) -> Object:
+    """The cache of a namespace, as it is made where there is none."""
+    spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
+    if cache.storage_class:
+        spec["storageClassName"] = cache.storage_class
+    kind = PERSISTENT_VOLUME_CLAIM
+    metadata = {"name": names.CLAIM, "namespace": namespace, "labels": LABELS}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def inventory(found: Object | None) -> dict[str, Record]:
+    """Key -> what a claim says of it; nothing where there is none, or it goes."""
+    if found is None or deleting(found):
+        return {}
+    written = found["metadata"].get("annotations") or {}
+    keys = {name.removeprefix(names.LOADED): text for name, text in written.items() if name.startswith(names.LOADED)}
+    return {key: _record(text) for key, text in keys.items() if KEY.fullmatch(key)}
+
+
+def _record(text: str) -> Record:
+    """What cannot be read says that something is there, and no more."""
+    try:
+        record = msgspec.json.decode(text, type=Record)
+        for stamp in (record.loaded, record.seen.at if record.seen else ""):
+            unix_time(stamp or timestamp(0))
+    except (msgspec.MsgspecError, ValueError):
+        return Record()
+    return record
+
+
+def noted(key: str, record: Record | None) -> dict[str, str | None]:
+    """What a claim is to say of a folder; None: nothing."""
+    return {f"{names.LOADED}{key}": msgspec.json.encode(record).decode() if record else None}
+
+
+def loaded(model: Model, report: Report, at: float) -> Record:
+    return Record(loaded=timestamp(at), by=model.name, report=report)
+
+
+def asked(record: Record, report: Report | None, at: float) -> Record:
+    """The record after its source was asked; without a report it did not answer."""
+    told = report or Report()
+    return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=told.etag, size=told.size))
+
+
+def users(world: World, namespace: str) -> dict[str, list[Object]]:
+    """Key -> the Models of the namespace that have it and stay, the oldest first."""
+    found: dict[str, list[Object]] = {}
+    for model in sorted(world.kin, key=_age):
+        if model["metadata"]["namespace"] == namespace and not deleting(model):
+            found.setdefault(sources.key_of(model), []).append(model)
+    return found
+
+
+def is_first(world: World, among: list[Object]) -> bool:
+    """Whether the world's resource is the one of several that does what is to be done once."""
+    return bool(among) and uid(among[0]) == uid(world.resource)
+
+
+def to_evict(world: World, found: Object | None) -> str:
+    """Key of the folder that this Model is to remove next; empty: none.
+
+    Those that it began with come first; then those that nobody uses, if it is the oldest one of the namespace, or goes
+    itself and no other one is left to do it, or had it itself.
+    """
+    me, namespace = uid(world.resource), world.resource["metadata"]["namespace"]
+    records, used = inventory(found), users(world, namespace)
+    mine = [key for key, record in sorted(records.items()) if record.evicted_by == me]
+    if mine:
+        return mine[0]
+    present = {uid(model) for model in world.kin}
+    unused = [key for key, record in sorted(records.items()) if key not in used and record.evicted_by not in present]
+    staying = sorted((model for models in used.values() for model in models), key=_age)
+    if deleting(world.resource):
+        own = sources.key_of(world.resource)
+        return own if own in unused else unused[0] if unused and not staying else ""
+    return unused[0] if unused and is_first(world, staying) else ""
+
+
+def being_evicted(world: World, record: Record | None) -> bool:
+    """Whether another Model removes the folder now; one that is gone removes nothing any more."""
+    by = record.evicted_by if record else ""
+    return bool(by) and by in {uid(model) for model in world.kin}
+
+
+def _age(model: Object) -> tuple[int, str]:
+    return created_unix(model), model["metadata"]["name"]

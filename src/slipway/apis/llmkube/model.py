@@ -1,0 +1,69 @@
+"""LLMKube's pure functions for Models: weights come to where services find them, and go when nobody uses them."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube import cache, loading, names
+from slipway.apis.llmkube.model_status import status
+from slipway.apis.llmkube.model_types import MODEL
+from slipway.apis.llmkube.weights import read
+from slipway.kube.crd import CustomResource
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Kind, Object
+from slipway.serving.job import ended
+from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.scaling import Scaling
+from slipway.serving.settings import Settings
+
+
+class Models:
+    """See :class:`slipway.serving.plan.Api`."""
+
+    name = "llmkube"
+    resources: tuple[CustomResource, ...] = (MODEL,)
+    child_kinds: tuple[Kind, ...] = (JOB,)
+    shared_kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM,)
+    foreign_finalizers = frozenset({names.FINALIZER})
+
+    def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
+        """The cache of the namespace, also of a Model that is not in it: what nobody uses is everybody's to remove. And
+        the claim that the source names."""
+        shared = cache.claim_reference(resource["metadata"]["namespace"])
+        try:
+            own = read(resource, settings).claim
+        except Invalid:
+            own = None
+        return (shared,) if own in (None, shared) else (shared, own)
+
+    def plan(self, world: World) -> Plan:
+        model = read(world.resource, world.settings)
+        wish = loading.out_of_cache(world)
+        if model.in_claim:
+            wish += loading.from_claim(model, world)
+        if not model.cached:
+            return Plan(children=wish.children, notes=wish.notes)
+        wish += loading.into_cache(model, world)
+        return Plan(
+            children=wish.children,
+            shared=(cache.claim(model.namespace, world.settings.model_cache),),
+            notes=wish.notes,
+            finalizer=names.FINALIZER,
+        )
+
+    def finish(self, world: World) -> Plan | None:
+        """Ends in any case: without a claim or a working Job, and after a time."""
+        evict = names.job_name(world.resource["metadata"]["name"], "evict")
+        others = [child for (_kind, name), child in world.children.items() if name != evict]
+        if any(_works(job) for job in others) and not loading.is_late(world):
+            return Plan(children=())
+        wish = loading.out_of_cache(world)
+        return Plan(children=wish.children, notes=wish.notes) if wish.children or wish.notes else None
+
+    def scaling(self, world: World) -> Scaling | None:  # noqa: ARG002 - a Model has no replicas
+        return None
+
+    def status(self, world: World, refusal: Refusal | None) -> Verdict:
+        return status(world, refusal)
+
+
+def _works(job: Object) -> bool:
+    """Whether a Job may still write into the cache."""
+    return ended(job, "Complete") is None and ended(job, "Failed") is None
