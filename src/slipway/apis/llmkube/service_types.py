@@ -89,7 +89,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gpu: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
     """GPUs, where the Model does not say how many."""
     gpu_memory: str = ""
-    """Memory that each GPU should have, such as 24Gi: nodes whose labels tell of such GPUs are preferred."""
+    """Memory that each GPU should have, such as 24Gi: nodes whose labels tell of such GPUs, NVIDIA's, are preferred."""
     ephemeral_storage: Quantity = ""
     """Disk space of the node, such as for weights that are not cached. Asked for, and not exceeded."""
 
@@ -112,7 +112,8 @@ class ModelCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A PersistentVolumeClaim of yours that the weights are loaded into. Absent: the one that all Models of the
     namespace share."""
     persistence: Literal["Cached", "Ephemeral"] | None = None
-    """Cached, or absent: loaded once, into a claim. Ephemeral: every pod loads them for itself when it starts."""
+    """Cached: loaded once, into a claim. Ephemeral: every pod loads them for itself when it starts. Absent: what the
+    operator chose, which is Cached unless changed."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -292,8 +293,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Progressing, Degraded, GPUAvailable and Routed, and those of single runtimes; each with a reason and a
-    message."""
+    """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as GPUAvailable;
+    each with a reason and a message."""
 
 
 INFERENCE_SERVICE = CustomResource(
