@@ -232,6 +232,7 @@ class Reconciler:
             now=time.time(),
             referenced={reference: obj for reference, obj in found if obj is not None},
             agents=self._agents.reports(pods),
+            kin=self.resources.store.all(),
         )
 
     def _references(self, resource: Object) -> Iterable[str]:

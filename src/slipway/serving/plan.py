@@ -45,7 +45,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     agents: Mapping[str, AgentReport] = {}
     """uid of a pod -> what the loader in it told last."""
     kin: Sequence[Object] = ()
-    """All resources of this one's kind in the cluster, itself among them, where the API looks at them."""
+    """All resources of this one's kind in the cluster, itself among them."""
 
 
 class Note(msgspec.Struct, frozen=True):
