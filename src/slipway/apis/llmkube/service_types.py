@@ -293,8 +293,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as GPUAvailable;
-    each with a reason and a message."""
+    """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as
+    GPUAvailable; each with a reason and a message."""
 
 
 INFERENCE_SERVICE = CustomResource(
