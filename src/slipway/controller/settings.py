@@ -21,7 +21,7 @@ class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
     """See :class:`slipway.serving.settings.Settings` for what the APIs read."""
 
-    apis: tuple[str, ...] = tuple(api.name for api in APIS)
+    apis: tuple[str, ...] = tuple(dict.fromkeys(api.name for api in APIS))
     """Names of the serving APIs to run; the default is all."""
     leader_election: LeaderElection = LeaderElection()
     listen: str = "0.0.0.0:8081"
@@ -32,12 +32,13 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
 
     def chosen(self) -> tuple[Api, ...]:
-        """The APIs to run. Raises ValueError for a name that is none."""
-        known = {api.name: api for api in APIS}
+        """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
+        none."""
+        known = dict.fromkeys(api.name for api in APIS)
         unknown = sorted(set(self.apis) - set(known))
         if unknown:
             raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
-        return tuple(known[name] for name in self.apis)
+        return tuple(api for api in APIS if api.name in self.apis)
 
 
 def read_settings(path: Path) -> ControllerSettings:
