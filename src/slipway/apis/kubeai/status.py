@@ -9,15 +9,17 @@ import msgspec
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import ENGINES, read
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, deleting, generation, uid
+from slipway.kube.objects import Object, created_unix, deleting, generation, uid
 from slipway.serving.agent import Adapter, AdapterState, Progress
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, is_ready
-from slipway.serving.job import last_words, without_pods
+from slipway.serving.job import ended
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
 from slipway.serving.report import Awaited, report, routed
 
 LEAVING_SECONDS = 30.0
 """When to look again at a Model that is being deleted: time alone may end what keeps it."""
+PODLESS_SECONDS = 20
+"""How long a Job may be without any pod before something is wrong."""
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
@@ -107,11 +109,7 @@ def _cache(world: World) -> _Cache:
         diagnosis = Diagnosis(Failure("CacheLoadFailed", text), since + cache.RETRY_SECONDS - world.now)
         return _Cache(loaded=False, message=text, told={"loaded": False, "message": text}, diagnosis=diagnosis)
     running = [pod for pod in loaders if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
-    diagnosis = (
-        _judged(world, None, running)
-        if loaders
-        else without_pods(world.children.get(("Job", job)), "loads the weights", world.now)
-    )
+    diagnosis = _judged(world, None, running) if loaders else _without_pods(world.children.get(("Job", job)), world.now)
     reports = (world.agents.get(uid(pod)) for pod in running)
     progress = next((told.progress for told in reports if told and told.progress), None)
     message = _loading(world, progress, loaders, len(loaders) - len(running))
@@ -120,6 +118,18 @@ def _cache(world: World) -> _Cache:
         counts["totalBytes"] = progress.total_bytes
     shown = {"loaded": False, **counts, "message": message}
     return _Cache(loaded=False, message=message, told=shown, diagnosis=diagnosis)
+
+
+def _without_pods(job: Object | None, now: float) -> Diagnosis:
+    """A Job says nowhere but in its events that the cluster refuses its pods."""
+    if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
+        return Diagnosis()
+    left = created_unix(job) + PODLESS_SECONDS - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    name = job["metadata"]["name"]
+    text = f"The cluster makes no pod for the Job {name}, which loads the weights; its events say why"
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
 
 
 def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:
@@ -136,7 +146,16 @@ def _loading(world: World, progress: Progress | None, loaders: Sequence[Object],
 
 def _last_words(loaders: Sequence[Object]) -> str:
     """What the newest loader that failed wrote last, as a sentence."""
-    return _sentence(last_words(loaders) or "no reason is given")
+    for pod in sorted(loaders, key=created_unix, reverse=True):
+        found = pod.get("status", {})
+        for container in found.get("containerStatuses", []):
+            ended = container.get("state", {}).get("terminated", {})
+            if ended.get("exitCode"):
+                lines = [line for line in ended.get("message", "").splitlines() if line.strip()]
+                return _sentence(lines[-1].strip() if lines else f"it ended with exit code {ended['exitCode']}")
+        if found.get("phase") == "Failed":
+            return _sentence(found.get("message") or found.get("reason") or "no reason is given")
+    return "no reason is given."
 
 
 def _sentence(text: str) -> str:
