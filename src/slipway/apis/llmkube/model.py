@@ -33,6 +33,10 @@ class Models:
             own = None
         return (shared,) if own in (None, shared) else (shared, own)
 
+    def concerned(self, _old: Object, _new: Object) -> None:
+        """Any change of a claim may concern every Model that refers to it: several share a folder."""
+        return None
+
     def plan(self, world: World) -> Plan:
         model = read(world.resource, world.settings)
         wish = loading.out_of_cache(world)
