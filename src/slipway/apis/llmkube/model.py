@@ -34,8 +34,7 @@ class Models:
         return (shared,) if own in (None, shared) else (shared, own)
 
     def concerned(self, _old: Object, _new: Object) -> None:
-        """Any change of a claim may concern every Model that refers to it: several share a folder."""
-        return None
+        return None  # several share a folder, and what nobody uses is everybody's to remove
 
     def plan(self, world: World) -> Plan:
         model = read(world.resource, world.settings)
