@@ -70,7 +70,7 @@ SETTINGS: Table = (
 def _tuned_args(launch: Launch) -> tuple[str, ...]:
     given = flags(launch.extra_args)
     place = () if "--host" in given else ("--host", launch.bind)
-    settings = arguments(SETTINGS, {**launch.settings, **_derived(launch)}, launch.extra_args, launch.gpus)
+    settings = arguments(SETTINGS, _settings(launch), launch.extra_args, launch.gpus)
     model = model_of(launch.weights)
     own = (model, *revision_of(launch.weights), *place, "--port", str(launch.port))
     # What vLLM itself would call it is in use with those who ask it directly. Of two lists of names the last counts.
@@ -94,10 +94,12 @@ def _names(launch: Launch) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _derived(launch: Launch) -> dict[str, Value]:
-    """What follows from the GPUs and the draft model."""
+def _settings(launch: Launch) -> dict[str, Value]:
+    """With what follows from the GPUs and the draft model."""
     parallel = launch.settings.get("tensor_parallel_size", launch.gpus)
-    found: dict[str, Value] = {"tensor_parallel_size": parallel} if launch.gpus > 1 else {}
+    found = {name: value for name, value in launch.settings.items() if name != "tensor_parallel_size"}
+    if parallel not in (0, 1):
+        found["tensor_parallel_size"] = parallel
     if launch.draft:
         found["speculative"] = _speculative(launch.draft)
     return found

@@ -115,7 +115,7 @@ def _beside(path: str, file: str) -> str:
 def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
     told = (wanted.resource.get("status") or {}).get("path") or model.path(None)
     # An engine that takes a folder finds all files of a set in it.
-    whole = not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
+    several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
     mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
     alone = own_loader(service, settings)
     if alone and wanted.draft and model.source.kind == "host":
@@ -124,7 +124,7 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
     volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
-        weights=_mounted(wanted, model.folder if whole else told),
+        weights=_mounted(wanted, model.folder if several else told),
         volumes=(volume, *(source_volumes(model) if alone else ())),
         mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
         mmproj=mmproj,
