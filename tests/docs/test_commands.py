@@ -154,7 +154,7 @@ def place(kubeconfig: str) -> Iterator[Place]:
             "wait",
             "-n",
             made.namespace,
-            f"mdl/{made.namespace}",
+            f"models.krypton.ai/{made.namespace}",
             "--for=condition=Available",
             "--timeout=90s",
         )
