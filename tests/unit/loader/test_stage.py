@@ -1,0 +1,331 @@
+"""Weights of every kind of source come into a cache's folder with a report: hash, header, state; and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from slipway.artifacts.guard import Guard
+from slipway.artifacts.report import Report
+from slipway.loader.errors import LoadError
+from slipway.loader.progress import Meter
+from slipway.loader.selection import Chosen
+from slipway.loader.stage import Work, inspect, opened, probe, stage
+
+from .conftest import FILES, HASTY, Service, content, cut_after, write
+
+TEXTS = {"general.architecture": "llama", "general.name": "Tiny", "general.license": "mit"}
+WHOLE = Chosen()
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+GGUF = (
+    b"GGUF"
+    + struct.pack("<IQQ", 3, 7, len(TEXTS))
+    + b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in TEXTS.items())
+    + bytes(300_000)
+)
+SHA = hashlib.sha256(GGUF).hexdigest()
+OTHER = "ab" * 32
+
+
+def tensors(count: int) -> bytes:
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [count], "data_offsets": [0, 2 * count]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(2 * count)
+
+
+def work(header: str = "gguf") -> Work:
+    return Work(HASTY, threading.Event(), Meter(), header)
+
+
+class Site:
+    """One file at an address, whose content and ETag tests change."""
+
+    def __init__(self) -> None:
+        self.content, self.etag = GGUF, '"v1"'
+        self.service: Service | None = None
+
+    @property
+    def url(self) -> str:
+        assert self.service
+        return f"{self.service.url}/tiny.gguf"
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        headers = {"ETag": self.etag} if self.etag else {}
+        start = request.http_range.start
+        if start is None or request.headers.get("If-Range") != self.etag:
+            return web.Response(body=self.content, headers=headers)
+        part = {"Content-Range": f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"}
+        return web.Response(status=206, body=self.content[start:], headers={**headers, **part})
+
+
+@pytest.fixture
+def site(start: Callable[[web.Application], Service]) -> Site:
+    made, app = Site(), web.Application()
+    app.router.add_get("/tiny.gguf", made.get)
+    made.service = start(app)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models" / "0123456789abcdef"
+
+
+def staged(url: str, folder: Path, chosen: Chosen = WHOLE, env: dict[str, str] | None = None, **others: Any) -> Report:
+    header = others.pop("header", "gguf")
+    return stage(url, partial(opened, url, env or {}, None), folder, chosen, work(header), **others)
+
+
+def visible(folder: Path) -> dict[str, bytes]:
+    return {name: whole for name, whole in content(folder).items() if not name.startswith(".")}
+
+
+def test_a_file_of_the_web_comes_under_the_name_that_it_is_to_have(site: Site, folder: Path) -> None:
+    report = staged(site.url, folder, Chosen(stored_as="other.gguf"))
+    assert visible(folder) == {"other.gguf": GGUF}
+    assert (report.file, report.files, report.size) == ("other.gguf", 1, len(GGUF))
+    assert (report.sha256, report.etag) == (SHA, '"v1"')
+    assert report.gguf is not None
+    assert (report.gguf.name, report.gguf.tensor_count, report.gguf.license) == ("Tiny", 7, "mit")
+
+
+def test_the_second_time_nothing_is_asked_and_the_same_is_told(site: Site, folder: Path) -> None:
+    first = staged(site.url, folder)
+    assert site.service
+    asked = len(site.service.seen)
+    assert staged(site.url, folder, Chosen(sha256=SHA)) == first
+    assert len(site.service.seen) == asked
+    (folder / ".slipway-report").unlink()
+    assert staged(site.url, folder) == first
+
+
+def test_a_hash_of_a_file_of_the_web_is_checked(site: Site, folder: Path) -> None:
+    """The original looks at it for local files only."""
+    assert staged(site.url, folder, Chosen(sha256=SHA)).sha256 == SHA
+
+
+def test_a_file_of_another_hash_never_gets_its_name(site: Site, folder: Path) -> None:
+    with pytest.raises(
+        LoadError, match=rf"^IntegrityCheckFailed: tiny.gguf has the SHA-256 {SHA}, not {OTHER}$"
+    ) as told:
+        staged(site.url, folder, Chosen(sha256=OTHER))
+    assert not told.value.passing
+    assert visible(folder) == {}
+
+
+def test_a_cut_download_goes_on_and_its_hash_is_right(site: Site, folder: Path) -> None:
+    assert site.service
+    service = site.service
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return await cut_after(100_000)(request, GGUF) if len(service.seen) == 2 else None
+
+    service.interfere = interfere
+    assert staged(site.url, folder, Chosen(sha256=SHA)).sha256 == SHA
+    assert [seen.range for seen in service.seen][-1] == "bytes=100000-"
+
+
+def test_a_hash_is_found_of_what_was_fetched_in_two_parts(site: Site, folder: Path) -> None:
+    assert site.service
+    service = site.service
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return await cut_after(100_000)(request, GGUF) if len(service.seen) == 2 else None
+
+    service.interfere = interfere
+    assert staged(site.url, folder).sha256 == SHA
+
+
+def test_a_folder_that_is_complete_is_held_against_the_hash_and_left_alone(site: Site, folder: Path) -> None:
+    staged(site.url, folder)
+    with pytest.raises(LoadError, match="IntegrityCheckFailed"):
+        staged(site.url, folder, Chosen(sha256=OTHER))
+    assert visible(folder) == {"tiny.gguf": GGUF}
+
+
+@pytest.mark.parametrize("etag", ['"v2"', ""])
+def test_a_refresh_brings_what_the_source_has_now_even_of_the_same_size(site: Site, folder: Path, etag: str) -> None:
+    staged(site.url, folder)
+    site.content, site.etag = GGUF[:-5] + b"other", etag
+    assert staged(site.url, folder).etag == '"v1"'
+    report = staged(site.url, folder, refresh=True)
+    assert visible(folder) == {"tiny.gguf": site.content}
+    assert report.sha256 == hashlib.sha256(site.content).hexdigest()
+    assert report.etag == etag
+
+
+def test_a_refresh_of_a_source_that_is_as_it_was_fetches_nothing(site: Site, folder: Path) -> None:
+    first = staged(site.url, folder)
+    assert site.service
+    asked = len(site.service.seen)
+    assert staged(site.url, folder, refresh=True) == first
+    assert len(site.service.seen) == asked + 1
+
+
+def test_a_source_is_asked_what_it_has_and_nothing_is_fetched(site: Site) -> None:
+    url = site.url
+    report = probe(url, opened(url, {}, None), WHOLE, work())
+    assert (report.etag, report.size, report.sha256) == ('"v1"', len(GGUF), "")
+    site.etag = '"v2"'
+    assert probe(url, opened(url, {}, None), WHOLE, work()).etag == '"v2"'
+
+
+def test_files_of_a_repository_come_by_name_with_the_hash_that_the_hub_tells(
+    hub: Service, root: Path, folder: Path
+) -> None:
+    write(root / "acme/tiny", {"model.gguf": GGUF})
+    env = {"HF_ENDPOINT": hub.url}
+    report = staged("hf://acme/tiny@main", folder, Chosen(files=("model.gguf",), stored_as="model.gguf"), env)
+    assert visible(folder) == {"model.gguf": GGUF}
+    assert (report.sha256, len(report.etag), len(report.revision)) == (SHA, len(report.etag), 40)
+    with pytest.raises(LoadError, match="IntegrityCheckFailed"):
+        staged("hf://acme/tiny", folder / "x", Chosen(files=("model.gguf",), sha256=OTHER), env)
+    assert not (folder / "x" / "model.gguf").exists()
+
+
+def test_a_set_of_files_keeps_its_paths_and_patterns_mean_what_they_fit(hub: Service, root: Path, folder: Path) -> None:
+    parts = {f"a-0000{part}-of-00002.safetensors": tensors(part) for part in (1, 2)}
+    write(root / "acme/tiny", parts)
+    chosen = Chosen(files=("*.safetensors", "config.json", "sub dir/*/*"))
+    report = staged("hf://acme/tiny", folder, chosen, {"HF_ENDPOINT": hub.url}, header="safetensors")
+    odd = "sub dir/deeper/100% #1 ünïcode+&.txt"
+    assert visible(folder) == parts | {name: FILES[name] for name in ("config.json", odd)}
+    assert (report.file, report.files) == ("a-00001-of-00002.safetensors", 4)
+    assert report.safetensors is not None
+    assert (report.safetensors.tensor_count, report.safetensors.parameters) == (2, {"BF16": 3})
+    assert len(report.etag) == 64
+
+
+def test_a_file_that_the_source_has_not_is_named(hub: Service, folder: Path) -> None:
+    with pytest.raises(LoadError, match=r"^SourceNotFound: the source has no file 'b.gguf', but config.json, "):
+        staged("hf://acme/tiny", folder, Chosen(files=("tiny.gguf", "b.gguf")), {"HF_ENDPOINT": hub.url})
+    with pytest.raises(LoadError, match=r"^InvalidFileSet"):
+        staged("hf://acme/tiny", folder, Chosen(stored_as="x"), {"HF_ENDPOINT": hub.url})
+
+
+def test_a_file_of_the_machine_is_copied_and_checked(tmp_path: Path, folder: Path) -> None:
+    write(tmp_path / "host", {"any name.gguf": GGUF})
+    url = f"file://{tmp_path}/host/any name.gguf"
+    assert staged(url, folder, Chosen(stored_as="tiny.gguf", sha256=SHA)).sha256 == SHA
+    assert visible(folder) == {"tiny.gguf": GGUF}
+    with pytest.raises(LoadError, match=r"^IntegrityCheckFailed"):
+        staged(url, folder / "x", Chosen(stored_as="tiny.gguf", sha256=OTHER))
+    assert not (folder / "x" / "tiny.gguf").exists()
+
+
+def test_a_folder_of_the_machine_is_copied_with_all_that_is_in_it(tmp_path: Path, folder: Path) -> None:
+    write(tmp_path / "host", {"a/b.json": b"{}", "model.safetensors": tensors(4)})
+    (tmp_path / "host" / "link.json").symlink_to("a/b.json")
+    report = staged(f"file://{tmp_path}/host", folder, header="safetensors")
+    assert visible(folder) == {"a/b.json": b"{}", "link.json": b"{}", "model.safetensors": tensors(4)}
+    assert report.safetensors is not None
+    assert report.sha256 == ""
+
+
+def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Path, folder: Path) -> None:
+    """Once, and for good: the original asked again without a pause."""
+    with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf is not there$") as told:
+        staged(f"file://{tmp_path}/none.gguf", folder)
+    assert not told.value.passing
+    if os.geteuid():
+        write(tmp_path, {"closed.gguf": GGUF})
+        (tmp_path / "closed.gguf").chmod(0)
+        with pytest.raises(LoadError, match=r"cannot be read: permission denied"):
+            staged(f"file://{tmp_path}/closed.gguf", folder)
+
+
+def test_what_is_in_place_is_read_and_its_hash_found_where_one_is_expected(tmp_path: Path) -> None:
+    write(tmp_path, {"tiny.gguf": GGUF})
+    report = inspect(tmp_path / "tiny.gguf", "", work())
+    assert (report.file, report.size, report.sha256) == ("tiny.gguf", len(GGUF), "")
+    assert report.gguf is not None
+    assert inspect(tmp_path / "tiny.gguf", SHA, work()).sha256 == SHA
+    with pytest.raises(LoadError, match=r"^IntegrityCheckFailed"):
+        inspect(tmp_path / "tiny.gguf", OTHER, work())
+    with pytest.raises(LoadError, match=r"^SourceNotFound"):
+        inspect(tmp_path / "none.gguf", "", work())
+    write(tmp_path, {"second.gguf": GGUF})
+    with pytest.raises(LoadError, match=r"^InvalidFileSet"):
+        inspect(tmp_path, SHA, work())
+
+
+def test_a_header_that_cannot_be_read_is_told_and_fails_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"page.gguf": b"<!DOCTYPE html>"})
+    assert inspect(tmp_path / "page.gguf", "", work()).header_fault == "it does not begin with GGUF"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "127.1"])
+def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
+    url = site.url.replace("127.0.0.1", name)
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as told:
+        stage(url, partial(opened, url, {}, Guard()), folder, WHOLE, work())
+    assert not told.value.passing
+    assert site.service
+    assert site.service.seen == []
+
+
+def test_what_the_operator_allows_is_asked(site: Site, folder: Path) -> None:
+    url = site.url
+    assert stage(url, partial(opened, url, {}, Guard(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
+
+
+def test_a_redirect_leads_nowhere_that_is_not_allowed(
+    start: Callable[[web.Application], Service], site: Site, folder: Path
+) -> None:
+    async def elsewhere(_request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound(site.url.replace("127.0.0.1", "127.0.0.2"))
+
+    app = web.Application()
+    app.router.add_get("/tiny.gguf", elsewhere)
+    url = f"{start(app).url}/tiny.gguf"
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127.0.0.2"):
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+
+
+def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of its addresses would be asked is not ours to say; nor may it say another one a moment later."""
+    asked: list[str] = []
+
+    def getaddrinfo(host: str, port: int, **_others: Any) -> list[Any]:
+        asked.append(host)
+        return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.1", "10.0.0.7")]
+
+    monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
+    url = site.url.replace("127.0.0.1", "weights.example")
+    with pytest.raises(LoadError, match=r"weights.example leads to 10.0.0.7, which is a private network"):
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+    allowed = Guard(("weights.example",))
+    asked.clear()
+    assert stage(url, partial(opened, url, {}, allowed), folder, WHOLE, work()).sha256 == SHA
+    assert set(asked) == {"weights.example"}
+
+
+def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
+    url = "http://127.0.0.1:9/x.gguf"
+    with pytest.raises(LoadError, match=r"cannot be reached") as told:
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+    assert told.value.passing
+
+
+def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
+    url = site.url.replace("http://", "http://me:hunter2@").replace("tiny.gguf", "none?sig=hunter2")
+    with pytest.raises(LoadError) as told:
+        stage(url, partial(opened, url, {}, None), folder, WHOLE, replace(work(), policy=HASTY))
+    assert "hunter2" not in str(told.value)
