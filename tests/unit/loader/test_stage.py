@@ -1,4 +1,4 @@
-"""Weights of every kind of source come into a cache's folder with a report: hash, header, state; and what is refused."""
+"""Weights of every kind of source come into a cache's folder with a report: hash, header, state; some are refused."""
 
 from __future__ import annotations
 
