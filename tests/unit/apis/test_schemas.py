@@ -14,6 +14,7 @@ import yaml
 from slipway.apis import APIS
 from slipway.apis.llmkube.model_types import MODEL
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
+from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
 from tests.schemas import faults, schema_of
 
@@ -54,6 +55,16 @@ def test_a_status_is_kept_whole(path: Path) -> None:
 @pytest.mark.parametrize("path", STATUSES, ids=name_of)
 def test_an_example_is_one_that_the_api_server_takes(path: Path) -> None:
     assert faults(parts_of(path)["spec"], example_of(path)["spec"]) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("*/*.children.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_pods_are_as_kubernetes_has_them(path: Path) -> None:
+    """With all that is required, and every quantity one."""
+    workloads = [child for child in yaml.safe_load(path.read_text()) if child["kind"] in ("Deployment", "Job")]
+    found = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
+    assert not any(found), found
 
 
 def test_a_status_that_would_not_be_kept_is_found() -> None:
