@@ -73,6 +73,21 @@ def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[O
     return merged
 
 
+def last_updated(before: Object, status: Object, now: float) -> str:
+    """The time at which a status last said something else, for kinds whose field ``lastUpdated`` has it.
+
+    ``before``: the status that is written; ``now``: Unix seconds.
+    """
+    stamp = str(before.get("lastUpdated") or "")
+    return stamp if stamp and _timeless(before) == _timeless(status) else timestamp(now)
+
+
+def _timeless(status: Object) -> Object:
+    conditions = status.get("conditions") or ()
+    bare = [{field: told for field, told in one.items() if field != "lastTransitionTime"} for one in conditions]
+    return {**status, "conditions": bare, "lastUpdated": ""}
+
+
 def find(resource: Object, type_: str) -> Object | None:
     """The condition of this type in the resource's status."""
     conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []

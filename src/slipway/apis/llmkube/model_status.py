@@ -13,7 +13,7 @@ from slipway.apis.llmkube.loading import Run
 from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report
-from slipway.kube.conditions import Condition, timestamp
+from slipway.kube.conditions import Condition, last_updated, timestamp
 from slipway.kube.objects import Object, deleting, generation, uid
 from slipway.serving.agent import Progress
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
@@ -60,7 +60,8 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(resource)))
         for condition in _conditions(state)
     ]
-    return Verdict(found | {"lastUpdated": _updated(resource, found, world.now)}, state.recheck)
+    stamp = last_updated(resource.get("status") or {}, found, world.now)
+    return Verdict(found | {"lastUpdated": stamp}, state.recheck)
 
 
 def _judged(world: World, refusal: Refusal | None) -> tuple[Model | None, State]:
@@ -336,17 +337,3 @@ def _drifted(state: State) -> list[Condition]:
         text = "The source has other weights by now than those that were loaded."
         return [Condition("SourceDrifted", "True", "SourceChanged", text)]
     return [Condition("SourceDrifted", "False", ALL_IS_WELL, "The source has what was loaded.")]
-
-
-def _updated(resource: Object, found: Object, now: float) -> str:
-    """When the status last said something else."""
-    before = resource.get("status") or {}
-    return str(before["lastUpdated"]) if before.get("lastUpdated") and _told(before) == _told(found) else timestamp(now)
-
-
-def _told(found: Object) -> Object:
-    conditions = [
-        {field: value for field, value in condition.items() if field != "lastTransitionTime"}
-        for condition in found.get("conditions") or ()
-    ]
-    return {**found, "conditions": conditions, "lastUpdated": ""}

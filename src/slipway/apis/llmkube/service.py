@@ -42,6 +42,9 @@ class Services:
         """Kubernetes' autoscaler does that, where the service asks for it."""
         return None
 
+    def concerned(self, _old: Object, _new: Object) -> None:
+        return None  # each service that refers to a Model tells of it
+
     def plan(self, world: World) -> Plan:
         service = read(world)
         if service.model.hardware.accelerator == METAL:

@@ -18,7 +18,7 @@ from slipway.apis.llmkube.reading import (
     waits_for,
 )
 from slipway.engines.settings import NOT_KNOWN
-from slipway.kube.conditions import Condition, timestamp
+from slipway.kube.conditions import Condition, last_updated
 from slipway.kube.objects import PRIORITY_CLASS, Object, generation
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
@@ -65,7 +65,8 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     }
     waits = queue.RECHECK_SECONDS if "waitingFor" in status else None
     rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
-    return Verdict(_stamped(resource, status, world.now), min(rechecks, default=None))
+    status["lastUpdated"] = last_updated(resource.get("status") or {}, status, world.now)
+    return Verdict(status, min(rechecks, default=None))
 
 
 def _found(world: World, refusal: Refusal | None) -> Found:
@@ -249,16 +250,3 @@ def _degraded(told: Report, observed: int) -> Condition:
         text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
         return Condition("Degraded", "True", progressing.reason, text, observed_generation=observed)
     return Condition("Degraded", "False", "AsExpected", "Nothing is wrong.", observed_generation=observed)
-
-
-def _stamped(resource: Object, status: Object, now: float) -> Object:
-    """With the time of its last change, which alone is none."""
-    old = resource.get("status") or {}
-    same = _timeless(old) == _timeless(status) and old.get("lastUpdated")
-    return {**status, "lastUpdated": old["lastUpdated"] if same else timestamp(now)}
-
-
-def _timeless(status: Object) -> Object:
-    conditions = status.get("conditions") or ()
-    bare = [{field: text for field, text in one.items() if field != "lastTransitionTime"} for one in conditions]
-    return {**status, "conditions": bare, "lastUpdated": ""}
