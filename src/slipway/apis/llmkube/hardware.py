@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import msgspec
 
@@ -10,6 +11,7 @@ from slipway.apis.llmkube.model_types import Gpu, Hardware, Vendor
 from slipway.apis.llmkube.service_types import InferenceServiceSpec
 from slipway.kube.objects import Object
 from slipway.kube.quantity import amount
+from slipway.serving.plan import Invalid
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
 RENDER_NODES = "devic.es/dri-render"
@@ -85,9 +87,17 @@ def affinity(spec: InferenceServiceSpec, found: Accelerators) -> Object:
     own, wanted = spec.affinity or {}, spec.resources.gpu_memory
     if not (wanted and found.count and found.vendor == "nvidia"):
         return own
-    least = math.floor(amount(wanted) * NOMINAL / 1024**2)
+    least = math.floor(_bytes(wanted) * NOMINAL / 1024**2)
     has = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(least)]}
     liking = {"weight": 10, "preference": {"matchExpressions": [has]}}
     node = own.get("nodeAffinity") or {}
     field = "preferredDuringSchedulingIgnoredDuringExecution"
     return {**own, "nodeAffinity": {**node, field: [*(node.get(field) or ()), liking]}}
+
+
+def _bytes(quantity: str) -> Fraction:
+    """Raises Invalid: the definition's pattern lets exponents pass that are beyond all memory."""
+    try:
+        return amount(quantity)
+    except ValueError as error:
+        raise Invalid("InvalidSpec", f"spec.resources.gpuMemory: {error}") from error

@@ -88,7 +88,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Memory as well, for weights or a KV cache that stay out of the GPU. Goes before memory."""
     gpu: Annotated[int, Meta(ge=0, le=8, extra_json_schema=INT32)] = 0
     """GPUs, where the Model does not say how many."""
-    gpu_memory: str = ""
+    gpu_memory: Quantity = ""
     """Memory that each GPU should have, such as 24Gi: nodes whose labels tell of such GPUs, NVIDIA's, are preferred."""
     ephemeral_storage: Quantity = ""
     """Disk space of the node, such as for weights that are not cached. Asked for, and not exceeded."""
@@ -134,7 +134,8 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """What the model does, with llamacpp and sglang: the arguments for it are set. Absent: chat, or what extraArgs and
     endpoint.path say."""
     image: str = ""
-    """Container image of the runtime. generic and personaplex have none of their own."""
+    """Container image of the runtime. generic and personaplex have none of their own, unless the operator gave them
+    one."""
     replicas: Annotated[int, Meta(ge=0, le=10, extra_json_schema=INT32)] = 1
     """Replicas that are wanted; the first number of them with autoscaling."""
     suspend: bool = False
@@ -248,14 +249,6 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """Settings of tgi."""
     persona_plex_config: PersonaPlexConfig = PersonaPlexConfig()
     """Settings of personaplex."""
-
-    validations: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.runtime) || !(self.runtime in ['generic', 'personaplex'])"
-            " || (has(self.image) && self.image != '')",
-            "image must be set: this runtime has none of its own.",
-        ),
-    )
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -301,6 +301,8 @@ def test_gpu_memory_is_no_dead_field_but_a_liking_for_nodes_that_have_it() -> No
         {"resources": {"cpu": "two"}},
         {"resources": {"memory": "8GiB"}},
         {"resources": {"memory": "1e99"}},
+        {"resources": {"gpu": 1, "gpuMemory": "24 GB"}},
+        {"resources": {"gpu": 1, "gpuMemory": "1e99"}},
         {"resources": {"ephemeralStorage": "-1"}},
         {"autoscaling": {"maxReplicas": 2, "metrics": [{"type": "Pods", "name": "x", "targetAverageValue": "many"}]}},
         {"autoscaling": {"maxReplicas": 2, "metrics": [{"type": "Pods", "name": "x"}]}},
@@ -534,7 +536,7 @@ def test_a_claim_that_the_model_names_is_read_where_it_is() -> None:
         ("/opt/x.gguf", "llamacpp", "--model /opt/x.gguf --host"),
         ("file:///opt/model", "tgi", "--model-id /opt/model"),
         ("acme/tiny", "vllm", "acme/tiny --host"),
-        ("acme/tiny-GGUF", "llamacpp", "--hf-repo acme/tiny-GGUF"),
+        ("acme/tiny-GGUF", "llamacpp", "--hf-repo acme/tiny-GGUF --host"),
     ],
 )
 def test_without_model_init_the_engine_sees_to_its_weights(source: str, runtime: str, words: str) -> None:
@@ -543,6 +545,13 @@ def test_without_model_init_the_engine_sees_to_its_weights(source: str, runtime:
     volumes = [volume["name"] for volume in pod(asked)["spec"].get("volumes", [])]
     assert set(volumes) <= {"dshm", "downloads"}
     assert "initContainers" not in pod(asked)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("told", "repository"), [("Q8_0", "acme/tiny:Q8_0"), ("4 bits", "acme/tiny"), ("", "acme/tiny")]
+)
+def test_llama_cpp_fetches_the_file_of_the_models_quantization(told: str, repository: str) -> None:
+    assert f"--hf-repo {repository} " in line(model={"source": "acme/tiny", "quantization": told})
 
 
 def test_a_projector_lies_beside_its_model() -> None:
