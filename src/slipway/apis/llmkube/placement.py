@@ -6,6 +6,7 @@ by each pod itself, into a claim of the user's or a folder that goes with the po
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,8 @@ from slipway.serving.server import Mount
 from slipway.serving.settings import Settings
 
 SCRATCH_VOLUME = "model-storage"
+QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
+"""As the names of GGUF files have it; people write other words, too."""
 DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
 Way = Literal["image", "engine", "claim", "cache", "loader"]
 """In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
@@ -60,7 +63,7 @@ def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) ->
         return _in_image(wanted, settings)
     model = read(wanted.resource, settings)
     if model.source.kind == "repository":
-        return Placed(way="engine", weights=_repository(model.source))
+        return Placed(way="engine", weights=_repository(wanted, model.source))
     if model.source.kind == "claim":
         return _from_claim(wanted, model.source)
     return _from_cache(wanted, model, service, settings)
@@ -81,13 +84,15 @@ def _in_image(wanted: Wanted, settings: Settings) -> Placed:
         source = read(wanted.resource, settings).source
     except Invalid:
         return Placed(way="image", weights=Unnamed())
-    found = _repository(source) if source.repository else Unnamed()
+    found = _repository(wanted, source) if source.repository else Unnamed()
     return Placed(way="engine" if source.repository else "image", weights=found)
 
 
-def _repository(source: Source) -> HubRepository:
+def _repository(wanted: Wanted, source: Source) -> HubRepository:
+    """llama.cpp chooses the file of a quantization, where the Model names one."""
     reference, _at, revision = source.repository.partition("@")
-    return HubRepository(reference, revision)
+    chosen = QUANTIZATION.fullmatch(wanted.spec.quantization) if wanted.files else None
+    return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
 
 
 def _mounted(wanted: Wanted, path: str) -> MountedFolder:

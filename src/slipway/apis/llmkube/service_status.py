@@ -80,7 +80,7 @@ def _found(world: World, refusal: Refusal | None) -> Found:
     scheduling = queue.scheduling(world.pods, _accelerator(deployment))
     waits = waits_for(world, service) if service and not refusal else None
     diagnosis, awaited = _diagnosis(world, service, deployment), None
-    if waits and waits[0] == MODEL_FAILED and not deployment:
+    if waits and waits[0] == MODEL_FAILED:
         diagnosis = Diagnosis(Failure(*waits))
     elif waits:
         awaited = Awaited(*waits)
@@ -129,7 +129,7 @@ def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
     refused = found.refusal and not found.refusal.passing
     ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
-    if suspended and not ready:
+    if suspended:
         return "Suspended"
     if not ready and (refused or found.diagnosis.failure):
         return "Failed"
