@@ -34,11 +34,6 @@ class Accelerators(msgspec.Struct, frozen=True):
     vendor: Vendor
 
     @property
-    def waiting_for(self) -> str:
-        """``nvidia.com/gpu: 2``."""
-        return f"{self.resource}: {self.count}"
-
-    @property
     def limits(self) -> Object:
         return {self.resource: str(self.count)} if self.count else {}
 

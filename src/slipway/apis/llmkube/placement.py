@@ -70,9 +70,10 @@ def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) ->
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether pods load weights themselves, whatever the namespace's cache has."""
+    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has no caches there
+    is none to choose."""
     cache = service.model_cache
-    return bool(cache.claim_name) or (cache.persistence or settings.model_cache.persistence) == "Ephemeral"
+    return bool(cache.claim_name) or "Ephemeral" in (cache.persistence, settings.model_cache.persistence)
 
 
 def _in_image(wanted: Wanted, settings: Settings) -> Placed:

@@ -162,8 +162,7 @@ def asks_for(service: Service, resource: str) -> bool:
 
 
 def _places(service: Service) -> tuple[Placed, ...]:
-    draft = service.draft_placed
-    return (service.placed, draft) if draft else (service.placed,)
+    return (service.placed, service.draft) if service.draft else (service.placed,)
 
 
 def _volumes(service: Service) -> tuple[Object, ...]:

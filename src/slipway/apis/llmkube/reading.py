@@ -10,6 +10,7 @@ from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Placed, Wanted
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
+from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.generic import GENERIC
 from slipway.engines.llamacpp import LLAMACPP_TUNED
@@ -52,10 +53,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     resource: Object
     spec: InferenceServiceSpec
-    wanted: Wanted
-    """The Model."""
-    draft: Wanted | None
-    """For speculative decoding, where it is wanted and there is the Model."""
+    model: ModelSpec
+    placed: Placed
+    """The Model's weights."""
+    draft: Placed | None
+    """Those of the Model for speculative decoding, where it is wanted and there is one."""
     settings: Settings
 
     @property
@@ -67,10 +69,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     def namespace(self) -> str:
         namespace: str = self.resource["metadata"]["namespace"]
         return namespace
-
-    @property
-    def model(self) -> ModelSpec:
-        return self.wanted.spec
 
     @property
     def engine(self) -> Engine:
@@ -91,27 +89,17 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.endpoint or Endpoint()
 
     @property
-    def placed(self) -> Placed:
-        """Raises Invalid."""
-        return placement.placed(self.wanted, self.spec, self.settings)
-
-    @property
-    def draft_placed(self) -> Placed | None:
-        return placement.placed(self.draft, self.spec, self.settings) if self.draft else None
-
-    @property
     def launch(self) -> Launch:
-        """Raises Invalid."""
-        spec, gpu, own, draft = self.spec, self.model.hardware.gpu, self.placed, self.draft_placed
+        spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
         return Launch(
-            weights=own.weights,
+            weights=self.placed.weights,
             served_name=self.name,
             port=self.port,
             bind=spec.bind_address or ANYWHERE[0],
             tasks=frozenset((TASKS[spec.mode or "chat"],)),
             extra_args=spec.args if spec.runtime == "generic" else spec.extra_args,
             hub_mirror=self.settings.hugging_face_endpoint,
-            settings=_settings(spec, own),
+            settings=_settings(spec, self.placed),
             gpus=self.accelerators.count,
             gpu_layers=max(gpu.layers, 0),
             sharding=Sharding(gpu.sharding.strategy, gpu.sharding.layer_split),
@@ -167,16 +155,31 @@ def read(world: World) -> Service:
     if model is None:
         text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}."
         raise Invalid("ModelNotFound", text)
+    wanted = Wanted(resource=model, spec=_model_spec(model), files=_takes_files(spec))
+    if wanted.spec.hardware.accelerator == METAL:
+        nowhere = Placed(way="image", weights=Unnamed())
+        return Service(
+            resource=resource, spec=spec, model=wanted.spec, placed=nowhere, draft=None, settings=world.settings
+        )
+    second = Wanted(resource=draft, spec=_model_spec(draft), files=False, draft=True) if draft else None
     service = Service(
         resource=resource,
         spec=spec,
-        wanted=Wanted(resource=model, spec=_model_spec(model), files=_takes_files(spec)),
-        draft=Wanted(resource=draft, spec=_model_spec(draft), files=False, draft=True) if draft else None,
+        model=wanted.spec,
+        placed=_placed(wanted, spec, world.settings),
+        draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
     )
-    if service.model.hardware.accelerator != METAL:
-        _check(service)
+    _check(service)
     return service
+
+
+def _placed(wanted: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
+    try:
+        return placement.placed(wanted, spec, settings)
+    except Invalid as error:
+        name = wanted.resource["metadata"]["name"]
+        raise Invalid(error.reason, f"The Model {name} cannot be served: {error.message}") from error
 
 
 def _model_spec(model: Object) -> ModelSpec:
@@ -188,10 +191,6 @@ def _model_spec(model: Object) -> ModelSpec:
 
 def _check(service: Service) -> None:
     """Raises Invalid."""
-    try:
-        service.placed  # noqa: B018 - for what it raises
-    except Invalid as error:
-        raise Invalid(error.reason, f"The Model {service.spec.model_ref} is not valid: {error.message}") from error
     try:
         fault = service.fault()
         service.engine.args(service.launch)
@@ -236,7 +235,7 @@ def waits_for(world: World, service: Service) -> tuple[str, str] | None:
 
     A pod that loads its weights itself waits for nobody.
     """
-    models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft_placed, draft_of(world)))
+    models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
         found = _unready(model) if place and model and place.way != "loader" else None
         if found:

@@ -90,10 +90,7 @@ def _found(world: World, refusal: Refusal | None) -> Found:
     elif waits:
         awaited = Awaited(*waits)
     if scheduling and scheduling.resource:
-        diagnosis, awaited = (
-            Diagnosis(),
-            Awaited(queue.WAITING, f"No node has what the pods need: {scheduling.message}"),
-        )
+        diagnosis, awaited = Diagnosis(), _queued(world, service, scheduling)
     return Found(
         service=service,
         refusal=refusal,
@@ -102,6 +99,16 @@ def _found(world: World, refusal: Refusal | None) -> Found:
         scheduling=scheduling,
         awaited=awaited,
     )
+
+
+def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Awaited:
+    place = f", as number {_position(world, service, scheduling)} of those that wait for it" if service else ""
+    text = f"The pods wait for {scheduling.resource}{place}. The scheduler says: {scheduling.message}"
+    return Awaited(queue.WAITING, text)
+
+
+def _position(world: World, service: Service, scheduling: Scheduling) -> int:
+    return queue.position(world, _priority(world, service) or 0, scheduling.resource)
 
 
 def _accelerator(deployment: Object | None) -> str:
@@ -159,8 +166,8 @@ def _of_service(world: World, found: Found) -> Object:
     if priority is not None:
         told["effectivePriority"] = priority
     if scheduling and scheduling.resource:
-        told["waitingFor"] = service.accelerators.waiting_for
-        told["queuePosition"] = queue.position(world, priority or 0, scheduling.resource)
+        told["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
+        told["queuePosition"] = _position(world, service, scheduling)
     ready = (model_of(world, service.spec.model_ref) or {}).get("status", {}).get("phase") == "Ready"
     told |= {"mode": mode(service.spec), "modelReady": ready}
     # Where nothing is made for a service there is no address either.
@@ -211,6 +218,8 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
         found["modelCache"] = "the weights come from elsewhere"
+    elif cache.persistence == "Cached" and place.way == "loader":
+        found["modelCache.persistence"] = "the operator keeps no caches"
     for metric in spec.autoscaling.metrics if spec.autoscaling else ():
         if metric.type == "Resource" and not pods.asks_for(service, metric.name):
             found[f"autoscaling.metrics: {metric.name}"] = "the pods ask for none, so that there are no shares of it"

@@ -520,6 +520,9 @@ def test_the_operator_may_have_no_cache_at_all() -> None:
     settings = Settings(model_cache=ModelCache(persistence="Ephemeral"))
     asked = msgspec.structs.replace(world(model("tiny", GGUF, {})), settings=settings)
     assert [one["name"] for one in pod(asked)["spec"]["initContainers"]] == ["model-downloader"]
+    wish = world(model("tiny", GGUF, {}), modelCache={"persistence": "Cached"})
+    conditions = Services().status(msgspec.structs.replace(wish, settings=settings), None).status["conditions"]
+    assert any("modelCache.persistence" in condition["message"] for condition in conditions)
 
 
 def test_a_claim_that_the_model_names_is_read_where_it_is() -> None:
