@@ -29,7 +29,7 @@ from slipway.loader.folder import MARKER
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen, FaultError, Selection, etag
-from slipway.loader.source import CHUNK, WEB, Patiently, Source, open_source, public
+from slipway.loader.source import CHUNK, WEB, Entry, Patiently, Source, open_source, public
 from slipway.loader.sources import local
 from slipway.loader.transfer import Patience, Policy
 
@@ -37,6 +37,8 @@ MOST_HEADERS = 1000
 """Files of one model whose headers are read."""
 NOTES = ".slipway-report"
 """What the last load of a folder told, kept in it for the next one, which finds everything there."""
+FARTHEST = 32 << 20
+"""Bytes that are read for nothing at most."""
 T = TypeVar("T")
 TRIES = 2
 """Of a file with a hash that somebody expects: the first may go on with bytes of an earlier one."""
@@ -109,16 +111,36 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 
 
 def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
-    """What the source has now, of which nothing is fetched. Raises LoadError."""
+    """What the source has now, of which nothing is fetched but a header that is to be read. Raises LoadError."""
     selection = Selection(source, chosen)
-    listing = selection.listing(work.patiently(url))
-    return Report(
+    patiently = work.patiently(url)
+    listing = selection.listing(patiently)
+    report = Report(
         file=selection.main,
         files=len(listing.entries),
         size=listing.size,
         etag=etag(listing.entries),
         revision=listing.revision,
     )
+    if work.header != "gguf" or not selection.main:
+        return report
+    try:
+        found = patiently(lambda: gguf.parse(partial(_piece, source, listing.entries[0])))
+    except Malformed as error:
+        return msgspec.structs.replace(report, header_fault=str(error)[:300])
+    return msgspec.structs.replace(report, gguf=found)
+
+
+def _piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
+    """A range of a file that is elsewhere. Of a server that knows no ranges all that is before is read as well."""
+    with source.read(entry, offset) as body:
+        before = offset - body.start
+        if before > FARTHEST:
+            raise Malformed("its server knows no ranges, and its header is long")
+        found = bytearray()
+        while len(found) < before + size and (data := body.read(min(CHUNK, before + size - len(found)))):
+            found += data
+        return bytes(found[before:])
 
 
 def digest(path: Path, stop: threading.Event) -> str:

@@ -56,7 +56,7 @@ class Site:
     """One file at an address, whose content and ETag tests change."""
 
     def __init__(self) -> None:
-        self.content, self.etag = GGUF, '"v1"'
+        self.content, self.etag, self.ranges = GGUF, '"v1"', True
         self.service: Service | None = None
 
     @property
@@ -67,7 +67,7 @@ class Site:
     async def get(self, request: web.Request) -> web.StreamResponse:
         headers = {"ETag": self.etag} if self.etag else {}
         start = request.http_range.start
-        if start is None or request.headers.get("If-Range") != self.etag:
+        if start is None or not self.ranges or request.headers.get("If-Range") != self.etag:
             return web.Response(body=self.content, headers=headers)
         part = {"Content-Range": f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"}
         return web.Response(status=206, body=self.content[start:], headers={**headers, **part})
@@ -183,6 +183,28 @@ def test_a_source_is_asked_what_it_has_and_nothing_is_fetched(site: Site) -> Non
     assert (report.etag, report.size, report.sha256) == ('"v1"', len(GGUF), "")
     site.etag = '"v2"'
     assert probe(url, opened(url, {}, None), WHOLE, work()).etag == '"v2"'
+
+
+def test_a_header_is_read_from_afar_by_a_range_and_nothing_else(site: Site) -> None:
+    url = site.url
+    report = probe(url, opened(url, {}, None), WHOLE, work())
+    assert report.gguf is not None
+    assert report.gguf.name == "Tiny"
+    site.content = b"<!DOCTYPE html>"
+    assert probe(url, opened(url, {}, None), WHOLE, work()).header_fault == "it does not begin with GGUF"
+    assert probe(url, opened(url, {}, None), WHOLE, work("")).header_fault == ""
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_header_with_a_long_list_is_read_with_and_without_ranges(site: Site, ranges: bool) -> None:
+    numbers = 2_000_000
+    scores = text("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, numbers) + bytes(4 * numbers)
+    pairs = b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in TEXTS.items())
+    site.content = b"GGUF" + struct.pack("<IQQ", 3, 7, len(TEXTS) + 1) + scores + pairs
+    site.ranges = ranges
+    report = probe(site.url, opened(site.url, {}, None), WHOLE, work())
+    assert report.gguf is not None
+    assert report.gguf.license == "mit"
 
 
 def test_files_of_a_repository_come_by_name_with_the_hash_that_the_hub_tells(

@@ -106,7 +106,9 @@ def download(model: Model, world: World) -> Run:
 
 
 def inspection(model: Model, world: World) -> Run:
-    return _run(model, world, "inspect", inspector(model), source_volumes(model))
+    """Of what lies on a claim, or where there is no cache of what the source says of itself."""
+    container = inspector(model) if model.in_claim else prober(model, header=True)
+    return _run(model, world, "inspect", container, source_volumes(model))
 
 
 def revalidation(model: Model, world: World) -> Run:
@@ -152,9 +154,14 @@ def from_claim(model: Model, world: World) -> Wish:
     return Wish(inspection(model, world).children(world.now))
 
 
+def from_afar(model: Model, world: World) -> Wish:
+    """What reads the header of weights that each pod loads itself."""
+    return Wish(inspection(model, world).children(world.now)) if worth_reading(model) else Wish()
+
+
 def worth_reading(model: Model) -> bool:
     """Whether there is something that a look into the weights would tell."""
-    return bool(model.spec.sha256) or model.spec.format == "gguf"
+    return bool(model.spec.sha256 and model.in_claim) or model.spec.format == "gguf"
 
 
 def out_of_cache(world: World) -> Wish:

@@ -41,6 +41,8 @@ class Models:
         wish = loading.out_of_cache(world)
         if model.in_claim:
             wish += loading.from_claim(model, world)
+        if model.by_each_pod:
+            wish += loading.from_afar(model, world)
         if not model.cached:
             return Plan(children=wish.children, notes=wish.notes)
         wish += loading.into_cache(model, world)

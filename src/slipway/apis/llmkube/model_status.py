@@ -87,12 +87,21 @@ def _state(model: Model, world: World) -> State:
         return _in_claim(model, world)
     if model.cached:
         return _in_cache(model, world)
-    if model.source.kind == "repository":
-        text = f"Programs that take repositories fetch {model.source.repository} themselves when they start."
-        return State(phase="Ready", reason="RuntimeResolved", message=text)
-    return State(
-        phase="Ready", reason="WorkloadResolved", message="There is no cache: each pod loads the weights itself."
-    )
+    if model.by_each_pod:
+        return _from_afar(model, world)
+    text = f"Programs that take repositories fetch {model.source.repository} themselves when they start."
+    return State(phase="Ready", reason="RuntimeResolved", message=text)
+
+
+def _from_afar(model: Model, world: World) -> State:
+    """Weights that each pod loads itself: their header is of interest, and whether the source has them at all."""
+    run = loading.inspection(model, world)
+    failed = _failed(model, run, world.now, "InspectionFailed")
+    if failed is not None and run.fault[0]:
+        return failed
+    text = _described("There is no cache: each pod loads the weights itself", run.report or Report())
+    recheck = _until(run.retried_at(), world.now)
+    return State(phase="Ready", reason="WorkloadResolved", message=text, report=run.report, recheck=recheck)
 
 
 def _in_cache(model: Model, world: World) -> State:
@@ -166,7 +175,7 @@ def _failed(model: Model, run: Run, now: float, otherwise: str) -> State | None:
     retried = run.retried_at()
     name = run.wanted["metadata"]["name"]
     again = "It is tried again by itself." if retried else f"Change the spec, or delete the Job {name} to try again."
-    does = "be read" if model.in_claim else "be loaded"
+    does = "be loaded" if model.cached else "be read"
     message = f"The weights could not {does}: {_sentence(text or 'no reason is given')} {again}"
     return State(phase="Failed", reason=word or otherwise, message=message, recheck=_until(retried, now))
 
@@ -247,7 +256,7 @@ def _described(begin: str, report: Report) -> str:
 def _facts(model: Model, state: State) -> Object:
     """All fields of the status that tell of the weights; what is not known is not there."""
     report, record = state.report or Report(), state.record
-    sized = model.cached or model.in_claim
+    sized = model.cached or model.in_claim or model.by_each_pod
     found: Object = {
         "size": human(report.size) if report.size else "",
         "doneBytes": state.progress.done_bytes if state.progress else 0,

@@ -63,6 +63,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return self.source.cached and not self.on_a_mac and self.settings.model_cache.persistence == "Cached"
 
     @property
+    def by_each_pod(self) -> bool:
+        """Whether there is no cache, so that each pod brings it for itself."""
+        return self.source.cached and not self.on_a_mac and not self.cached
+
+    @property
     def in_claim(self) -> bool:
         return self.source.kind == "claim" and not self.on_a_mac
 
@@ -114,9 +119,10 @@ def inspector(model: Model) -> Container:
     return _container(model, agent.CONTAINER, ("inspect", model.path(None), *_checks(model)), (mount,))
 
 
-def prober(model: Model) -> Container:
-    """Asks a source what state it is in, and fetches nothing."""
-    options = _repeated("--file", model.source.files)
+def prober(model: Model, *, header: bool = False) -> Container:
+    """Asks a source what state it is in, and fetches nothing, or the ``header`` alone."""
+    told = [HEADERS.get(model.spec.format, "")] if header else []
+    options = [*_repeated("--file", model.source.files), *_repeated("--header", told)]
     return _container(model, agent.CONTAINER, ("probe", _url(model), *options, *_guard(model)), _host_mount(model))
 
 
