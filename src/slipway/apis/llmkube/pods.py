@@ -24,6 +24,8 @@ POD_SECURITY: Object = {
 }
 """The group is the one that the original's caches belong to; it is not given to each file of a cache at each start."""
 START_SECONDS = 1800
+FIRST_FREE_PORT = 1024
+"""From which on every process may listen."""
 HISTORY = 10
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
@@ -90,8 +92,15 @@ def _engine(service: Service) -> Container:
         resources=_resources(service),
         mounts=_mounts(service),
         further_mounts=spec.extra_volume_mounts,
-        security=UNPRIVILEGED if spec.security_context is None else spec.security_context,
+        security=_security(service) if spec.security_context is None else spec.security_context,
     )
+
+
+def _security(service: Service) -> Object:
+    """What the restricted Pod Security Standard asks; it leaves the one capability that ports like TGI's need."""
+    if service.port >= FIRST_FREE_PORT:
+        return UNPRIVILEGED
+    return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
 
 
 def _before(service: Service) -> tuple[Container, ...]:

@@ -50,7 +50,8 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     metadata, observed = resource["metadata"], generation(resource)
     key = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
     others = (routed(key, (metadata["name"],), world.routed), *_others(world, found))
-    starting = STARTING if _fetches(found.service) else "No replica answers yet."
+    fetches = found.service is not None and found.service.placed.way == "engine"
+    starting = STARTING if fetches else "No replica answers yet."
     told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
     degraded = _degraded(told, observed)
     status: Object = {
@@ -67,11 +68,6 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
     status["lastUpdated"] = last_updated(resource.get("status") or {}, status, world.now)
     return Verdict(status, min(rechecks, default=None))
-
-
-def _fetches(service: Service | None) -> bool:
-    """Whether its engine brings the weights. What a Model for Macs names is nothing that was looked at."""
-    return service is not None and service.model.hardware.accelerator != METAL and service.placed.way == "engine"
 
 
 def _found(world: World, refusal: Refusal | None) -> Found:

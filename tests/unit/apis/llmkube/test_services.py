@@ -419,6 +419,11 @@ def test_security_contexts_are_restricted_unless_they_are_replaced() -> None:
     assert container(own)["securityContext"] == {"privileged": False}
 
 
+def test_a_runtime_that_listens_on_a_port_of_root_may_do_so() -> None:
+    capabilities = container(world(runtime="tgi", model=HUB))["securityContext"]["capabilities"]
+    assert capabilities == {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
+
+
 @pytest.mark.parametrize(
     ("runtime", "probe"),
     [
