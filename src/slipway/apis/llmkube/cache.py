@@ -8,6 +8,8 @@ is about to remove them. So it does not matter what happens to Jobs, or to the M
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -87,6 +89,7 @@ def inventory(found: Object | None) -> dict[str, Record]:
     return {key: _record(text) for key, text in keys.items() if KEY.fullmatch(key)}
 
 
+@lru_cache(maxsize=4096)
 def _record(text: str) -> Record:
     """What cannot be read says that something is there, and no more."""
     try:
@@ -114,17 +117,18 @@ def asked(record: Record, report: Report | None, at: float) -> Record:
 
 
 def users(world: World, namespace: str) -> dict[str, list[Object]]:
-    """Key -> the Models of the namespace that have it and stay, the oldest first."""
+    """Key -> the Models of the namespace that have it and stay."""
     found: dict[str, list[Object]] = {}
-    for model in sorted(world.kin, key=_age):
+    for model in world.kin:
         if model["metadata"]["namespace"] == namespace and not deleting(model):
             found.setdefault(sources.key_of(model), []).append(model)
     return found
 
 
-def is_first(world: World, among: list[Object]) -> bool:
-    """Whether the world's resource is the one of several that does what is to be done once."""
-    return bool(among) and uid(among[0]) == uid(world.resource)
+def is_first(world: World, among: Iterable[Object]) -> bool:
+    """Whether the world's resource is the oldest of several, the one that does what is to be done once."""
+    oldest = min(among, key=_age, default=None)
+    return oldest is not None and uid(oldest) == uid(world.resource)
 
 
 def to_evict(world: World, found: Object | None) -> str:
@@ -138,13 +142,15 @@ def to_evict(world: World, found: Object | None) -> str:
     mine = [key for key, record in sorted(records.items()) if record.evicted_by == me]
     if mine:
         return mine[0]
-    present = {uid(model) for model in world.kin}
-    unused = [key for key, record in sorted(records.items()) if key not in used and record.evicted_by not in present]
-    staying = sorted((model for models in used.values() for model in models), key=_age)
+    idle = [key for key in sorted(records) if key not in used]
+    present = {uid(model) for model in world.kin} if idle else set()
+    unused = [key for key in idle if records[key].evicted_by not in present]
+    if not unused:
+        return ""
     if deleting(world.resource):
         own = sources.key_of(world.resource)
-        return own if own in unused else unused[0] if unused and not staying else ""
-    return unused[0] if unused and is_first(world, staying) else ""
+        return own if own in unused else "" if used else unused[0]
+    return unused[0] if is_first(world, (model for models in used.values() for model in models)) else ""
 
 
 def being_evicted(world: World, record: Record | None) -> bool:

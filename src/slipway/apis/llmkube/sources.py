@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
@@ -94,7 +95,8 @@ def key_of(resource: Object) -> str:
     return _key(spec["source"], (*(spec.get("files") or ()), spec.get("mmproj", "")))
 
 
-def _key(source: str, files: Sequence[str]) -> str:
+@lru_cache(maxsize=4096)
+def _key(source: str, files: tuple[str, ...]) -> str:
     return names.cache_key("\n".join((source, *sorted({*files} - {""}))))
 
 
