@@ -5,6 +5,7 @@ A resource whose plan ends in an error that nobody expected would be looked at a
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from slipway.apis.llmkube.model import Models
 from slipway.apis.llmkube.model_types import KIND, MODEL
 from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
+from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
 from slipway.serving.plan import Api, Invalid, Reference, Refusal, World
 from slipway.serving.settings import ModelCache, Settings, Sources
@@ -45,6 +47,10 @@ TEXTS = {
     ".extraArgs[]": ("--port", "--host=::", "--model", "-m", "--embedding", "--tensor-split", "1,2", "--", ""),
     ".claimName": ("mine",),
 }
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+POD = core_schema("PodSpec")
 NAMES = ("chat", "a.b", "1abc", "x" * 100, f"a{'-' * 10}b")
 STATUSES = {
     resource.kind.kind: schema_of(resource.manifest())["properties"]["status"]
@@ -90,6 +96,13 @@ def worlds(seed: int) -> tuple[tuple[Api, World], ...]:
     )
 
 
+def planned(api: Api, world: World) -> tuple[Object, ...]:
+    try:
+        return api.plan(world).children
+    except Invalid:
+        return ()
+
+
 def refused(api: Api, world: World) -> Refusal | None:
     try:
         assert api.plan(world) == api.plan(world)
@@ -109,6 +122,17 @@ def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) ->
         assert faults(STATUSES[world.resource["kind"]], status) == []
         assert refusal is None or refusal.reason.isalpha()
         api.finish(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int) -> None:
+    for api, world in worlds(seed):
+        for child in planned(api, world):
+            metadata = child["metadata"]
+            assert (SERVICE_NAME if child["kind"] == "Service" else OBJECT_NAME).fullmatch(metadata["name"])
+            assert [value for value in metadata["labels"].values() if not LABEL.fullmatch(value)] == []
+            pod = child["spec"].get("template", {}).get("spec")
+            assert pod is None or faults(POD, pod) == []
 
 
 def test_the_dice_throws_specs_of_all_sorts() -> None:
