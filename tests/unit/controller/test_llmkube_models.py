@@ -1,0 +1,154 @@
+"""Models of LLMKube against the scripted API server: their weights come once, are shared, and go with the last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from slipway.apis.llmkube import cache, names
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.model_types import KIND
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.report import Report, written
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, POD
+from slipway.serving.settings import Settings, Sources
+
+SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
+AT = "2026-11-21T09:00:00Z"
+HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny")
+
+
+@pytest.fixture
+async def running(client, session, start) -> AsyncIterator[None]:
+    """A controller for Models of LLMKube, which never finds its sources old."""
+    api, metrics = Models(), Metrics()
+    settings = Settings(sources=Sources(revalidate_seconds=0))
+    observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    recorder = Recorder(client, "test", metrics=metrics)
+    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
+    controller = reconciler.controller(2, metrics)
+    for informer in (*observed.informers, reconciler.resources):
+        start(informer.run())
+    start(controller.run())
+    yield
+    await agents.close()
+
+
+async def model(server, cluster, name, source=SOURCE, **spec):
+    spec = {"source": source, "format": "gguf", "refreshPolicy": "IfNotPresent"} | spec
+    await server.put(cluster.path(KIND, name), kind="Model", apiVersion=KIND.api_version, spec=spec)
+
+
+async def ended(server, cluster, name, how="Complete", message=""):
+    """A Job's pod comes to its end, then the Job."""
+    job = cluster.get(JOB, name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    over = {"exitCode": 0 if how == "Complete" else 3, "message": message}
+    container = {"name": "loader", "restartCount": 0, "state": {"terminated": over}}
+    status = {"phase": "Succeeded" if how == "Complete" else "Failed", "containerStatuses": [container]}
+    metadata = {"labels": labels, "ownerReferences": [owner]}
+    await server.put(cluster.path(POD, f"{name}-x"), kind="Pod", metadata=metadata, status=status)
+    condition = {"type": how, "status": "True", "lastTransitionTime": AT}
+    await server.store(cluster.path(JOB, name), {**job, "status": {"conditions": [condition]}})
+
+
+def report(**fields) -> str:
+    return written(
+        Report(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
+    ).decode()
+
+
+def told(cluster, name, field="phase"):
+    return (cluster.find(KIND, name) or {}).get("status", {}).get(field)
+
+
+def reason(cluster, name):
+    conditions = told(cluster, name, "conditions") or [{}]
+    return conditions[0].get("reason")
+
+
+def inventory(cluster):
+    return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+
+
+async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_away(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "first")
+    await eventually(lambda: cluster.find(JOB, "first-download") and inventory(cluster))
+    assert cluster.get(KIND, "first")["metadata"]["finalizers"] == [names.FINALIZER]
+    await ended(server, cluster, "first-download", message=report())
+    await eventually(lambda: told(cluster, "first") == "Ready")
+    await eventually(lambda: cluster.find(JOB, "first-download") is None)
+    status = cluster.get(KIND, "first")["status"]
+    assert status["gguf"] == {"architecture": "llama", "modelName": "Tiny", "tensorCount": 21, "fileVersion": 3}
+    assert status["path"] == f"/models/{names.cache_key(SOURCE)}/tiny.gguf"
+
+    await model(server, cluster, "second")
+    await eventually(lambda: told(cluster, "second") == "Ready")
+    assert cluster.find(JOB, "second-download") is None
+
+    await server.remove(cluster.path(KIND, "first"))
+    await eventually(lambda: cluster.find(KIND, "first") is None)
+    assert told(cluster, "second") == "Ready"
+    assert cluster.find(JOB, "first-evict") is None
+
+    await server.remove(cluster.path(KIND, "second"))
+    await eventually(lambda: cluster.find(JOB, "second-evict"))
+    assert not any(record.complete for record in inventory(cluster).values())
+    await ended(server, cluster, "second-evict")
+    await eventually(lambda: cluster.find(KIND, "second") is None)
+    assert inventory(cluster) == {}
+
+
+async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_removed(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "a")
+    await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
+    await ended(server, cluster, "a-download", message=report())
+    await eventually(lambda: told(cluster, "a") == "Ready")
+    changed = cluster.get(KIND, "a")
+    await server.store(cluster.path(KIND, "a"), {**changed, "spec": {**changed["spec"], "source": OTHER}})
+    await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))
+    await ended(server, cluster, "a-evict")
+    await ended(server, cluster, "a-download", message=report(file="other.gguf"))
+    await eventually(lambda: told(cluster, "a", "path") == f"/models/{names.cache_key(OTHER)}/other.gguf")
+    await eventually(lambda: set(inventory(cluster)) == {names.cache_key(OTHER)})
+
+
+async def test_weights_of_another_hash_are_refused_for_every_kind_of_source_and_not_fetched_again(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "a", sha256="cd" * 32)
+    await eventually(lambda: cluster.find(JOB, "a-download"))
+    await ended(
+        server, cluster, "a-download", "Failed", "IntegrityCheckFailed: tiny.gguf has the SHA-256 abab, not cdcd"
+    )
+    await eventually(lambda: reason(cluster, "a") == "IntegrityCheckFailed")
+    assert told(cluster, "a") == "Failed"
+    job = cluster.get(JOB, "a-download")["metadata"]["uid"]
+    await server.remove(cluster.path(JOB, "a-download"))
+    await eventually(lambda: (cluster.find(JOB, "a-download") or job) != job)
+    assert cluster.get(JOB, "a-download")["metadata"]["uid"] != job
+
+
+async def test_a_claim_that_comes_later_makes_its_model_ready(server, cluster, running, eventually):
+    await model(server, cluster, "a", "pvc://mine/tiny.gguf")
+    await eventually(lambda: reason(cluster, "a") == "PVCNotFound")
+    await cluster.claim("mine", status={"phase": "Pending"})
+    await eventually(lambda: reason(cluster, "a") == "PVCNotBound")
+    claim = cluster.get(PERSISTENT_VOLUME_CLAIM, "mine")
+    await server.store(cluster.path(PERSISTENT_VOLUME_CLAIM, "mine"), {**claim, "status": {"phase": "Bound"}})
+    await eventually(lambda: reason(cluster, "a") == "PVCModelReady")
+    await eventually(lambda: cluster.find(JOB, "a-inspect"))
+    await ended(server, cluster, "a-inspect", message=report())
+    await eventually(lambda: (told(cluster, "a", "gguf") or {}).get("architecture") == "llama")
+    assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
