@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,7 @@ from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
+from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, POD
@@ -59,6 +61,17 @@ async def ended(server, cluster, name, how="Complete", message=""):
     await server.store(cluster.path(JOB, name), {**job, "status": {"conditions": [condition]}})
 
 
+async def deleted(server, cluster, name):
+    """What the API server does with an object that has finalizers."""
+    found = cluster.get(KIND, name)
+    metadata = {**found["metadata"], "deletionTimestamp": timestamp(time.time())}
+    await server.store(cluster.path(KIND, name), {**found, "metadata": metadata})
+
+
+def released(cluster, name):
+    return not cluster.get(KIND, name)["metadata"]["finalizers"]
+
+
 def report(**fields) -> str:
     return written(
         Report(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
@@ -95,16 +108,17 @@ async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_a
     await eventually(lambda: told(cluster, "second") == "Ready")
     assert cluster.find(JOB, "second-download") is None
 
+    await deleted(server, cluster, "first")
+    await eventually(lambda: released(cluster, "first"))
     await server.remove(cluster.path(KIND, "first"))
-    await eventually(lambda: cluster.find(KIND, "first") is None)
     assert told(cluster, "second") == "Ready"
     assert cluster.find(JOB, "first-evict") is None
 
-    await server.remove(cluster.path(KIND, "second"))
+    await deleted(server, cluster, "second")
     await eventually(lambda: cluster.find(JOB, "second-evict"))
     assert not any(record.complete for record in inventory(cluster).values())
     await ended(server, cluster, "second-evict")
-    await eventually(lambda: cluster.find(KIND, "second") is None)
+    await eventually(lambda: released(cluster, "second"))
     assert inventory(cluster) == {}
 
 
