@@ -15,6 +15,7 @@ import yaml
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import config
 from slipway.apis.kubeai import types as kubeai
+from slipway.apis.llmkube import model_types, runtime_types, service_types
 from slipway.controller.settings import ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
@@ -132,6 +133,15 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
         ("kubeai.md", config.ModelServerPods),
         ("kubeai.md", config.ModelAutoscaling),
         ("kubeai.md", config.SecretNames),
+        ("llmkube.md", model_types.ModelSpec),
+        ("llmkube.md", model_types.ModelStatus),
+        ("llmkube.md", service_types.InferenceServiceSpec),
+        ("llmkube.md", service_types.InferenceServiceStatus),
+        ("llmkube.md", service_types.Resources),
+        ("llmkube.md", runtime_types.VllmConfig),
+        ("llmkube.md", runtime_types.TgiConfig),
+        ("llmkube.md", runtime_types.PersonaPlexConfig),
+        ("llmkube.md", runtime_types.RopeScaling),
         ("gateway.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -150,6 +160,11 @@ def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
     page = (DOCS / "kubeai.md").read_text()
     named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
+
+
+def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
+    named = {*get_args(service_types.Runtime), *get_args(service_types.Phase), *get_args(service_types.Priority)}
+    assert named - words("llmkube.md") == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
