@@ -4,9 +4,11 @@ probe could ask, and fetches its weights itself."""
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
+from slipway.artifacts.weights import HubRepository
 from slipway.engines.engine import Engine, Launch, tcp_probes
 from slipway.engines.llamacpp import LLAMACPP_TUNED
-from slipway.engines.settings import Setting, Table, arguments
+from slipway.engines.python import model_of
+from slipway.engines.settings import Setting, Table, arguments, flags
 
 SETTINGS: Table = (
     Setting("quantize_4_bit", "--quantize-4bit"),
@@ -15,8 +17,13 @@ SETTINGS: Table = (
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    place = ("--ssl", "/app/ssl", "--port", str(launch.port))
-    return (*place, *arguments(SETTINGS, launch.settings, launch.extra_args, launch.gpus), *launch.extra_args)
+    """It listens on every address whatever ``--host`` says. Weights of other kinds than a repository it cannot be told
+    of; then it takes its own."""
+    weights = launch.weights
+    named = isinstance(weights, HubRepository) and "--hf-repo" not in flags(launch.extra_args)
+    model = ("--hf-repo", model_of(weights)) if named else ()
+    settings = arguments(SETTINGS, launch.settings, launch.extra_args, launch.gpus)
+    return ("--ssl", "/app/ssl", "--port", str(launch.port), *model, *settings, *launch.extra_args)
 
 
 PERSONAPLEX = Engine(

@@ -199,7 +199,9 @@ def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
 
 def test_personaplex_and_generic_are_told_their_fields() -> None:
     own = {"personaPlexConfig": {"quantize4Bit": True, "cpuOffload": True}, "image": "own:1"}
-    assert line(runtime="personaplex", model=HUB, **own) == "--ssl /app/ssl --port 8998 --quantize-4bit --cpu-offload"
+    assert line(runtime="personaplex", model=HUB, **own) == (
+        "--ssl /app/ssl --port 8998 --hf-repo acme/tiny --quantize-4bit --cpu-offload"
+    )
     asked = world(runtime="generic", image="own:1", command=["serve"], args=["--all", "mine"])
     assert (container(asked)["command"], container(asked)["args"]) == (["serve"], ["--all", "mine"])
 
