@@ -29,7 +29,7 @@ from ...docs.pages import ROOT, anchors
 
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "src/slipway").rglob("*.py"))
-REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Condition": (2,)}
+REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Awaited": (0,), "Condition": (2,)}
 """Call -> positions that the reason may have among its arguments."""
 METRIC_CALLS = {
     "Counter": "_total", "CounterMetricFamily": "_total",
