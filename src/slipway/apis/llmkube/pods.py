@@ -113,9 +113,10 @@ def _before(service: Service) -> tuple[Container, ...]:
 
 def image(service: Service) -> str:
     """The user's, the operator's, the engine's public one for the accelerator. Raises Invalid: NoImage."""
-    images, backend, runtime = service.settings.images, service.accelerators.backend, service.engine.name
-    own = images.get(f"{runtime}-{backend}") or (images.get(runtime) if not backend else "")
-    found = service.spec.image or own or service.engine.image(backend)
+    images, backend, engine = service.settings.images, service.accelerators.backend, service.engine
+    # What the operator has for CPUs would leave GPUs idle, without a word.
+    plain = "" if backend and backend in engine.images else images.get(engine.name, "")
+    found = service.spec.image or images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
     if not found:
         raise Invalid("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
     return found
@@ -151,14 +152,13 @@ def _token(service: Service) -> tuple[Object, ...]:
 def _resources(service: Service) -> Object:
     """Memory is asked for and not limited, as the original does: what a model needs is not known well enough."""
     asked = service.spec.resources
+    memory = ("hostMemory", asked.host_memory) if asked.host_memory else ("memory", asked.memory)
     wanted = {
-        "cpu": ("resources.cpu", asked.cpu),
-        "memory": ("resources.hostMemory", asked.host_memory)
-        if asked.host_memory
-        else ("resources.memory", asked.memory),
-        "ephemeral-storage": ("resources.ephemeralStorage", asked.ephemeral_storage),
+        "cpu": ("cpu", asked.cpu),
+        "memory": memory,
+        "ephemeral-storage": ("ephemeralStorage", asked.ephemeral_storage),
     }
-    requests = {name: quantity(field, text) for name, (field, text) in wanted.items() if text}
+    requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in wanted.items() if text}
     disk = {name: size for name, size in requests.items() if name == "ephemeral-storage"}
     limits = {**disk, **service.accelerators.limits}
     return {part: amounts for part, amounts in {"requests": requests, "limits": limits}.items() if amounts}
@@ -176,26 +176,25 @@ def _places(service: Service) -> tuple[Placed, ...]:
 
 def _volumes(service: Service) -> tuple[Object, ...]:
     found = [volume for place in _places(service) for volume in place.volumes]
-    if service.engine.shared_memory:
-        found.append(volumes.shared_memory(SHARED_MEMORY))
-    if _fetches(service):
-        found.append(volumes.scratch(DOWNLOADS))
+    found += [volume for volume, _mount in _folders(service)]
     # The target and its draft may lie on the same volume.
     return (*{volume["name"]: volume for volume in found}.values(), *service.spec.extra_volumes)
 
 
 def _mounts(service: Service) -> tuple[Mount, ...]:
     found = [mount for place in _places(service) for mount in place.mounts]
-    if service.engine.shared_memory:
-        found.append(Mount(SHARED_MEMORY, "/dev/shm"))  # noqa: S108 - where engines look for it
-    if _fetches(service):
-        found.append(Mount(DOWNLOADS, service.engine.cache_path))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*found, *(mount for _volume, mount in _folders(service)))))
 
 
-def _fetches(service: Service) -> bool:
-    """Whether the engine downloads into a folder that has to be there."""
-    return bool(service.engine.cache_path) and service.placed.way == "engine"
+def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
+    """Empty folders that the engine needs, but for those that the user mounts something at."""
+    engine, found = service.engine, []
+    if engine.shared_memory:
+        found.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
+    if engine.cache_path and service.placed.way == "engine":
+        found.append((volumes.scratch(DOWNLOADS), Mount(DOWNLOADS, engine.cache_path)))
+    taken = {str(mount.get("mountPath", "")).rstrip("/") for mount in service.spec.extra_volume_mounts}
+    return tuple((volume, mount) for volume, mount in found if mount.path not in taken)
 
 
 def _probes(service: Service) -> Probes:

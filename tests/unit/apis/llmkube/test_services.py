@@ -587,6 +587,31 @@ def test_further_volumes_are_mounted_beside_ours() -> None:
     assert container(asked)["volumeMounts"][-1] == mount
 
 
+def test_shared_memory_of_the_users_own_is_the_only_one() -> None:
+    volume = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
+    asked = world(**VLLM, extraVolumes=[volume], extraVolumeMounts=[{"name": "shm", "mountPath": "/dev/shm"}])
+    assert pod(asked)["spec"]["volumes"] == [volume]
+    assert [mount["name"] for mount in container(asked)["volumeMounts"]] == ["shm"]
+
+
+@pytest.mark.parametrize(
+    ("images", "spec", "image"),
+    [
+        ({"llamacpp": "own:cpu"}, {}, "own:cpu"),
+        ({"llamacpp": "own:cpu"}, ONE_GPU, "ghcr.io/ggml-org/llama.cpp:server-cuda"),
+        ({"llamacpp": "own:cpu", "llamacpp-cuda": "own:cuda"}, ONE_GPU, "own:cuda"),
+        ({"vllm": "own:vllm"}, {**VLLM, **ONE_GPU}, "own:vllm"),
+        ({"generic": "own:generic"}, {"runtime": "generic", **ONE_GPU}, "own:generic"),
+        ({"llamacpp": "own:cpu"}, {"image": "mine:1"}, "mine:1"),
+    ],
+)
+def test_the_operators_images_go_before_the_public_ones(
+    images: dict[str, str], spec: dict[str, Any], image: str
+) -> None:
+    asked = msgspec.structs.replace(world(**spec), settings=Settings(images=images))
+    assert container(asked)["image"] == image
+
+
 def test_the_history_is_as_long_as_it_is_told() -> None:
     assert child(world(), "Deployment")["spec"]["revisionHistoryLimit"] == 10
     assert child(world(revisionHistoryLimit=0), "Deployment")["spec"]["revisionHistoryLimit"] == 0
