@@ -47,13 +47,18 @@ class Scheduling(msgspec.Struct, frozen=True):
 
 
 def scheduling(pods: Sequence[Object], resource: str) -> Scheduling | None:
-    """What the first pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
-    for pod in sorted(pods, key=created_unix):
-        conditions = pod.get("status", {}).get("conditions") or ()
-        told: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
-        if told.get("status") == "False" and not deleting(pod):
-            return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
-    return None
+    """What the oldest pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
+    found = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
+    return next((one for one in found if one), None)
+
+
+def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
+    """The same of one pod."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    told: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
+    if told.get("status") != "False" or deleting(pod):
+        return None
+    return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
 
 
 def _judged(message: str, reason: str, resource: str) -> Scheduling:

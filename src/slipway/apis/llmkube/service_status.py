@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from slipway.apis.llmkube import pods, queue, service_settings
@@ -78,15 +80,18 @@ def _found(world: World, refusal: Refusal | None) -> Found:
     if service and service.model.hardware.accelerator == METAL:
         refusal = refusal or OUT_OF_REACH
     deployment = world.children.get(("Deployment", pods.workload_name(world.resource["metadata"]["name"])))
-    scheduling = queue.scheduling(world.pods, _accelerator(deployment))
+    resource = _accelerator(deployment)
+    scheduling = queue.scheduling(world.pods, resource)
     waits = waits_for(world, service) if service and not refusal else None
-    diagnosis, awaited = _diagnosis(world, service, deployment), None
+    # That accelerators are in use is no failure, however long it lasts.
+    judged = [pod for pod in world.pods if not _queues(pod, resource)]
+    diagnosis, awaited = _diagnosis(world, judged, service, deployment), None
     if waits and waits[0] == MODEL_FAILED:
         diagnosis = Diagnosis(Failure(*waits))
     elif waits:
         awaited = Awaited(*waits)
     if scheduling and scheduling.resource:
-        diagnosis, awaited = Diagnosis(), _queued(world, service, scheduling)
+        awaited = _queued(world, service, scheduling)
     return Found(
         service=service,
         refusal=refusal,
@@ -95,6 +100,11 @@ def _found(world: World, refusal: Refusal | None) -> Found:
         scheduling=scheduling,
         awaited=awaited,
     )
+
+
+def _queues(pod: Object, resource: str) -> bool:
+    found = queue.scheduling_of(pod, resource)
+    return found is not None and bool(found.resource)
 
 
 def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Awaited:
@@ -114,7 +124,7 @@ def _accelerator(deployment: Object | None) -> str:
     return next((name for name in limits if "/" in name), "")
 
 
-def _diagnosis(world: World, service: Service | None, deployment: Object | None) -> Diagnosis:
+def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, deployment: Object | None) -> Diagnosis:
     runtime = world.resource["spec"].get("runtime", "llamacpp")
     engine, settings = ENGINES.get(runtime, ENGINES["generic"]), world.settings
     limits = Limits(
@@ -123,7 +133,7 @@ def _diagnosis(world: World, service: Service | None, deployment: Object | None)
         drain_seconds=settings.drain_seconds,
         container=CONTAINERS.get(runtime, CONTAINERS["generic"]),
     )
-    return diagnose(deployment, world.pods, limits, world.now, engine.explain)
+    return diagnose(deployment, judged, limits, world.now, engine.explain)
 
 
 def _desired(resource: Object, deployment: Object | None) -> int:

@@ -203,6 +203,14 @@ def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, re
     assert "waitingFor" not in found
 
 
+def test_a_pod_that_crashes_is_told_though_another_one_waits_for_an_accelerator() -> None:
+    pods = (*WAITING, broken(terminated={"exitCode": 1}))
+    asked = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
+    assert told(asked)["phase"] == "Failed"
+    assert reasons(asked)["Available"] == "False/CrashLoopBackOff"
+    assert told(asked)["waitingFor"] == f"{GPU}: 2"
+
+
 def test_nothing_of_scheduling_is_left_after_recovery() -> None:
     before = told(world(*WAITING, deployment=deployment(resource=GPU), resource=GPU))
     found = told(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
