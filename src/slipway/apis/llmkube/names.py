@@ -33,8 +33,8 @@ def cache_key(source: str) -> str:
 def file_name(told: str, model: str) -> str:
     """Name of a GGUF file in the cache: what its source calls it, without what shells and engines trip over, else the
     Model's name, else ``model``."""
-    stems = (clean(part.removesuffix(SUFFIX)) for part in (told, model))
-    return next((stem for stem in stems if stem), "model") + SUFFIX
+    stem = told[: -len(SUFFIX)] if told.lower().endswith(SUFFIX) else told
+    return (clean(stem) or clean(model) or "model") + SUFFIX
 
 
 def clean(text: str) -> str:

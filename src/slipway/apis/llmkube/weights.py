@@ -173,8 +173,8 @@ def _url(model: Model) -> str:
 
 
 def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    """The option before each value; nothing for those that are empty."""
-    return [word for value in values if value for word in (option, value)]
+    """The option with each value, which may look like an option itself; nothing for those that are empty."""
+    return [f"{option}={value}" for value in values if value]
 
 
 def _checks(model: Model) -> tuple[str, ...]:
@@ -200,7 +200,10 @@ def _credentials(model: Model) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
     mirror = variables(huggingface.environment(model.settings.hugging_face_endpoint))
     if given:
         return (*mirror, *huggingface.token((), given)), given
-    key = {"name": model.settings.sources.hugging_face_secret, "key": TOKEN_KEY, "optional": True}
+    secret_name = model.settings.sources.hugging_face_secret
+    if not secret_name:
+        return mirror, ()
+    key = {"name": secret_name, "key": TOKEN_KEY, "optional": True}
     return (*mirror, {"name": huggingface.TOKEN, "valueFrom": {"secretKeyRef": key}}), ()
 
 

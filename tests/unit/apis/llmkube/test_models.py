@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 import yaml
 
-from slipway.apis.llmkube import names
+from slipway.apis.llmkube import names, weights
 from slipway.apis.llmkube.model import Models
 from slipway.apis.llmkube.model_types import ModelStatus
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import deleting, key
 from slipway.serving.agent import AgentReport
 from slipway.serving.plan import Invalid, Plan, Refusal, World
-from slipway.serving.settings import Settings
+from slipway.serving.settings import ModelCache, Settings, Sources
 
 from ..test_golden import NOW, agrees, beside_children
 
@@ -117,3 +117,86 @@ def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     first = Models().status(world, refusal).status
     later = msgspec.structs.replace(world, resource=world.resource | {"status": first}, now=NOW + 0.5)
     assert Models().status(later, refusal).status == first
+
+
+def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
+    metadata = {"name": "tiny", "namespace": "models", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}
+    resource = {"metadata": metadata, "spec": {"source": source} | spec}
+    given = settings or Settings()
+    return World(resource=resource, children={}, pods=[], routed=[], settings=given, now=NOW, kin=[resource])
+
+
+def container(world: World) -> dict[str, Any]:
+    (job,) = Models().plan(world).children
+    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+REMOTE = {
+    "web": "https://files.example/tiny.gguf",
+    "hub": "hf://acme/tiny/tiny.gguf",
+    "bucket": "s3://weights/tiny.gguf",
+    "host": "/mnt/models/tiny.gguf",
+    "claim": "pvc://weights/tiny.gguf",
+}
+ALLOWED = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",)))
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+@pytest.mark.parametrize("persistence", ["Cached", "Ephemeral"])
+def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Literal["Cached", "Ephemeral"]) -> None:
+    """The original looks at it for what it copies itself only."""
+    settings = msgspec.structs.replace(ALLOWED, model_cache=ModelCache(persistence=persistence))
+    world = model(REMOTE[kind], settings, sha256="AB" * 32)
+    read = weights.read(world.resource, settings)
+    made = weights.inspector(read) if kind == "claim" else weights.loader(read, "model-downloader")
+    assert f"--sha256={'ab' * 32}" in made.args
+
+
+def test_a_gated_file_is_asked_for_with_a_token() -> None:
+    """The original has none for what it downloads."""
+    (token,) = container(model(REMOTE["hub"]))["env"]
+    assert token["name"] == "HF_TOKEN"
+    assert token["valueFrom"]["secretKeyRef"]["optional"]
+    own = container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"}))
+    assert own["envFrom"] == [{"secretRef": {"name": "mine"}}]
+    none = Settings(sources=Sources(hugging_face_secret=""))
+    assert "env" not in container(model(REMOTE["hub"], none))
+
+
+def test_no_other_host_gets_a_token() -> None:
+    """A Secret that a Model names is for hubs and buckets."""
+    for kind in ("web", "host"):
+        found = container(model(REMOTE[kind], ALLOWED, sourceSecretRef={"name": "mine"}))
+        assert "env" not in found
+        assert "envFrom" not in found
+
+
+def test_a_file_that_looks_like_an_option_is_none() -> None:
+    words = container(model("acme/tiny", files=["--allow-host", "10.0.0.0/8", "--refresh"]))["args"]
+    assert [word for word in words if word.startswith("--")] == [
+        "--file=--allow-host",
+        "--file=10.0.0.0/8",
+        "--file=--refresh",
+        "--header=gguf",
+    ]
+
+
+@pytest.mark.parametrize("passed", [0, 60, 299])
+def test_a_copy_that_failed_is_left_alone_for_five_minutes(passed: int) -> None:
+    """The original asked again at once, and again."""
+    failed = {"ended": "Failed", "at": timestamp(NOW - passed), "pods": []}
+    world = with_jobs(model("/mnt/models/tiny.gguf", ALLOWED), {"download": failed})
+    assert [child["metadata"]["name"] for child in Models().plan(world).children] == ["tiny-download"]
+    verdict = Models().status(world, None)
+    assert verdict.status["phase"] == "Failed"
+    assert verdict.recheck_seconds == 300 - passed
+
+
+def test_the_loader_is_no_root_and_nothing_prepares_the_volume_for_it() -> None:
+    """The original has a container that runs as root, which restricted Pod Security forbids."""
+    (job,) = Models().plan(model(REMOTE["web"])).children
+    pod = job["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert "initContainers" not in pod
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}

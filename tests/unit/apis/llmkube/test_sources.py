@@ -233,6 +233,8 @@ def test_the_key_of_a_source_is_the_originals() -> None:
     [
         ("Llama 3.2 3B Instruct", "m", "Llama-3.2-3B-Instruct.gguf"),
         ("llama.gguf", "m", "llama.gguf"),
+        ("Llama.GGUF", "m", "Llama.gguf"),
+        (".gguf", "m", "m.gguf"),
         ("--a//b  c--", "m", "a-b-c.gguf"),
         ("..", "my.model", "my.model.gguf"),
         ("日本", "日本", "model.gguf"),
