@@ -237,13 +237,14 @@ def waits_for(world: World, service: Service) -> tuple[str, str] | None:
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
-        found = _unready(model) if place and model and place.way != "loader" else None
+        found = unready(model) if place and model and place.way != "loader" else None
         if found:
             return found
     return None
 
 
-def _unready(model: Object) -> tuple[str, str] | None:
+def unready(model: Object) -> tuple[str, str] | None:
+    """The same of one Model; what its status says of an older spec does not count."""
     name, status = model["metadata"]["name"], model.get("status") or {}
     if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
         return "ModelNotReady", f"The Model {name} is being looked at."

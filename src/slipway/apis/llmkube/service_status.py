@@ -17,6 +17,7 @@ from slipway.apis.llmkube.reading import (
     mode,
     model_of,
     read,
+    unready,
     waits_for,
 )
 from slipway.engines.settings import NOT_KNOWN
@@ -174,8 +175,8 @@ def _of_service(world: World, found: Found) -> Object:
     if scheduling and scheduling.resource:
         told["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
         told["queuePosition"] = _position(world, service, scheduling)
-    ready = (model_of(world, service.spec.model_ref) or {}).get("status", {}).get("phase") == "Ready"
-    told |= {"mode": mode(service.spec), "modelReady": ready}
+    model = model_of(world, service.spec.model_ref)
+    told |= {"mode": mode(service.spec), "modelReady": model is not None and unready(model) is None}
     # Where nothing is made for a service there is no address either.
     outside = service.model.hardware.accelerator == METAL
     return told if outside else told | {"endpoint": pods.endpoint_url(service)}
