@@ -33,6 +33,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     security: Object = {}
     tolerations: tuple[Object, ...] = ()
     affinity: Object = {}
+    deadline_seconds: int = 0
+    """After which it has failed, whatever its pods do; 0: never."""
 
 
 def job(task: Task) -> Object:
@@ -47,8 +49,10 @@ def job(task: Task) -> Object:
         "affinity": task.affinity,
         "imagePullSecrets": [{"name": name} for name in task.image_pull_secrets],
     }
+    deadline = {"activeDeadlineSeconds": task.deadline_seconds} if task.deadline_seconds else {}
     spec = {
         "backoffLimit": task.retries,
+        **deadline,
         "podFailurePolicy": {
             "rules": [
                 {

@@ -27,6 +27,8 @@ from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
 RETRIES = 4
 RETRY_SECONDS = 300
 """After a load that failed another one is tried, as what was wrong may lie in no object that we watch."""
+ANSWER_SECONDS = 600
+"""What a question to a source may take, pod and all; a node that has no such file starts none."""
 REPORT_SECONDS = 60
 """After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
 EVICTION_SECONDS = 600
@@ -112,7 +114,7 @@ def inspection(model: Model, world: World) -> Run:
 
 
 def revalidation(model: Model, world: World) -> Run:
-    return _run(model, world, "revalidate", prober(model), source_volumes(model))
+    return _run(model, world, "revalidate", prober(model), source_volumes(model), ANSWER_SECONDS)
 
 
 def into_cache(model: Model, world: World) -> Wish:
@@ -205,10 +207,12 @@ def _evict(world: World, key: str) -> Run:
     return _observed(world, job(msgspec.structs.replace(task, tolerations=({"operator": "Exists"},))))
 
 
-def _run(model: Model, world: World, what: What, container: Container, found: tuple[Object, ...]) -> Run:
+def _run(
+    model: Model, world: World, what: What, container: Container, found: tuple[Object, ...], deadline: int = 0
+) -> Run:
     task = _task(model.name, model.namespace, what, container, found, model.settings)
-    task = msgspec.structs.replace(task, tolerations=tolerations(model), affinity=affinity(model))
-    return _observed(world, job(task))
+    near = {"tolerations": tolerations(model), "affinity": affinity(model)}
+    return _observed(world, job(msgspec.structs.replace(task, deadline_seconds=deadline, **near)))
 
 
 def _task(

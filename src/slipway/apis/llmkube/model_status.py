@@ -14,7 +14,7 @@ from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
-from slipway.kube.objects import Object, deleting, generation, uid
+from slipway.kube.objects import Object, created_unix, deleting, generation, uid
 from slipway.serving.agent import Progress
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
 from slipway.serving.job import without_pods
@@ -23,6 +23,7 @@ from slipway.serving.plan import Invalid, Refusal, Verdict, World
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
 UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS = 10.0, 30.0, 10.0, 30.0
 """When to look again, where time alone may change something, or a word of the API server gets lost."""
+STARTING_SECONDS = 60
 ALL_IS_WELL = "AsExpected"
 LOADING = "LoadingCache"
 """Reason why weights are not available while they are on their way."""
@@ -158,6 +159,8 @@ def _brought(model: Model, world: World, run: Run) -> State:
     if attempts > 0:
         parts.append(f"{attempts} attempt{'s' * (attempts != 1)} failed: {_sentence(run.fault[1])}")
     began = progress is not None or any(_runs(pod) for pod in running)
+    if model.source.kind == "host" and not began:
+        parts += [_held_up(pod) for pod in running if _waits(pod, world.now)]
     moving: Phase = "Copying" if model.source.kind == "host" else "Downloading"
     return State(
         phase=moving if began else "Pending",
@@ -223,6 +226,15 @@ def _diagnosis(world: World, run: Run, running: list[Object]) -> Diagnosis:
 
 def _runs(pod: Object) -> bool:
     return any("running" in one.get("state", {}) for one in pod.get("status", {}).get("containerStatuses", []))
+
+
+def _waits(pod: Object, now: float) -> bool:
+    """Whether a pod has a node and does not start there, for longer than that takes."""
+    return bool(pod.get("status", {}).get("hostIP")) and now - created_unix(pod) > STARTING_SECONDS
+
+
+def _held_up(pod: Object) -> str:
+    return f"The pod does not start on the node {pod['status']['hostIP']}, as on every one that has no such file."
 
 
 def _started(model: Model) -> str:
