@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from slipway.apis import APIS
-from slipway.apis.llmkube.service import Services
 from slipway.kube.objects import key
 from slipway.serving.agent import AgentReport
 from slipway.serving.plan import Api, Invalid, Plan, Refusal, World
@@ -25,9 +24,7 @@ SYSTEM = "slipway-system"
 NOW = datetime.fromisoformat("2026-11-21T09:05:00Z").timestamp()
 
 
-KINDS: dict[tuple[str, str], Api] = {
-    (api.name, resource.kind.kind): api for api in (Services(), *APIS) for resource in api.resources
-}
+KINDS: dict[tuple[str, str], Api] = {(api.name, resource.kind.kind): api for api in APIS for resource in api.resources}
 
 
 def api_of(path: Path) -> Api:

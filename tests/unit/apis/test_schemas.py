@@ -12,17 +12,17 @@ import pytest
 import yaml
 
 from slipway.apis import APIS
-from slipway.apis.llmkube.model_types import MODEL
-from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
 from tests.schemas import faults, schema_of
 
 GOLDEN = Path(__file__).parent / "golden"
 STATUSES = sorted(GOLDEN.glob("*/*.status.yaml"))
-RESOURCES = [(api.name, resource) for api in APIS for resource in api.resources]
-RESOURCES += [("llmkube", resource) for resource in (MODEL, INFERENCE_SERVICE)]
-SCHEMAS = {(api, resource.kind.kind): schema_of(resource.manifest())["properties"] for api, resource in RESOURCES}
+SCHEMAS = {
+    (api.name, resource.kind.kind): schema_of(resource.manifest())["properties"]
+    for api in APIS
+    for resource in api.resources
+}
 NOT_YET = "2026-11-21T09:05:00Z"
 
 

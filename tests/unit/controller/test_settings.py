@@ -41,7 +41,7 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
-        ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai"),
+        ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai, llmkube"),
         ("runAsUser: root", "runAsUser"),
         ("[", "controller.yaml"),
     ],

@@ -13,8 +13,6 @@ import yaml
 
 from slipway.apis import APIS
 from slipway.apis.kubeai import config
-from slipway.apis.llmkube.model_types import MODEL
-from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
 from tests.schemas import faults, schema_of
@@ -24,9 +22,10 @@ from ...docs.pages import PAGES, ROOT, Block, blocks
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text"}
 MARKS = {"file", "elsewhere", "settings", "variables"}
-RESOURCES = (*(resource for api in APIS for resource in api.resources), MODEL, INFERENCE_SERVICE)
 DEFINITIONS = {
-    (resource.kind.api_version, resource.kind.kind): schema_of(resource.manifest()) for resource in RESOURCES
+    (resource.kind.api_version, resource.kind.kind): schema_of(resource.manifest())
+    for api in APIS
+    for resource in api.resources
 }
 VERSIONS = {version for version, kind in DEFINITIONS}
 SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
