@@ -110,12 +110,7 @@ def _from_claim(wanted: Wanted, source: Source) -> Placed:
         weights=_mounted(wanted, path),
         volumes=(volumes.claim(volume, source.claim),),
         mounts=(Mount(volume, place, read_only=True),),
-        mmproj=_beside(path, wanted.spec.mmproj),
     )
-
-
-def _beside(path: str, file: str) -> str:
-    return f"{path.rpartition('/')[0]}/{file}" if file else ""
 
 
 def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
@@ -124,9 +119,9 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
     several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
     mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
     alone = own_loader(service, settings)
-    if alone and wanted.draft and model.source.kind == "host":
-        text = "a draft model from the node's disk needs the cache of the namespace"
-        raise Invalid("InvalidSpec", f"spec.vllmConfig.speculative: {text}")
+    fault = _fault(wanted, model) if alone else ""
+    if fault:
+        raise Invalid("InvalidSpec", f"without the cache of the namespace {fault}")
     volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
@@ -136,6 +131,15 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
         mmproj=mmproj,
         loader=model if alone else None,
     )
+
+
+def _fault(wanted: Wanted, model: Model) -> str:
+    """Why pods cannot load this themselves; empty: they can."""
+    if wanted.draft and model.source.kind == "host":
+        return "a draft model cannot come from the node's disk"
+    if wanted.files and not model.source.main:
+        return "the first of spec.files must be a file's path, as nobody has seen yet which one a pattern means"
+    return ""
 
 
 def _own_volume(service: InferenceServiceSpec) -> Object:

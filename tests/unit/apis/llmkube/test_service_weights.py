@@ -10,7 +10,7 @@ import pytest
 from slipway.apis.llmkube.service import Services
 from slipway.serving.settings import ModelCache, Settings
 
-from .services import GGUF, HUB, VLLM, child, container, kinds, line, model, pod, tiny_at, unused, world
+from .services import GGUF, HUB, READY, VLLM, child, container, kinds, line, model, pod, refusal, tiny_at, unused, world
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,13 @@ def test_pods_load_weights_themselves_where_they_are_told_to(spec: dict[str, Any
     (found,) = pod(asked)["spec"]["volumes"]
     kept = {"persistentVolumeClaim": {"claimName": "mine"}} if volume == "model-cache" else {}
     assert found == {"name": volume, **(kept or {"emptyDir": {"sizeLimit": "9Gi"}})}
+
+
+def test_what_pods_cannot_load_themselves_is_refused() -> None:
+    spec = {"source": "acme/tiny-GGUF", "files": ["*Q4*.gguf"]}
+    assert "--model /models/ab/x-Q4.gguf" in line(model("tiny", spec, READY | {"path": "/models/ab/x-Q4.gguf"}))
+    refused = refusal(model=spec, modelCache={"persistence": "Ephemeral"})
+    assert "a pattern means" in refused.message
 
 
 def test_the_operator_may_have_no_cache_at_all() -> None:
