@@ -38,7 +38,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     hugging_face_endpoint: str = ""
     """URL of a mirror of the Hugging Face hub; empty: the public one."""
     images: dict[str, str] = {}
-    """Engine name -> container image, where it is not to be the engine's own default."""
+    """Engine name, or with an accelerator as ``llamacpp-cuda`` -> container image, where it is not to be the engine's
+    own default."""
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
     drain_seconds: int = 15

@@ -233,11 +233,11 @@ def _settings(spec: InferenceServiceSpec, own: Placed) -> dict[str, Value]:
 def waits_for(world: World, service: Service) -> tuple[str, str] | None:
     """Reason and message while a Model is not ready that the service needs; None: it can start.
 
-    A pod that loads its weights itself waits for nobody.
+    A pod that loads its weights itself, or has them in its image, waits for nobody.
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
-        found = unready(model) if place and model and place.way != "loader" else None
+        found = unready(model) if place and model and place.way not in ("loader", "image") else None
         if found:
             return found
     return None

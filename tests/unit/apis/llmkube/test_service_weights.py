@@ -133,3 +133,8 @@ def test_no_pod_is_made_before_the_model_is_ready_and_those_that_run_stay(status
     running = child(world(), "Deployment")
     kept = msgspec.structs.replace(asked, children={("Deployment", "chat"): running})
     assert child(kept, "Deployment")["spec"] == running["spec"]
+
+
+def test_an_image_that_has_its_weights_needs_no_model_that_is_ready() -> None:
+    failed = model("tiny", {"source": "/opt/x.gguf"}, {"phase": "Failed", "observedGeneration": 1})
+    assert "Deployment" in kinds(world(failed, skipModelInit=True))
