@@ -169,8 +169,9 @@ def tensor_split(sharding: Sharding, gpus: int) -> str:
 
 def _tuned_env(launch: Launch) -> dict[str, str]:
     fetched = isinstance(launch.weights, HuggingFaceFile | HubRepository)
-    cache = {**environment(launch.hub_mirror, CACHE), "LLAMA_CACHE": f"{CACHE}/llama.cpp"} if fetched else {}
-    return {**cache, "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS)}
+    place = {"LLAMA_CACHE": f"{CACHE}/llama.cpp"} if fetched else {}
+    hub = environment(launch.hub_mirror, CACHE if fetched else "")
+    return {**hub, **place, "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS)}
 
 
 def _tuned_owned(launch: Launch) -> Owned:
