@@ -44,12 +44,11 @@ class KubeAI:
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
             return Plan(children=(*before, deployment), own=_own(model), adapters=pods.adapters(model))
-        claim, loaded = cache.claim(model), cache.loaded(world)
-        jobs, notes = ((), ()) if loaded else cache.loading(model, world)
-        # A Deployment of before the cache was asked for serves on while it is filled.
-        earlier = (workload.kept(observed, model.replicas),) if observed else ()
+        claim = cache.claim(model)
+        jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
+        ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
         return Plan(
-            children=(*before, *jobs, *((deployment,) if loaded else earlier)),
+            children=(*before, *jobs, *ready),
             shared=(claim,),
             notes=notes,
             own=_own(model),
@@ -89,3 +88,8 @@ def _own(model: Model) -> Object:
     wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
     patch: Object = {"metadata": {"labels": {**stale, **wanted}}} if stale or wanted else {}
     return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}
+
+
+def _kept(observed: Object | None, model: Model) -> tuple[Object, ...]:
+    """A Deployment of before the cache was asked for serves on while it is filled."""
+    return (workload.kept(observed, model.replicas),) if observed else ()
