@@ -41,6 +41,7 @@ REFUSAL_SECONDS = 15.0
 # How long a status may speak of what something else was before it changed: a service's of its model, for example.
 CATCHING_UP_SECONDS = 5.0
 NEVER = float("-inf")
+DELETED = Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
 
 
 @dataclass
@@ -145,16 +146,16 @@ class Board:
         if self._gone:
             return Verdict(READY) if resource is None else Verdict(WAITING, "Deleting", _held_by(resource))
         if resource is None:
-            return Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
+            return DELETED
         return judge(key.kind, resource, self._wait_for.get(key.kind))
 
     def _weigh(self, key: Key, item: Watched, now: float) -> None:
         """Makes of what an object says of itself what it means beside those that it needs."""
         before, item.verdict = item.verdict.state, item.told
-        needed = None if self._gone or item.told.state == WAITING else self._in_doubt_for(key, item, now)
-        if needed:
+        certain = self._gone or item.told is DELETED or item.told.state == WAITING
+        if not certain and (needed := self._in_doubt_for(key, item, now)):
             text = f"The {needed.kind.kind} {needed.name} is not ready, or just has become so."
-            item.verdict = Verdict(WAITING, f"{needed.kind.kind}NotReady", text)
+            item.verdict = Verdict(WAITING, f"{needed.kind.kind}NotReady", f"{text} {item.told.text}".rstrip())
         if item.verdict.state != before:
             item.since, item.waited = now, now - self._started
         self._changed.notify_all()
@@ -168,7 +169,8 @@ class Board:
                 continue
             just_changed = now - needed.since < CATCHING_UP_SECONDS
             if needed.verdict.state in DONE:
-                doubtful = just_changed and item.told_since <= needed.since
+                # Watches keep no order among each other, so that a failure may be older than it looks.
+                doubtful = just_changed and (item.told.state == FAILED or item.told_since <= needed.since)
             else:
                 refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
                 doubtful = just_changed or not refused

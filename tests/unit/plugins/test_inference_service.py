@@ -33,6 +33,13 @@ from llmkube_objects import (
 from module_run import Run
 
 
+@pytest.fixture
+def soon_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a service says counts half a second after its model has changed, not several."""
+    monkeypatch.setattr(_wait, "CATCHING_UP_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("soon_caught_up")
 def test_a_model_and_its_service_are_made_and_waited_for(api: FakeApi, run: Run) -> None:
     api.controller = becomes(MODEL_READY, SERVICE_READY)
     result = run("inference_service", **task("a"))
@@ -61,6 +68,7 @@ def test_models_are_written_before_services(api: FakeApi, run: Run) -> None:
     assert all(path.startswith(SERVICES) for path in written[3:])
 
 
+@pytest.mark.usefixtures("soon_caught_up")
 def test_a_single_service_needs_no_list(api: FakeApi, run: Run) -> None:
     api.controller = becomes(service=SERVICE_READY)
     result = run("inference_service", name="a", namespace="models", spec=SPEC)
@@ -73,6 +81,7 @@ def test_a_single_service_needs_no_list(api: FakeApi, run: Run) -> None:
     assert [(one["kind"], one["changed"]) for one in both["results"]] == [("Model", True), ("InferenceService", False)]
 
 
+@pytest.mark.usefixtures("soon_caught_up")
 def test_check_run_check_run(api: FakeApi, run: Run) -> None:
     api.controller = becomes(MODEL_READY, SERVICE_READY)
     changed = [run("inference_service", check=check, **task("a", "b"))["changed"] for check in (True, False) * 2]
@@ -80,15 +89,14 @@ def test_check_run_check_run(api: FakeApi, run: Run) -> None:
     assert len(api.objects) == 4
 
 
-def test_a_run_that_changes_nothing_costs_two_requests_and_no_time(api: FakeApi, run: Run) -> None:
+@pytest.mark.usefixtures("soon_caught_up")
+def test_a_run_that_changes_nothing_costs_two_requests(api: FakeApi, run: Run) -> None:
     api.controller = becomes(MODEL_READY, SERVICE_READY)
     many = task(*(f"m{number}" for number in range(50)))
     assert not run("inference_service", **many).failed
     api.calls.clear()
-    started = time.monotonic()
     assert not run("inference_service", **many)["changed"]
     assert [call.verb for call in api.calls] == ["list", "list"]
-    assert time.monotonic() - started < _wait.CATCHING_UP_SECONDS
 
 
 def test_check_run_check_run_of_a_removal(api: FakeApi, run: Run) -> None:
@@ -211,6 +219,7 @@ def test_a_service_that_waits_for_a_gpu_is_waited_for_and_told(api: FakeApi, run
     assert (service["waiting_for"], service["queue_position"]) == ("nvidia.com/gpu: 4", 2)
 
 
+@pytest.mark.usefixtures("soon_caught_up")
 @pytest.mark.parametrize(("status", "reason"), [(STOPPED, "ScaledToZero"), (METAL, "MetalOutOfReach")])
 def test_a_service_that_is_as_it_was_asked_to_be_is_not_waited_for(
     api: FakeApi, run: Run, status: dict[str, Any], reason: str
@@ -222,6 +231,7 @@ def test_a_service_that_is_as_it_was_asked_to_be_is_not_waited_for(
     assert (service["ready"], service["reason"], service["phase"]) == (False, reason, status["phase"])
 
 
+@pytest.mark.usefixtures("soon_caught_up")
 def test_other_rules_are_those_of_the_services_only(api: FakeApi, run: Run) -> None:
     api.controller = becomes(MODEL_READY, WAITING_FOR_GPU)
     rule = [{"field": "status.phase", "in": ["WaitingForGPU", "Creating", "Ready"]}]
@@ -239,6 +249,16 @@ def test_a_service_whose_model_is_not_in_the_task_fails_at_once(api: FakeApi, ru
     assert result["msg"] == (
         "InferenceService models/a failed. ModelNotFound: There is no Model a in the namespace models."
     )
+
+
+def test_a_service_that_is_deleted_meanwhile_ends_the_wait_at_once(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(LOADING)
+    api.once("watch", lambda: None)
+    api.once("watch", lambda: api.remove(SERVICES + "a"))
+    started = time.monotonic()
+    result = run("inference_service", **task("a"), wait_timeout=300)
+    assert time.monotonic() - started < _wait.CATCHING_UP_SECONDS
+    assert result["error_code"] == "deleted"
 
 
 def test_what_a_service_says_of_its_model_before_the_controller_has_seen_it_does_not_count(
@@ -271,10 +291,8 @@ def test_a_play_can_mend_the_model_of_a_service_that_has_failed(api: FakeApi, ru
     assert [one["changed"] for one in result["results"]] == [True, False]
 
 
-def test_a_service_that_goes_on_failing_after_its_model_has_become_ready_ends_the_wait(
-    api: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_wait, "CATCHING_UP_SECONDS", 0.5)
+@pytest.mark.usefixtures("soon_caught_up")
+def test_a_service_that_goes_on_failing_after_its_model_has_become_ready_ends_the_wait(api: FakeApi, run: Run) -> None:
     api.controller = becomes(LOADING, CRASHING)
     api.once("watch", lambda: None)
     api.once("watch", lambda: api.set_status(MODELS + "a", **MODEL_READY))
@@ -284,10 +302,8 @@ def test_a_service_that_goes_on_failing_after_its_model_has_become_ready_ends_th
     )
 
 
-def test_a_spec_that_the_controller_refuses_is_told_while_the_model_is_loaded(
-    api: FakeApi, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_wait, "CATCHING_UP_SECONDS", 0.5)
+@pytest.mark.usefixtures("soon_caught_up")
+def test_a_spec_that_the_controller_refuses_is_told_while_the_model_is_loaded(api: FakeApi, run: Run) -> None:
     api.controller = becomes(LOADING, NO_MODEL)
     result = run("inference_service", **task("a"), wait_timeout=300)
     assert (result["error_code"], result["results"][1]["error_code"]) == ("failed", "failed")
