@@ -46,8 +46,12 @@ LISTED: Object = {
         {"api": "kubeai", "name": "q", "spec": kubeai_models.SPEC},
         {"api": "llmkube", "name": "weights", "spec": llmkube_objects.MODEL_SPEC},
         *MANIFESTS,
+        {"api": "llmkube", "name": "mac", "spec": {"source": "/m.gguf", "hardware": {"accelerator": "metal"}}},
     ],
-    "models_inference_services": [{"name": "chat", "spec": {"modelRef": "weights"}}],
+    "models_inference_services": [
+        {"name": "chat", "spec": {"modelRef": "weights"}},
+        {"name": "on-a-mac", "spec": {"modelRef": "mac"}},
+    ],
 }
 
 
@@ -114,9 +118,11 @@ def test_models_and_services_of_all_apis_are_registered_and_removed_in_one_go(tm
     assert set(api.objects) == {
         f"/apis/krypton.ai/v1alpha1{PLACE}/models/k",
         f"/apis/kubeai.org/v1{PLACE}/models/q",
+        f"{llmkube}/models/mac",
         f"{llmkube}/models/weights",
         f"{llmkube}/models/whole",
         f"{llmkube}/inferenceservices/chat",
+        f"{llmkube}/inferenceservices/on-a-mac",
         f"{llmkube}/inferenceservices/whole",
     }
     assert "names=chat,k,q,whole;" in output
