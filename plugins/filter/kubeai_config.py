@@ -14,7 +14,8 @@ description:
   - Reads the system configuration that all models of KubeAI share, and gives it back as it is written into its
     ConfigMap. Nothing is added; what is null is left out.
   - Everything that is wrong with it is told at once, each by the path of its key.
-  - Keys of the original that have no meaning here are taken, with a warning.
+  - Keys of the original that have no meaning here are taken, with a warning; so is the account of the original's pods,
+    which its chart makes in one namespace and removes with itself.
   - The role P(slipway.inference.controller#role) uses it.
 positional: _input
 options:
@@ -85,6 +86,8 @@ WITHOUT_MEANING = (
     "proxy",
     "gatewayAPI",
 )
+# Helm puts the name of the release before it, unless that is part of it.
+ACCOUNT_OF_THE_CHART = "kubeai-models"
 
 
 def _place(value: Mapping[str, Any]) -> str:
@@ -175,6 +178,12 @@ def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[st
     )
     if problems:
         raise AnsibleFilterError("\n".join(problems))
+    account = config.get("modelServerPods", {}).get("serviceAccountName", "")
+    if account.endswith(ACCOUNT_OF_THE_CHART):
+        Display().warning(
+            f"{name}.modelServerPods.serviceAccountName is {account}, which KubeAI's chart makes in its own namespace"
+            " and removes: leave it out, unless every namespace of Models has an account of that name."
+        )
     return config
 
 

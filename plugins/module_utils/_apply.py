@@ -99,7 +99,6 @@ def delete(
     client: Client, found: Mapping[Key, Object], wanted: Sequence[Wanted], until: float, *, dry_run: bool
 ) -> dict[Key, Outcome]:
     """Asks for the deletion of each object, its children first. One that has gone meanwhile is no error."""
-    query = {"dryRun": "All" if dry_run else ""}
 
     def one(item: Wanted) -> Object:
         body = {
@@ -107,9 +106,11 @@ def delete(
             "apiVersion": "v1",
             "propagationPolicy": "Foreground",
             "preconditions": {"uid": found[item.key]["metadata"]["uid"]},
+            # The API server reads the options of a deletion from the body alone where there is one, not from the query.
+            "dryRun": ["All"] if dry_run else [],
         }
         try:
-            return client.call(Request("delete", *item.key, query, body), until)
+            return client.call(Request("delete", *item.key, {}, body), until)
         except InferenceError as error:
             if error.code == "not_found":
                 return {}

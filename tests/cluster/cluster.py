@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 from kubernetes import config
 from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
+from kubernetes.dynamic.exceptions import ConflictError, DynamicApiError, NotFoundError
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -44,8 +44,9 @@ API_VERSIONS = {
     "PriorityClass": "scheduling.k8s.io/v1",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
-PATIENCE = 90.0
+PATIENCE = 150.0
 """Seconds that a wait may take on a slow machine; most take two or three."""
+GATEWAY = "app.kubernetes.io/name=slipway-gateway"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
 
 
@@ -132,7 +133,7 @@ class Cluster:
             return
         kill = ["ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", ids[0].split("//")[1]]
         subprocess.run(
-            ["docker", "exec", found["spec"]["nodeName"], *kill], capture_output=True, timeout=30, check=False
+            ["docker", "exec", found["spec"]["nodeName"], *kill], capture_output=True, timeout=120, check=False
         )
 
     # --- models ------------------------------------------------------------------------------------------------------
@@ -199,6 +200,55 @@ class Cluster:
 
     def wait_gone(self, kind: str, namespace: str, name: str, seconds: float = PATIENCE) -> None:
         wait(f"{kind} {name} is gone", seconds, lambda: self.get(kind, namespace, name), lambda found: found is None)
+
+    def wait_routed(self, namespace: str, *ids: str, seconds: float = PATIENCE) -> None:
+        """Until every gateway lists these models and has all Services of their namespace.
+
+        A client meets any of the gateways: what one of them knows, another one may learn a moment later.
+        """
+        wait(
+            f"all gateways know {', '.join(ids)}", seconds, lambda: self._unknown(namespace, ids), lambda seen: not seen
+        )
+
+    def _unknown(self, namespace: str, ids: Iterable[str]) -> list[str]:
+        services = [found["metadata"]["name"] for found in self.list("Service", namespace, "slipway.inference/route")]
+        unknown = [] if services else ["no Service"]
+        pods = self.gateways()
+        unknown += [] if pods else ["no gateway"]
+        for pod in pods:
+            series = self.answer_of(pod, 8081, "/metrics")
+            backends = [f'model="{name}",namespace="{namespace}"' for name in services]
+            unknown += [f"{pod}: {backend}" for backend in backends if backend not in series]
+            unknown += [f"{pod}: {name}" for name in ids if not self.answer_of(pod, 8080, f"/v1/models/{name}")]
+        return unknown
+
+    def wait_unrouted(self, model: str, seconds: float = PATIENCE) -> None:
+        """Until no gateway lists this model."""
+
+        def known() -> list[str]:
+            return [pod for pod in self.gateways() if self.answer_of(pod, 8080, f"/v1/models/{model}")]
+
+        wait(f"no gateway knows {model}", seconds, known, lambda pods: not pods)
+
+    def in_flight(self, namespace: str, service: str) -> float:
+        """Requests of a Service that gateways have not seen the end of."""
+        name = f'slipway_gateway_requests_in_flight{{model="{service}",namespace="{namespace}"}}'
+        lines = [line for pod in self.gateways() for line in self.answer_of(pod, 8081, "/metrics").splitlines()]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    def gateways(self) -> list[str]:
+        """Names of the gateway's pods that are not on their way out."""
+        pods = [pod["metadata"] for pod in self.list("Pod", SYSTEM, GATEWAY)]
+        return [pod["name"] for pod in pods if "deletionTimestamp" not in pod]
+
+    def answer_of(self, pod: str, port: int, path: str) -> str:
+        """What one pod of our namespace answers, by way of the API server; empty where it answers with an error."""
+        address = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy{path}"
+        try:
+            answer: str = self._client.request("get", address, serialize=False).data.decode()
+        except DynamicApiError:
+            return ""
+        return answer
 
     def _say(self, model: Object) -> str:
         """What a person needs to see why a model is not where a test wants it."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from .cluster import Cluster
 from .kubeai import KubeAI
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several waits, each with its patience, may take longer than a test without a cluster is given."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")

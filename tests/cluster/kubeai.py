@@ -38,7 +38,7 @@ class Reply(NamedTuple):
         return text.split()
 
 
-def ask(url: str, body: Any = None, seconds: float = 60, **headers: str) -> Reply:
+def ask(url: str, body: Any = None, seconds: float = PATIENCE, **headers: str) -> Reply:
     """GET, or POST where there is a body: bytes as they are, else JSON. Header names are written with underscores."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -50,7 +50,7 @@ def ask(url: str, body: Any = None, seconds: float = 60, **headers: str) -> Repl
         return Reply(error.code, error.read(), dict(error.headers))
 
 
-def chat(gateway: str, model: str, content: str = "hello", seconds: float = 60, **more: Any) -> Reply:
+def chat(gateway: str, model: str, content: str = "hello", seconds: float = PATIENCE, **more: Any) -> Reply:
     """``headers`` among ``more`` are sent as such, all else is part of the body."""
     headers = more.pop("headers", {})
     body = {"model": model, "messages": [{"role": "user", "content": content}], "max_tokens": 2, **more}

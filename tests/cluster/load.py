@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from .cluster import wait
+from .cluster import PATIENCE, wait
 
 
 @dataclass
@@ -44,14 +44,14 @@ class Load:
     ) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(timeout=60)
+            thread.join(timeout=PATIENCE)
 
     def more(self, count: int) -> None:
         """Waits until this many further requests were answered, or one failed."""
         target = self.answered + count
         wait(
             f"{count} more answers",
-            60,
+            PATIENCE,
             lambda: (self.answered, self.failures),
             lambda seen: seen[0] >= target or bool(seen[1]),
         )
@@ -74,7 +74,7 @@ class Load:
 def _send(request: urllib.request.Request) -> str:
     """What went wrong; empty where an answer came."""
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return "" if "choices" in json.load(answer) else "an answer without choices"
     except urllib.error.HTTPError as error:
         return f"{error.code} {error.read()[:300]!r}"

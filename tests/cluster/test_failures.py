@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cluster import Cluster, condition, container, holds, unique, wait
+from .cluster import PATIENCE, Cluster, condition, container, holds, unique, wait
 
 
 def test_an_image_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> None:
@@ -41,9 +41,9 @@ def test_a_crash_loop_tells_its_last_words_and_is_told_once(cluster: Cluster, na
         statuses = [pod["status"].get("containerStatuses", []) for pod in cluster.pods(namespace, name)]
         return max((status["restartCount"] for found in statuses for status in found), default=0)
 
-    wait("it was started again", 60, restarts, lambda count: count >= 2)
+    wait("it was started again", PATIENCE, restarts, lambda count: count >= 2)
     assert cluster.model(namespace, name)["status"]["phase"] == "Failed", "a new attempt is no recovery"
-    wait("the failure is an Event", 10, lambda: failures(cluster, namespace, name))
+    wait("the failure is an Event", PATIENCE, lambda: failures(cluster, namespace, name))
     assert len(failures(cluster, namespace, name)) == 1
     cluster.change_model(namespace, name, args=None)
     cluster.wait_ready(namespace, name)
@@ -72,7 +72,7 @@ def test_a_start_that_takes_longer_than_its_timeout(cluster: Cluster, namespace:
     # The engine runs, but its health lies elsewhere: it never answers where it is asked.
     cluster.make_model(namespace, name, startupTimeout="5s", args=["--api-prefix", "/elsewhere"])
     assert "5 s" in cluster.wait_failed(namespace, name, "StartupTimeout")
-    cluster.change_model(namespace, name, args=None)
+    cluster.change_model(namespace, name, args=None, startupTimeout=None)
     cluster.wait_ready(namespace, name)
 
 
@@ -98,7 +98,7 @@ def test_a_quota_that_leaves_no_room(cluster: Cluster, namespace: str) -> None:
     cluster.create(quota | {"spec": {"hard": {"pods": "0"}}})
     wait(
         "the quota counts",
-        10,
+        PATIENCE,
         lambda: cluster.get("ResourceQuota", namespace, "none"),
         lambda found: bool((found or {}).get("status")),
     )

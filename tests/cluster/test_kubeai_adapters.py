@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .cluster import Object, condition, observed, unique, wait
+from .cluster import PATIENCE, Object, condition, observed, unique, wait
 from .kubeai import KubeAI, ask, chat, listed
 from .load import Load
 
@@ -16,14 +16,14 @@ def loaded(model: Object) -> bool:
 
 
 def wait_loaded(kubeai: KubeAI, namespace: str, name: str) -> Object:
-    return wait("adapters are loaded", 60, lambda: kubeai.model(namespace, name), loaded, kubeai._say)
+    return wait("adapters are loaded", PATIENCE, lambda: kubeai.model(namespace, name), loaded, kubeai._say)
 
 
 def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("lora")
     wiki, code = f"{name}_wiki", f"{name}_code"
     kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, adapters=[ONE, TWO])
-    wait("they are listed at once", 20, lambda: listed(gateway_url), lambda ids: {name, wiki, code} <= ids.keys())
+    kubeai.wait_routed(free_namespace, name, wiki, code)
     kubeai.wait_ready(free_namespace, name)
     # Sent while it may still be on its way, answered once a pod has it.
     first = chat(gateway_url, wiki)
@@ -45,9 +45,10 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
     assert replaced == {marks[code]}
 
     kubeai.change_model(free_namespace, name, adapters=[TWO])
+    kubeai.wait_unrouted(wiki)
     wait(
         "no gateway answers for it",
-        20,
+        PATIENCE,
         lambda: [chat(gateway_url, wiki).status for _request in range(6)],
         lambda statuses: set(statuses) == {404},
     )
@@ -59,7 +60,7 @@ def test_adapters_are_loaded_replaced_and_unloaded(kubeai: KubeAI, free_namespac
         found = [pod["metadata"]["labels"] for pod in kubeai.pods(free_namespace, name)]
         return [label for labels in found for label in labels if label == "adapter.kubeai.org/wiki"]
 
-    wait("no pod has its label", 30, labelled, lambda labels: not labels)
+    wait("no pod has its label", PATIENCE, labelled, lambda labels: not labels)
     assert {pod["metadata"]["uid"] for pod in kubeai.pods(free_namespace, name)} == before
 
 
@@ -90,7 +91,7 @@ def test_a_model_used_by_its_adapter_alone_starts_from_none_and_keeps_its_replic
         env={"STANDIN_DECODE_SECONDS": "0.3"},
     )
     kubeai.wait_ready(free_namespace, name)
-    wait("it is listed", 20, lambda: listed(gateway_url), lambda ids: f"{name}_wiki" in ids)
+    kubeai.wait_routed(free_namespace, f"{name}_wiki")
     assert chat(gateway_url, f"{name}_wiki").words[1].startswith("lora-")
     with Load(gateway_url, f"{name}_wiki", clients=3) as load:
         kubeai.wait_replicas(free_namespace, name, 2)

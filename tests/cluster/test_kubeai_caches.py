@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .cluster import Object, condition, unique, wait
+from .cluster import PATIENCE, Object, condition, unique, wait
 from .kubeai import ENGINE_STARTS, MODEL, KubeAI, chat
 
 PROFILE_CLAIM = "shared-model-cache-shared"
@@ -30,7 +30,7 @@ def notes(kubeai: KubeAI, namespace: str, name: str) -> Any:
 def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("cached")
     made = kubeai.make_model(free_namespace, name, minReplicas=2, maxReplicas=2, cacheProfile="shared")
-    job = wait("the Job is made", 60, lambda: kubeai.get("Job", free_namespace, f"load-cache-{name}"))
+    job = wait("the Job is made", PATIENCE, lambda: kubeai.get("Job", free_namespace, f"load-cache-{name}"))
     assert job
     [loader] = job["spec"]["template"]["spec"]["containers"]
     folder = f"/models/{name}-{made['metadata']['uid']}"
@@ -50,10 +50,12 @@ def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespa
     assert chat(gateway_url, name).words[1] == "base"
 
     kubeai.delete(MODEL, free_namespace, name)
-    wait("the evicting Job runs", 60, lambda: kubeai.get("Job", free_namespace, f"evict-cache-{name}"))
+    wait("the evicting Job runs", PATIENCE, lambda: kubeai.get("Job", free_namespace, f"evict-cache-{name}"))
     kubeai.wait_gone(MODEL, free_namespace, name)
-    wait("the claim says nothing of it", 20, lambda: notes(kubeai, free_namespace, name), lambda note: note is None)
-    wait("no Job is left", 30, lambda: kubeai.list("Job", free_namespace), lambda jobs: not jobs)
+    wait(
+        "the claim says nothing of it", PATIENCE, lambda: notes(kubeai, free_namespace, name), lambda note: note is None
+    )
+    wait("no Job is left", PATIENCE, lambda: kubeai.list("Job", free_namespace), lambda jobs: not jobs)
     assert kubeai.get("PersistentVolumeClaim", free_namespace, PROFILE_CLAIM)
 
 
@@ -63,14 +65,14 @@ def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: 
     kubeai.make_model(namespace, name, cacheProfile="shared")
     kubeai.wait_ready(namespace, name)
     kubeai.delete("Namespace", "", namespace)
-    kubeai.wait_gone("Namespace", "", namespace, 60)
+    kubeai.wait_gone("Namespace", "", namespace)
 
 
 @pytest.mark.usefixtures("shared_volume")
 def test_a_cache_that_cannot_be_filled_says_why(kubeai: KubeAI, free_namespace: str) -> None:
     name = unique("nothing")
     kubeai.make_model(free_namespace, name, url="hf://acme/no-such-model", cacheProfile="shared")
-    found = kubeai.wait_condition(free_namespace, name, "CacheLoaded", "False", "CacheLoadFailed", 120)
+    found = kubeai.wait_condition(free_namespace, name, "CacheLoaded", "False", "CacheLoadFailed")
     assert "acme/no-such-model" in found["message"]
     assert kubeai.pods(free_namespace, name) == []
     kubeai.delete(MODEL, free_namespace, name)
@@ -112,7 +114,8 @@ def test_a_model_comes_from_a_volume(kubeai: KubeAI, free_namespace: str, gatewa
     )
     fill = {
         "VLLM": "mkdir /weights/opt && echo '{}' > /weights/opt/config.json",
-        "OLlama": "OLLAMA_MODELS=/weights ollama serve & sleep 1; ollama pull qwen2:0.5b && chmod -R a+rwX /weights",
+        "OLlama": "OLLAMA_MODELS=/weights ollama serve & until ollama list; do sleep 0.2; done;"
+        " ollama pull qwen2:0.5b && chmod -R a+rwX /weights",
     }[engine]
     fill_volume(kubeai, free_namespace, fill)
     url = {"VLLM": "pvc://weights/opt", "OLlama": "pvc://weights?model=qwen2:0.5b"}[engine]
@@ -135,7 +138,7 @@ def fill_volume(kubeai: KubeAI, namespace: str, script: str) -> None:
     kubeai.create({"kind": "Pod", "metadata": {"name": "fill", "namespace": namespace}, "spec": spec})
     wait(
         "the volume is filled",
-        60,
+        PATIENCE,
         lambda: kubeai.get("Pod", namespace, "fill"),
         lambda pod: pod is not None and pod["status"].get("phase") == "Succeeded",
     )

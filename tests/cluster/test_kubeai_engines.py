@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import time
 from collections.abc import Iterator
 
 import openai
 import pytest
 
-from .cluster import Object, unique, wait
+from .cluster import PATIENCE, Object, unique, wait
 from .kubeai import ENGINE_STARTS, KubeAI, ask, chat, listed
 
 pytestmark = pytest.mark.xdist_group("engines")  # one model of each for all of them
@@ -33,15 +32,7 @@ def models(kubeai: KubeAI, namespace_of_all: str, gateway_url: str) -> Models:
         kubeai.make_model(namespace_of_all, name, engine=engine, owner="tests")
     for name in names.values():
         kubeai.wait_ready(namespace_of_all, name)
-    every = "".join(
-        f"&feature={feature}" for feature in ("TextGeneration", "TextEmbedding", "Reranking", "SpeechToText")
-    )
-    wait(
-        "the gateway lists all",
-        20,
-        lambda: set(listed(gateway_url, f"?{every[1:]}")),
-        lambda ids: ids >= set(names.values()),
-    )
+    kubeai.wait_routed(namespace_of_all, *names.values())
     return names
 
 
@@ -147,16 +138,17 @@ def test_a_prompt_goes_to_the_pod_that_has_its_prefix(kubeai: KubeAI, free_names
 
     def alike() -> int:
         """Pods that were chosen, 0 where a prompt went to two of them: a gateway does not know all pods yet."""
-        first, second = ([chosen(f"any prompt {number}") for number in range(12)] for _round in range(2))
+        first, second = ([chosen(f"any prompt {number}") for number in range(40)] for _round in range(2))
         return len(set(first)) if first == second else 0
 
-    wait("both gateways know three pods", 20, alike, lambda count: count == 3)
+    wait("both gateways know three pods", PATIENCE, alike, lambda count: count == 3)
     for conversation in range(4):
         text = f"conversation {conversation} " * 20
         answers = []
         for turn in range(6):
             answers.append(chat(gateway_url, name, text + "and on " * turn))
-            time.sleep(0.1)  # an answer is read; one that is still on its way counts as load, which moves the next
+            # An answer is read; one that is still on its way counts as load, which moves the next.
+            wait("no request is under way", PATIENCE, lambda: kubeai.in_flight(free_namespace, f"model-{name}") == 0)
         assert len({answer.words[0] for answer in answers}) == 1
         assert all(answer.json["usage"]["prompt_tokens_details"]["cached_tokens"] > 60 for answer in answers[1:])
 
@@ -167,7 +159,7 @@ def test_a_request_may_choose_by_labels(kubeai: KubeAI, free_namespace: str, gat
         kubeai.make_model(free_namespace, name, labels={"team": team, "tests": free_namespace})
     for name in names.values():
         kubeai.wait_ready(free_namespace, name)
-    wait("the gateway lists both", 20, lambda: listed(gateway_url), lambda ids: ids.keys() >= set(names.values()))
+    kubeai.wait_routed(free_namespace, *names.values())
 
     def ask_red(selector: str) -> int:
         return chat(gateway_url, names["red"], headers={"X_Label_Selector": selector}).status

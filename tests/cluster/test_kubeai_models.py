@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .cluster import Object, unique, wait
+from .cluster import PATIENCE, Object, unique, wait
 from .kubeai import MODEL, KubeAI, ask, chat
 from .load import Load
 
@@ -44,7 +44,7 @@ def test_an_argument_that_the_engine_refuses_is_told_while_the_old_pods_serve(
         conditions = model.get("status", {}).get("conditions", [])
         return any("unrecognized arguments: --no-such-flag" in found.get("message", "") for found in conditions)
 
-    wait("the engine's words are told", 60, lambda: kubeai.model(free_namespace, name), told)
+    wait("the engine's words are told", PATIENCE, lambda: kubeai.model(free_namespace, name), told)
     assert chat(gateway_url, name).status == 200
 
 
@@ -60,10 +60,10 @@ def test_what_the_system_does_not_know_is_refused_with_its_reason(
 ) -> None:
     name = unique("unknown")
     kubeai.make_model(free_namespace, name, **spec)
-    assert word in kubeai.wait_condition(free_namespace, name, "Accepted", "False", reason, 20)["message"]
+    assert word in kubeai.wait_condition(free_namespace, name, "Accepted", "False", reason)["message"]
     assert kubeai.pods(free_namespace, name) == []
     kubeai.delete(MODEL, free_namespace, name)
-    kubeai.wait_gone(MODEL, free_namespace, name, 20)
+    kubeai.wait_gone(MODEL, free_namespace, name)
 
 
 def test_a_priority_class_reaches_the_pods(kubeai: KubeAI, free_namespace: str) -> None:
@@ -82,14 +82,14 @@ def test_a_deleted_model_takes_everything_along(kubeai: KubeAI, free_namespace: 
     kubeai.make_model(free_namespace, name, files=[{"path": "/a", "content": "b"}])
     kubeai.wait_ready(free_namespace, name)
     kubeai.delete(MODEL, free_namespace, name)
-    kubeai.wait_gone(MODEL, free_namespace, name, 20)
+    kubeai.wait_gone(MODEL, free_namespace, name)
 
     def left() -> list[str]:
         kinds = ("Deployment", "Service", "ConfigMap", "Pod", "ServiceAccount")
         found = [child["metadata"]["name"] for kind in kinds for child in kubeai.list(kind, free_namespace)]
         return [child for child in found if child not in ("default", "kube-root-ca.crt")]
 
-    wait("nothing is left", 60, left, lambda names: not names)
+    wait("nothing is left", PATIENCE, left, lambda names: not names)
 
 
 def manifests() -> list[Path]:
@@ -163,4 +163,4 @@ def test_manifests_written_for_kubeai_apply_unchanged_and_answer(
         assert answers(gateway_url, written), manifest
     for manifest in batch:
         kubeai.delete(MODEL, free_namespace, model_of(manifest)["metadata"]["name"])
-    wait("the names are free again", 60, lambda: kubeai.list(MODEL, free_namespace), lambda models: not models)
+    wait("the names are free again", PATIENCE, lambda: kubeai.list(MODEL, free_namespace), lambda models: not models)

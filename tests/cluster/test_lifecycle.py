@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .cluster import PODS, Cluster, container, owners, unique, wait
+from .cluster import PATIENCE, PODS, Cluster, container, owners, unique, wait
 from .load import Load
 
 OWNED = ["--host", "0.0.0.0", "--port", "9000", "--hf-repo", "acme/tiny", "--hf-file", "tiny.gguf", "--alias"]
@@ -103,9 +103,9 @@ def test_a_deleted_model_takes_its_children_along(cluster: Cluster, namespace: s
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
     cluster.delete("Model", namespace, name)
-    cluster.wait_gone("Model", namespace, name, 10)
-    wait("the children are gone", 60, lambda: cluster.children(namespace, name), lambda children: not children)
-    wait("the pods are gone", 60, lambda: cluster.list("Pod", namespace, f"{PODS}={name}"), lambda pods: not pods)
+    cluster.wait_gone("Model", namespace, name)
+    wait("the children are gone", PATIENCE, lambda: cluster.children(namespace, name), lambda children: not children)
+    wait("the pods are gone", PATIENCE, lambda: cluster.list("Pod", namespace, f"{PODS}={name}"), lambda pods: not pods)
 
 
 def test_a_model_with_a_service_account_of_its_own_gets_none(cluster: Cluster, namespace: str) -> None:
@@ -116,7 +116,7 @@ def test_a_model_with_a_service_account_of_its_own_gets_none(cluster: Cluster, n
     cluster.change_model(namespace, name, serviceAccountName="mine")
     cluster.wait_ready(namespace, name)
     assert {pod["spec"]["serviceAccountName"] for pod in cluster.pods(namespace, name)} == {"mine"}
-    cluster.wait_gone("ServiceAccount", namespace, name, 20)
+    cluster.wait_gone("ServiceAccount", namespace, name)
 
 
 def test_the_finalizer_of_the_original_does_not_keep_a_model(cluster: Cluster, namespace: str) -> None:
@@ -124,4 +124,4 @@ def test_the_finalizer_of_the_original_does_not_keep_a_model(cluster: Cluster, n
     cluster.make_model(namespace, name, args=["--ctx-size", "512"])
     cluster.patch("Model", namespace, name, {"metadata": {"finalizers": ["krypton.ai/cleanup"]}})
     cluster.delete("Model", namespace, name)
-    cluster.wait_gone("Model", namespace, name, 20)
+    cluster.wait_gone("Model", namespace, name)

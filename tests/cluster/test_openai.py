@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 
-from .cluster import Cluster, unique, wait
+from .cluster import PATIENCE, Cluster, unique
 
 pytestmark = pytest.mark.xdist_group("openai")  # one model for all of them
 
@@ -19,13 +19,12 @@ CHAT = [{"role": "user", "content": "Say something."}]
 
 
 @pytest.fixture(scope="module")
-def model(cluster: Cluster, gateway_url: str) -> Iterator[str]:
+def model(cluster: Cluster) -> Iterator[str]:
     """A model that answers chats and embeddings, and that the gateway knows."""
     namespace, name = cluster.namespace("openai"), unique("openai")
     cluster.make_model(namespace, name, args=["--embeddings", "--pooling", "mean"])
     cluster.wait_ready(namespace, name)
-    client = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="none", max_retries=0)
-    wait("the gateway lists it", 20, lambda: [card.id for card in client.models.list()], lambda ids: name in ids)
+    cluster.wait_routed(namespace, name)
     yield name
     cluster.delete("Namespace", "", namespace)
 
@@ -90,14 +89,14 @@ def test_an_answer_of_the_engine_is_passed_on_as_it_is(client: openai.OpenAI, mo
 def test_a_body_without_a_model_is_a_bad_request(gateway_url: str, body: bytes) -> None:
     request = urllib.request.Request(f"{gateway_url}/v1/chat/completions", body, {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=PATIENCE)
     assert caught.value.code == 400
     assert b'"type"' in caught.value.read()
 
 
 def test_a_body_above_the_limit_is_refused(gateway_url: str) -> None:
     address = urlsplit(gateway_url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
     connection.putrequest("POST", "/v1/chat/completions")
     connection.putheader("Content-Type", "application/json")
     connection.putheader("Content-Length", str(17 * 1024 * 1024))
@@ -111,7 +110,7 @@ def test_a_body_above_the_limit_is_refused(gateway_url: str) -> None:
 def test_a_model_without_an_endpoint_makes_its_clients_wait(cluster: Cluster, namespace: str, gateway_url: str) -> None:
     name = unique("cold")
     cluster.make_model(namespace, name)
-    client = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="none", max_retries=0, timeout=60)
-    wait("the gateway lists it", 20, lambda: [card.id for card in client.models.list()], lambda ids: name in ids)
+    client = openai.OpenAI(base_url=f"{gateway_url}/v1", api_key="none", max_retries=0, timeout=PATIENCE)
+    cluster.wait_routed(namespace, name)
     # Sent while the engine still starts, answered once it has.
     assert client.chat.completions.create(model=name, messages=CHAT, max_tokens=1).choices

@@ -42,7 +42,7 @@ def test_a_missing_token_is_said_and_the_secret_heals_it(cluster: Cluster, names
     assert VARIABLE in message or "token" in message
     make_secret(cluster, namespace)
     # The kubelet waits longer after each failure; a container that it starts anew sees the Secret.
-    cluster.wait_ready(namespace, name, 180)
+    cluster.wait_ready(namespace, name, 240)
 
 
 def test_a_token_shows_nowhere(cluster: Cluster, namespace: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -20,9 +19,11 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.ports import reserved_port
+
 from .pages import PAGES, ROOT, Block, blocks
 
-SECONDS = 900
+SECONDS = 1500
 """For one page. The site playbook takes most of it."""
 
 
@@ -56,7 +57,7 @@ def runs(page: Path) -> bool:
     return any(block.language in ("bash", "yaml") and "elsewhere" not in block.marks for block in blocks(page))
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 400)
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
 def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
     text = script(blocks(page))
@@ -121,7 +122,7 @@ def run(text: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]
         finally:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGTERM)
-    return started.wait(timeout=30), log.read_text()
+    return started.wait(timeout=120), log.read_text()
 
 
 def write_inventory(folder: Path, place: Place, build: str) -> None:
@@ -137,7 +138,7 @@ def write_inventory(folder: Path, place: Place, build: str) -> None:
 @pytest.fixture
 def place(kubeconfig: str) -> Iterator[Place]:
     """A place with a model that answers, for the pages that look at one. It goes afterwards."""
-    made = Place(f"docs-{uuid.uuid4().hex[:6]}", free_port())
+    made = Place(f"docs-{uuid.uuid4().hex[:6]}", reserved_port())
     manifests = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.namespace}},
         {
@@ -156,7 +157,7 @@ def place(kubeconfig: str) -> Iterator[Place]:
             made.namespace,
             f"models.krypton.ai/{made.namespace}",
             "--for=condition=Available",
-            "--timeout=90s",
+            "--timeout=240s",
         )
         yield made
     finally:
@@ -166,17 +167,10 @@ def place(kubeconfig: str) -> Iterator[Place]:
 def built_image() -> str:
     """The build that tests/cluster/up.yml named when it rolled out."""
     command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.2.0"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 
 def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:
     command = ["kubectl", "--kubeconfig", kubeconfig, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"{arguments}: {done.stderr}"
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-        return port

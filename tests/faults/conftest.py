@@ -27,16 +27,16 @@ def alone(kubeconfig: str) -> Iterator[None]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     if not asked.stdout:
         yield
         return
-    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=60)
-    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "60s"], check=True, timeout=90)
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", "0"], check=True, timeout=120)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
     yield
-    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=60)
-    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "120s"], check=True, timeout=150)
+    subprocess.run([*kubectl, "scale", *INSTALLED, "--replicas", asked.stdout], check=True, timeout=120)
+    subprocess.run([*kubectl, "rollout", "status", *INSTALLED, "--timeout", "180s"], check=True, timeout=240)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -47,7 +47,10 @@ async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who waits for the slow runs comes last."""
+    """Who waits for the slow runs comes last. Each test may wait for several things, with patience for each."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
     items.sort(key=lambda item: bool(chosen([item], "slow_run")))
 
 

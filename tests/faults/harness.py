@@ -39,7 +39,7 @@ PLURALS = {
 }
 PREFIXES = {**CHILDREN, "Model": MODELS, "ResourceQuota": "/api/v1"}
 QUIET_SECONDS = 0.5
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that a wait may take on a busy machine; most take one or two."""
 FINALIZER = "krypton.ai/cleanup"
 """Of the original system: taken off on deletion, which is the controller's one write in that stage."""
@@ -262,6 +262,15 @@ class Run:
             return not writes or time.monotonic() - max(write.at for write in writes) > QUIET_SECONDS
 
         await self.until(quiet, seconds, "did not settle")
+
+    async def rests(self, seconds: float = 2.0) -> None:
+        """Nothing has been written for so long: Kubernetes' own controllers have told what they had to tell."""
+
+        def silent() -> bool:
+            writes = [write for proxy in self._proxies for write in proxy.writes]
+            return not writes or time.monotonic() - max(write.at for write in writes) > seconds
+
+        await self.until(self.always(silent), what="does not come to rest")
 
     async def converged(self, name: str) -> None:
         """I1, I6: the planned children, each once. I2: the status speaks of this generation and says the truth."""

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from .harness import PLURALS, PREFIXES, Api, Run
+from .harness import PATIENCE, PLURALS, PREFIXES, Api, Run
 from .proxy import Object
 
 CONFIG = {
@@ -147,7 +147,7 @@ class KubeAIRun(Run):
 
         await self.until(still, what="does not get quiet")
 
-    async def gone(self, name: str = "m", seconds: float = 60.0) -> None:
+    async def gone(self, name: str = "m", seconds: float = PATIENCE) -> None:
         """I5: neither the Model nor a child is left, and the claim has forgotten it."""
 
         async def nothing() -> bool:

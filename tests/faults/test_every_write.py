@@ -123,7 +123,7 @@ async def test_row_21_one_key_that_always_fails_does_not_stop_the_others(run: Ru
     await run.create("Model", model("bad"))
     await asyncio.sleep(1.5)
     await run.create("Model", model("good"))
-    await run.until(lambda: run.has_children("good"), 3, "the other one waits")
+    await run.until(lambda: run.has_children("good"), what="the other one waits")
     assert len(failing.fired) < 80
     failing.left = 0
     await run.settled("bad", "good")

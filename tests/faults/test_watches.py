@@ -41,7 +41,7 @@ async def test_row_6_an_api_server_that_is_away_for_5_seconds(idle: Run) -> None
     for kind in KINDS:
         asked = [one for one in away.fired if one.resource == kind]
         assert rate(asked) <= 5 * (SERVICES_TWICE if kind == "services" else 1), kind
-    await idle.settled(seconds=20)
+    await idle.settled()
     assert idle.controller.exits == []
     assert idle.controller.resident_bytes < memory + 2**24
     idle.no_child_was_deleted()
@@ -125,6 +125,7 @@ async def test_row_15_a_list_from_the_past_undoes_nothing(idle: Run) -> None:
     children = {kind: await idle.api.call("GET", idle.path(kind)) for kind in ("Deployment", "Service")}
     await change(idle)
     await idle.settled()
+    await idle.rests()
     written = len(idle.proxy.writes)
     idle.proxy.past = {"models": json.dumps(past).encode()}
     idle.proxy.past |= {"deployments": json.dumps(children["Deployment"]).encode()}

@@ -37,6 +37,7 @@ async def condition(run: Run, kind: str = "Accepted", name: str = "m") -> dict[s
 async def test_nothing_is_written_for_10_seconds_after_everything_settled(idle: Run) -> None:
     """I3."""
     await idle.started_with("m")
+    await idle.rests()
     written = len(idle.proxy.writes)
     await asyncio.sleep(10)
     assert len(idle.proxy.writes) == written
@@ -44,6 +45,7 @@ async def test_nothing_is_written_for_10_seconds_after_everything_settled(idle: 
 
 async def test_a_restart_writes_nothing(idle: Run) -> None:
     await idle.started_with("m")
+    await idle.rests()
     resource = await idle.get("Model")
     assert resource is not None
     uid = resource["metadata"]["uid"]
@@ -109,6 +111,7 @@ async def test_row_24_a_selector_that_cannot_change_makes_the_deployment_anew(id
 
 async def test_row_27_owned_fields_come_back_once_and_foreign_ones_stay(idle: Run) -> None:
     await idle.started_with("m")
+    await idle.rests()
     written = len(idle.proxy.writes)
     foreign = {"metadata": {"labels": {"theirs": "yes"}, "annotations": {"theirs": "too"}}}
     await idle.patch("Deployment", "m", foreign)
@@ -160,7 +163,7 @@ async def test_row_31_a_deleted_child_comes_back_once_it_is_really_gone(idle: Ru
     await idle.delete("Service")
     await idle.settled()
     await idle.patch("Deployment", "m", {"metadata": {"finalizers": ["test.io/stuck"]}})
-    await asyncio.sleep(0.5)
+    await idle.rests(1)
     written = len(idle.proxy.writes)
     await idle.delete("Deployment")
     await asyncio.sleep(1.5)
@@ -232,7 +235,7 @@ async def test_row_45_a_bug_that_one_resource_meets_does_not_stop_the_others(idl
     await idle.controller.start(("-c", POISON))
     await idle.create("Model", model("poison"))
     await idle.leads()
-    await asyncio.sleep(0.5)
+    await idle.until(idle.always(lambda: idle.controller.log.read_text().count("a bug in plan") >= 3))
     await idle.create("Model", model("good"))
     await idle.settled("good")
     assert idle.controller.exits == []

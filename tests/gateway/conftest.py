@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import os
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,29 +17,31 @@ import pytest
 import requests
 from aiohttp import web
 
+from slipway.gateway import runtime
+from slipway.gateway.balancing import server_name
 from slipway.gateway.standalone import Standalone
+from tests.ports import reserved_port
 
 KEY = "sk-test-1"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+PATIENCE = 60
+"""Seconds for what takes a moment on a machine that has nothing else to do."""
 
 
 class Engine:
-    """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap."""
+    """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap.
+
+    With `held` it goes on only when it is told to: before an answer, or after each event.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.name = name
-        self.port = free_port()
+        self.port = reserved_port()
         self.bodies: list[bytes] = []
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.active = 0
         self.cancelled = 0
+        self._held = asyncio.Semaphore(0)
         self._loop = loop
         self._runner: web.AppRunner | None = None
 
@@ -51,11 +56,16 @@ class Engine:
         """As SIGKILL would: the port closes and every connection is reset."""
         self._do(self._kill())
 
+    def release(self, times: int = 1) -> None:
+        """Lets what is held go on, once for each answer or event."""
+        for _unused in range(times):
+            self._loop.call_soon_threadsafe(self._held.release)
+
     def _do(self, work: Awaitable[None]) -> None:
         async def run() -> None:
             await work
 
-        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE)
 
     async def _start(self) -> None:
         application = web.Application(client_max_size=1 << 28)
@@ -73,6 +83,8 @@ class Engine:
                 if protocol.transport:
                     protocol.transport.abort()
             await runner.cleanup()
+            # A connection that was taken at this very moment is left open by asyncio, until this closes it.
+            gc.collect()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.active += 1
@@ -90,9 +102,9 @@ class Engine:
         self.paths.append(request.path)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
-        await asyncio.sleep(wish.get("delay", 0))
         if "events" in wish:
-            return await self._stream(request, wish["events"], wish.get("gap", 0.0))
+            return await self._stream(request, wish)
+        await self._pause(wish, wish.get("delay", 0))
         answer = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -102,14 +114,17 @@ class Engine:
         }
         return web.json_response(answer, status=wish.get("status", 200), headers={"x-engine": self.name})
 
-    async def _stream(self, request: web.Request, events: int, gap: float) -> web.StreamResponse:
+    async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
+        await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))
+
+    async def _stream(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-engine": self.name})
         await response.prepare(request)
-        for number in range(events):
+        for number in range(wish["events"]):
             choice = {"index": 0, "delta": {"content": f"{number} "}, "finish_reason": None}
             chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
             await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-            await asyncio.sleep(gap)
+            await self._pause(wish, wish.get("gap", 0.0))
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -121,7 +136,7 @@ def engine_loop() -> Iterator[asyncio.AbstractEventLoop]:
     thread.start()
     yield loop
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(5)
+    thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -144,7 +159,7 @@ def make_engine(engine_loop: asyncio.AbstractEventLoop) -> Iterator[Callable[...
 def make_gateway(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Standalone]:
     def make(**settings: Any) -> Standalone:
         directory: Path = tmp_path_factory.mktemp("gw")
-        addresses = {"listen": f"127.0.0.1:{free_port()}", "controlListen": f"127.0.0.1:{free_port()}"}
+        addresses = {"listen": f"127.0.0.1:{reserved_port()}", "controlListen": f"127.0.0.1:{reserved_port()}"}
         defaults = {"threads": 1, "maxConnections": 2000, "connectSeconds": 1}
         return Standalone(directory, {**addresses, **defaults, **settings})
 
@@ -159,7 +174,7 @@ def engine(make_engine: Callable[..., Engine]) -> Engine:
 @pytest.fixture(scope="session")
 def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
     """With a key, the model m1 on one engine, and the model empty without any."""
-    made = make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=2, holdRequests=5, streamIdleSeconds=5)
+    made = make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=2, holdRequests=5)
     made.route({"m1": [engine.endpoint], "empty": []}, {"tester": KEY})
     with made:
         yield made
@@ -174,7 +189,7 @@ class Api(requests.Session):
         self.headers["authorization"] = f"Bearer {key}"
 
     def request(self, method: str | bytes, path: str | bytes, *args: Any, **options: Any) -> requests.Response:
-        return super().request(method, f"{self.url}{path!s}", *args, **{"timeout": 15, **options})
+        return super().request(method, f"{self.url}{path!s}", *args, **{"timeout": PATIENCE, **options})
 
 
 @pytest.fixture(scope="session")
@@ -184,10 +199,58 @@ def client(gateway: Standalone) -> Iterator[Api]:
         yield made
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Returns when the condition holds; fails the test when it does not in time."""
-    for _unused in range(int(seconds / 0.02)):
-        if condition():
-            return
-        threading.Event().wait(0.02)
-    pytest.fail("did not happen in time")
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("did not happen in time")
+        time.sleep(0.02)
+
+
+def settle(gateway: Standalone) -> None:
+    """Returns when HAProxy as it runs does what the table says: the files say so a moment before."""
+    wait_for(lambda: _in_use(gateway))
+
+
+def _in_use(gateway: Standalone) -> bool:
+    models = json.loads(gateway.table.read_text())["models"]
+    endpoints = {name: found["endpoints"] if isinstance(found, dict) else found for name, found in models.items()}
+    wanted = {f"static:{name}": set(map(server_name, chosen)) for name, chosen in endpoints.items()}
+    try:
+        running = runtime.parse_backends(ask_haproxy(gateway, runtime.SHOW_BACKENDS_AND_SERVERS))
+        models_map = runtime.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/models.map"))
+    except OSError:
+        return False
+    served = {
+        name: {server for server, active in backend.servers.items() if active}
+        for name, backend in running.items()
+        if backend.published
+    }
+    return served == wanted and set(models_map.values()) == set(wanted)
+
+
+def ask_haproxy(gateway: Standalone, command: str) -> str:
+    """HAProxy's own answer to a command of its run-time API."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(PATIENCE)
+        line.connect(str(gateway.run / "haproxy.sock"))
+        line.sendall(command.encode() + b"\n")
+        with line.makefile() as answer:
+            return answer.read().strip("\n")
+
+
+def waiting(gateway: Standalone) -> float:
+    """How many requests wait for a server."""
+    text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
+    lines = [line for line in text.splitlines() if line.startswith("slipway_gateway_requests_waiting{")]
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+def cpu_seconds(gateway: Standalone) -> float:
+    """What HAProxy has computed so far, whatever else the machine had to do meanwhile."""
+    ticks = 0
+    for pid in gateway.haproxy_pids():
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(words[11]) + int(words[12])
+    return ticks / os.sysconf("SC_CLK_TCK")

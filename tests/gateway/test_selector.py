@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import requests
 
 from slipway.gateway.standalone import Standalone
-from tests.gateway.conftest import Engine, wait_for
+from tests.gateway.conftest import PATIENCE, Engine, cpu_seconds, wait_for
 from tests.selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 
 CHAT = "/v1/chat/completions"
@@ -40,7 +39,7 @@ def chosen(make_gateway: Callable[..., Standalone], make_engine: Callable[..., E
 def send(gateway: Standalone, method: str, path: str, selectors: Sequence[str], body: bytes = b"") -> tuple[int, Any]:
     """One request with a header for each selector."""
     host = gateway.url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=PATIENCE)
     connection.putrequest(method, path)
     connection.putheader("content-length", str(len(body)))
     for text in selectors:
@@ -91,9 +90,9 @@ CREEPING = {
 
 @pytest.mark.parametrize("case", CREEPING)
 def test_a_long_selector_is_refused_soon(chosen: Standalone, case: str) -> None:
-    began = time.monotonic()
+    before = cpu_seconds(chosen)
     assert status(chosen, "chat", CREEPING[case]) == 400
-    assert time.monotonic() - began < 1
+    assert cpu_seconds(chosen) - before < 1
 
 
 def test_several_selectors_all_have_to_choose(chosen: Standalone) -> None:
@@ -149,7 +148,7 @@ def test_the_list_obeys_label_selectors(chosen: Standalone) -> None:
 
 
 def test_each_model_is_found_by_its_id_whatever_it_can_do(chosen: Standalone) -> None:
-    answer = requests.get(f"{chosen.url}/openai/v1/models/embed", timeout=5).json()
+    answer = requests.get(f"{chosen.url}/openai/v1/models/embed", timeout=PATIENCE).json()
     assert answer["features"] == ["TextEmbedding"]
     assert send(chosen, "GET", "/v1/models/embed", ["app=embed"])[0] == 200
     assert send(chosen, "GET", "/v1/models/embed", ["app=chat"])[0] == 404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import openai
@@ -13,6 +13,7 @@ import requests
 
 from slipway.gateway.haproxy import JSON_PATHS
 from slipway.gateway.standalone import Standalone
+from tests.gateway.conftest import PATIENCE, Api, Engine, settle, wait_for
 
 CHAT = "/v1/chat/completions"
 FIELDS = {"message", "type", "param", "code"}
@@ -94,7 +95,7 @@ def test_an_unknown_name_cannot_break_the_error(client: requests.Session, name: 
 @pytest.mark.parametrize("key", ["", "Bearer wrong", "Bearer ", "Basic c2stdGVzdC0x", "sk-test-1"])
 def test_without_the_right_key_nothing_is_told(client: requests.Session, key: str) -> None:
     for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("GET", "/nothing")):
-        answer = requests.request(method, f"{client.url}{path}", headers={"authorization": key}, timeout=5)  # type: ignore[attr-defined]
+        answer = requests.request(method, f"{client.url}{path}", headers={"authorization": key}, timeout=PATIENCE)  # type: ignore[attr-defined]
         assert answer.status_code == 401
         assert error_of(answer)["code"] == "invalid_api_key"
 
@@ -102,7 +103,7 @@ def test_without_the_right_key_nothing_is_told(client: requests.Session, key: st
 def test_health_needs_no_key(gateway: Standalone) -> None:
     for url in (gateway.url, gateway.control_url):
         for path in ("/healthz", "/readyz"):
-            assert requests.get(url + path, timeout=5).status_code == 200
+            assert requests.get(url + path, timeout=PATIENCE).status_code == 200
 
 
 def test_the_engine_never_sees_the_key(client: requests.Session, engine: Any) -> None:
@@ -127,17 +128,28 @@ def test_an_engines_error_is_passed_on_and_not_retried(client: requests.Session,
     assert len(engine.bodies) == before + 1
 
 
-def test_an_engine_that_is_silent_is_a_504(client: requests.Session) -> None:
-    answer = client.post(CHAT, json={"model": "m1", "x": {"delay": 8}})
+@pytest.fixture
+def hasty(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api]:
+    """Gives engines a second."""
+    made = make_gateway(streamIdleSeconds=1)
+    made.route({"m1": [engine.endpoint]})
+    with made, Api(made.url) as api:
+        settle(made)
+        yield api
+
+
+def test_an_engine_that_is_silent_is_a_504(hasty: Api) -> None:
+    answer = hasty.post(CHAT, json={"model": "m1", "x": {"delay": 2 * PATIENCE}})
     assert answer.status_code == 504
     assert error_of(answer)["code"] == "upstream_timeout"
 
 
 def test_broken_http_is_an_openai_error(gateway: Standalone) -> None:
     host, port = gateway.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nno colon here\r\n\r\n")
-        head, _unused, body = connection.recv(65536).partition(b"\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            head, _unused, body = answer.read().partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert set(json.loads(body)["error"]) == FIELDS
 
@@ -145,8 +157,9 @@ def test_broken_http_is_an_openai_error(gateway: Standalone) -> None:
 def test_the_access_log_is_json_without_secrets(client: requests.Session, gateway: Standalone) -> None:
     client.post(f"{CHAT}?secret=query", data=json.dumps({"model": 'm"1\n\u00e9', "p": "secret body"}).encode())
     client.post(CHAT, json={"model": "m1"}, headers={"x-request-id": "find-me"})
-    time.sleep(0.3)
-    text = (gateway.directory / "haproxy.log").read_text()
+    log = gateway.directory / "haproxy.log"
+    wait_for(lambda: '"find-me"' in log.read_text().rpartition("\n")[0])
+    text = log.read_text().rpartition("\n")[0]
     lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     found = next(line for line in lines if line["request_id"] == "find-me")
     assert (found["model"], found["status"], found["key"], found["path"]) == ("m1", 200, "tester", CHAT)
@@ -158,11 +171,17 @@ def test_the_access_log_is_json_without_secrets(client: requests.Session, gatewa
 def test_metrics_count_by_model_and_never_by_an_unknown_name(client: requests.Session, gateway: Standalone) -> None:
     client.post(CHAT, json={"model": "m1"})
     client.post(CHAT, json={"model": "never-heard-of"})
-    text = requests.get(f"{gateway.control_url}/metrics", timeout=5).text
-    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("slipway_gateway_"))
     model = 'model="m1",namespace="static"'
-    assert float(values[f'slipway_gateway_requests_total{{code="2xx",{model}}}']) > 0
-    assert float(values[f"slipway_gateway_time_to_first_byte_seconds_count{{{model}}}"]) > 0
+    text, values = "", dict[str, str]()
+
+    def counted() -> bool:
+        nonlocal text, values
+        text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("slipway_gateway_"))
+        names = (f'requests_total{{code="2xx",{model}}}', f"time_to_first_byte_seconds_count{{{model}}}")
+        return all(float(values.get(f"slipway_gateway_{name}", 0)) > 0 for name in names)
+
+    wait_for(counted)
     assert float(values[f"slipway_gateway_ready_servers{{{model}}}"]) == 1
     assert float(values["slipway_gateway_haproxy_up"]) == 1
     assert "never-heard-of" not in text

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 ENGINE_CONTAINER = "server"
 QUICK_SECONDS = 1.5
+PROGRESS_SECONDS = 5.0
+"""Between two looks at how far a cache is: each is a write of the status. Its end is told by the Job, at once."""
 SLOW_SECONDS = 15.0
 ASKED_AT_A_TIME = 32
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
@@ -152,9 +154,11 @@ class Agents:
         await asyncio.gather(*(self._obey(pod, wanted[uid(pod)]) for pod in pods if uid(pod) in wanted))
         if any(self._reports.get(uid(pod)) != before.get(uid(pod)) for pod in pods) and kind in self._listeners:
             self._listeners[kind](name)
-        filling = any(_fills_a_cache(pod) for pod in pods)
-        if filling or any(order.moving for order in wanted.values()):
+        filling = [pod for pod in pods if _fills_a_cache(pod)]
+        if any(order.moving for order in wanted.values()) or any(uid(pod) not in fresh for pod in filling):
             return QUICK_SECONDS
+        if filling:
+            return PROGRESS_SECONDS
         pauses = [silent.until - time.monotonic() for pod in pods if (silent := self._silent.get(uid(pod)))]
         return max(QUICK_SECONDS, min([*pauses, SLOW_SECONDS]))
 

@@ -39,6 +39,7 @@ from slipway.kube.objects import (
     uid,
 )
 from slipway.kube.status import StatusWriter
+from slipway.kube.store import Change
 from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, World
 from slipway.serving.report import PASSED_THROUGH, SETTLED
 from slipway.serving.route import RoutedService
@@ -106,7 +107,7 @@ class Reconciler:
         for child in self._api.child_kinds:
             made.watch(self._observed.children[child], keys=owner_keys(self.kind))
         for shared in self._api.shared_kinds:
-            made.watch(self._observed.shared[shared], keys=self._referring)
+            made.watch_changes(self._observed.shared[shared], self._referring)
         made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
         made.watch(self._observed.routes, keys=lambda service: self._observed.owners_of_rivals(self.kind, service))
         self._agents.on_change(self.kind, made.queue.add)
@@ -242,8 +243,13 @@ class Reconciler:
             log.exception("references of %s %s", self.kind.kind, key(resource))
             return ()
 
-    def _referring(self, obj: Object) -> list[Key]:
-        """The resources that refer to an object."""
+    def _referring(self, change: Change) -> list[Key]:
+        """The resources that refer to an object, or those of them that its change may concern."""
+        obj = change.new or change.old or {}
+        if change.old and change.new:
+            concerned = self._api.concerned(change.old, change.new)
+            if concerned is not None:
+                return [Key(change.key.namespace, name) for name in concerned]
         kind = next(kind for kind in self._api.shared_kinds if kind.kind == obj["kind"])
         reference = Reference(kind, *key(obj))
         return [key(resource) for resource in self.resources.store.by_index(REFERENCES, _reference(reference))]

@@ -47,7 +47,13 @@ UNKNOWN_PATH = Failure(404, "There is nothing at this path. The API begins at /v
 WRONG_METHOD = Failure(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = Failure(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
 TOO_MANY = Failure(429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5)
-NOT_READY = Failure(503, "The model has no ready server yet.", SERVER, code="model_not_ready", retry_after=10)
+NOT_READY = Failure(
+    503,
+    "The model has no ready server. The status of its resource in the cluster says why.",
+    SERVER,
+    code="model_not_ready",
+    retry_after=10,
+)
 
 BY_STATUS = (
     Failure(400, "The request is not valid HTTP."),

@@ -143,6 +143,8 @@ global
     tune.max-rules-at-once 1000
     tune.lua.bool-sample-conversion normal
     tune.lua.log.stderr auto
+    # The looks of a request that waits add up, over minutes and on a busy machine to more than the usual limit of 4 s.
+    tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/surface.lua

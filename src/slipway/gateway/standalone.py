@@ -19,8 +19,8 @@ from types import TracebackType
 import yaml
 
 IMAGE = "haproxy:3.4"
-_START_SECONDS = 20.0
-_STOP_SECONDS = 15.0
+_START_SECONDS = 90.0
+_STOP_SECONDS = 30.0
 
 
 class Standalone:
@@ -98,7 +98,7 @@ class Standalone:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/readyz", timeout=2):  # noqa: S310
+                with urllib.request.urlopen(f"{self.url}/readyz", timeout=10):  # noqa: S310
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)

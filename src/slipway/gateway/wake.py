@@ -2,12 +2,14 @@
 
 HAProxy is asked who waits only while there are models that could be woken. Other gateways may do the same: the write
 carries the version that was read, and one replica is all that any of them asks for. More is the autoscaler's work.
+Each model is tried by itself: one that fails, or whose scale is slow to answer, holds no other one up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -59,48 +61,76 @@ class Waker:
         self._client = client
         self._waiting = waiting
         self._refused = refused
-        self._told: dict[Sleeper, str] = {}
+        self._told: dict[Sleeper | None, str] = {}
+        """What was told last of each; None: of the question who waits."""
+        self._rest: dict[Sleeper, float] = {}
+        """Until when each is left alone."""
 
     async def run(self, current: Callable[[], RoutingTable]) -> None:
         """Wakes until cancelled."""
         table, asleep = EMPTY, sleepers(EMPTY)
-        rest: dict[Sleeper, float] = {}
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if current() is not table:
-                table = current()
-                asleep = sleepers(table)
-            now = loop.time()
-            rest = {sleeper: until for sleeper, until in rest.items() if until > now}
-            wanted = {
-                asleep[name]: table.backends[name]
-                for name in (await self._waited_for() if asleep else ())
-                if name in asleep and asleep[name] not in rest
-            }
-            await asyncio.gather(*(self._try(sleeper, backend) for sleeper, backend in wanted.items()))
-            rest |= dict.fromkeys(wanted, now + _PAUSE_SECONDS)
+        async with asyncio.TaskGroup() as tries:
+            while True:
+                await asyncio.sleep(_LOOK_SECONDS)
+                if current() is not table:
+                    table = current()
+                    asleep = sleepers(table)
+                now = loop.time()
+                self._rest = {sleeper: until for sleeper, until in self._rest.items() if until > now}
+                wanted = {
+                    asleep[name]: table.backends[name]
+                    for name in (await self._waited_for() if asleep else ())
+                    if name in asleep and asleep[name] not in self._rest
+                }
+                for sleeper, backend in wanted.items():
+                    self._rest[sleeper] = math.inf
+                    tries.create_task(self._try(sleeper, backend))
 
     async def _waited_for(self) -> Iterable[str]:
         try:
-            return [name for name, number in (await self._waiting()).items() if number]
+            names = [name for name, number in (await self._waiting()).items() if number]
         except CommandFailed as error:
             log.debug("who waits is not known: %s", error)
             return ()
+        except Exception as error:  # a bug must not end what serves the models that are awake
+            if self._new(None, _kind(error)):
+                log.exception("who waits cannot be read")
+            return ()
+        self._told.pop(None, None)
+        return names
 
     async def _try(self, sleeper: Sleeper, backend: Backend) -> None:
+        target = sleeper.target
         try:
             woken = await wake(self._client, sleeper)
-        except ApiError as error:
-            message = f"{sleeper.target.plural} {sleeper.target.name} cannot be scaled from zero: {error}"
-            if self._told.get(sleeper) != message:
-                self._told[sleeper] = message
-                log.warning("Service %s/%s: %s", backend.namespace, backend.service, message)
-                self._refused(backend, message)
-            return
-        self._told.pop(sleeper, None)
-        if woken:
-            log.info("%s %s/%s was woken", sleeper.target.plural, sleeper.namespace, sleeper.target.name)
+        except Exception as error:  # noqa: BLE001 - a bug must stop this model only
+            self._failed(sleeper, backend, error)
+        else:
+            self._told.pop(sleeper, None)
+            if woken:
+                log.info("%s %s/%s was woken", target.plural, sleeper.namespace, target.name)
+        finally:
+            self._rest[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+
+    def _failed(self, sleeper: Sleeper, backend: Backend, error: Exception) -> None:
+        expected = isinstance(error, ApiError)
+        target, fault = sleeper.target, str(error) if expected else _kind(error)
+        message = f"{target.plural} {target.name} cannot be scaled from zero: {fault}"
+        if self._new(sleeper, message):
+            log.warning("Service %s/%s: %s", backend.namespace, backend.service, message, exc_info=not expected)
+            self._refused(backend, message)
+
+    def _new(self, subject: Sleeper | None, message: str) -> bool:
+        """Whether this was not told of it last."""
+        new = self._told.get(subject) != message
+        self._told[subject] = message
+        return new
+
+
+def _kind(error: Exception) -> str:
+    """An error that nobody expected. What it says is left to the log: an Event is read by more people."""
+    return f"{type(error).__name__}, see the gateway's log"
 
 
 async def wake(client: Client, sleeper: Sleeper) -> bool:

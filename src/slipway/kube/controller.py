@@ -78,10 +78,18 @@ class Controller:
     def watch(self, informer: Informer, keys: Keys = own_key) -> None:
         """Reconciles the keys that ``keys`` gives for the old and the new state of each object that changes."""
 
+        def of_both(change: Change) -> Iterable[Key]:
+            states = (obj for obj in (change.old, change.new) if obj is not None)
+            return (wanted for obj in states for wanted in keys(obj))
+
+        self.watch_changes(informer, of_both)
+
+    def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
+        """Reconciles the keys that ``keys`` gives for each change, by what differs between old and new."""
+
         def handler(change: Change) -> None:
-            for obj in (change.old, change.new):
-                for wanted in keys(obj) if obj is not None else ():
-                    self.queue.add(wanted)
+            for wanted in keys(change):
+                self.queue.add(wanted)
 
         informer.add_handler(handler)
         self.informers.append(informer)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from slipway.loader.digests import Digest
@@ -14,6 +15,8 @@ from slipway.loader.errors import LoadError
 
 CHUNK = 1 << 20
 """Bytes that are read, hashed and written at a time, at most: past the size where the work per call counts."""
+MOST_FILES = 100_000
+"""Of one source. No model has as many; the listing of a bucket that was named by mistake would fill the memory."""
 T = TypeVar("T")
 URL = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<rest>\S+)")
 SCHEMES = {
@@ -52,6 +55,14 @@ class Listing:
     @property
     def size(self) -> int:
         return sum(entry.size or 0 for entry in self.entries)
+
+
+def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
+    """All entries, taken one after another. Raises LoadError where there are too many."""
+    found = tuple(islice(entries, MOST_FILES + 1))
+    if len(found) > MOST_FILES:
+        raise LoadError(f"{name} has more than {MOST_FILES} files, which no model has: name a folder in it")
+    return found
 
 
 class Body(Protocol):

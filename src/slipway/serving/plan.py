@@ -6,7 +6,7 @@ children, the applier makes them so, ``Api.status`` says what became of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -123,6 +123,10 @@ class Api(Protocol):
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         """The objects that ``plan`` and ``status`` look at beside the resource's own; a change leads back to it."""
+
+    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
+        """Names of the resources that this change of a shared object may concern, all in its namespace. None: all that
+        refer to it. Many share one, so that a change that each makes would else bring each back for each."""
 
     def plan(self, world: World) -> Plan:
         """What a resource wants. Raises Invalid."""

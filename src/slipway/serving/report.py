@@ -127,6 +127,10 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     ident = next((service.qualified for service in services if service.key == key), None)
     if ident is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
+    own = min((service for service in services if service.qualified == ident), key=lambda one: (one.since, one.key))
+    if own.key != key:
+        text = f"An older model of another API has this name in the same namespace, and requests for {ident} go to it."
+        return Condition("Routed", "False", "NameConflict", f"{text} No id leads to this one: rename one of the two.")
     lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
     if not lost:
         return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, ident])}.")

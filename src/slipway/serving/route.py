@@ -16,6 +16,8 @@ from slipway.kube.objects import Object, created_unix
 
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
+MOST_LABELS = 100
+"""A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -67,7 +69,7 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Read with the strategy PrefixHash only."""
     features: tuple[str, ...] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
-    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=100)] = {}
+    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=MOST_LABELS)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""

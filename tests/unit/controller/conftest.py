@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import aiohttp
@@ -21,9 +22,9 @@ from slipway.serving.plan import Invalid, Note, Plan, Reference, Refusal, Verdic
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
-from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, script, server, start
+from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, rest, script, server, start
 
-__all__ = ["client", "eventually", "kubeconfig", "metrics", "script", "server", "start"]
+__all__ = ["client", "eventually", "kubeconfig", "metrics", "rest", "script", "server", "start"]
 
 TOY = Kind("toys.test", "v1", "Toy", "toys")
 FINALIZER = "toys.test/clean"
@@ -45,12 +46,23 @@ class Toys:
     shared_kinds = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     foreign_finalizers = frozenset({FINALIZER})
 
+    def __init__(self) -> None:
+        self.planned: Counter[str] = Counter()
+        """How often each Toy was planned."""
+
     def references(self, resource: Object, _settings: Settings) -> tuple[Reference, ...]:
         if resource["spec"].get("poison"):
             raise ValueError("a bug")
         return (CONFIG, CLAIM) if resource["spec"].get("cached") else (CONFIG,)
 
+    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
+        if new["kind"] != "PersistentVolumeClaim":
+            return None
+        before, after = (set(obj["metadata"].get("annotations", {}).items()) for obj in (old, new))
+        return {note.removeprefix("loaded/") for note, _unused in before ^ after}
+
     def plan(self, world: World) -> Plan:
+        self.planned[world.resource["metadata"]["name"]] += 1
         name, spec = world.resource["metadata"]["name"], world.resource["spec"]
         config = world.referenced.get(CONFIG)
         if config is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from slipway.controller import agents as agents_module
-from slipway.kube.objects import DEPLOYMENT, POD, Key
+from slipway.controller.agents import Agents
+from slipway.kube.objects import DEPLOYMENT, POD, Key, labels
 from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
 
 from .conftest import TOY
@@ -90,16 +92,19 @@ class Pods:
             {"name": "server", "started": started, "state": {"running": {}}},
             {"name": "loader", "state": {"running": {}}},
         ]
-        labels = {"app.kubernetes.io/managed-by": "kubeai", "pod-template-hash": "1"}
+        given = {"app.kubernetes.io/managed-by": "kubeai", "pod-template-hash": "1"}
         found = self.cluster.find(POD, name)
-        metadata = found["metadata"] if found else {"labels": labels, "ownerReferences": references}
+        metadata = found["metadata"] if found else {"labels": given, "ownerReferences": references}
         status = {"podIP": "10.0.0.1", "containerStatuses": containers}
         await self.server.put(self.cluster.path(POD, name), kind="Pod", metadata=metadata, status=status)
 
     def serves(self, name: str) -> str:
         """Digest of the version that requests reach in the pod."""
-        labels = self.cluster.labels(POD, name)
-        return labels.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in labels else ""
+        return version_of(self.cluster.labels(POD, name))
+
+
+def version_of(found: dict[str, str]) -> str:
+    return found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
 
 
 @pytest.fixture
@@ -115,14 +120,11 @@ async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
         await runner.cleanup()
 
 
-async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods, cluster, eventually):
+async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods, cluster, eventually, rest):
     loader = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
     assert loader.wishes[0] == (Adapter("a_sql", "hf://acme/sql", "v1"),)
-    await asyncio.sleep(0.3)
-    asked, told = loader.asked, len(loader.wishes)
-    await asyncio.sleep(0.4)
-    assert (loader.asked, len(loader.wishes)) == (asked, told)
+    await rest(lambda: loader.asked + len(loader.wishes), 0.4)
 
 
 async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_adapter_again(pods, cluster, eventually):
@@ -134,7 +136,7 @@ async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_ada
     await eventually(lambda: pods.serves("a-1-x") == "")
     loader.broken = False
     await pods.put("a-1-x", started=True)
-    await eventually(lambda: pods.serves("a-1-x") == "v1", 8)
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
     assert loader.loaded == {"a_sql": "v1"}
 
 
@@ -145,16 +147,16 @@ async def test_another_version_goes_from_pod_to_pod_and_some_pod_serves_at_every
     for name in names:
         await pods.add(name)
     await eventually(lambda: [pods.serves(name) for name in names] == ["v1"] * 3)
-    seen: list[tuple[str, ...]] = []
+    told, now = len(server.history), dict.fromkeys(names, "v1")
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "adapters": {"sql": "v2"}}})
-
-    def done() -> bool:
-        seen.append(tuple(pods.serves(name) for name in names))
-        return seen[-1] == ("v2",) * 3
-
-    await eventually(done, 15)
-    assert min(sum(map(bool, state)) for state in seen) == 2
+    await eventually(lambda: [pods.serves(name) for name in names] == ["v2"] * 3)
+    serving = []
+    for _version, _change, path, obj in server.history[told:]:
+        if obj["kind"] == "Pod":
+            now[path.rpartition("/")[2]] = version_of(labels(obj))
+            serving.append(sum(map(bool, now.values())))
+    assert min(serving) == 2
 
 
 async def test_a_new_pod_gets_its_adapters_though_the_spec_became_invalid(server, pods, cluster, eventually):
@@ -194,13 +196,46 @@ async def test_progress_shows_in_the_status(server, pods, cluster, eventually):
     await eventually(lambda: cluster.get(TOY)["status"]["told"] == [7])
 
 
-async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, parts, cluster, eventually):
+async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
+    client, session, monkeypatch, eventually
+):
+    monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
+    monkeypatch.setattr(agents_module, "PROGRESS_SECONDS", 0.5)
+    loader = Loader()
+    loader.broken = True
+    runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    agents = Agents(client, session, lambda _pod: "http://{}:{}".format(*runner.addresses[0][:2]))
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-a", "uid": "1", "controller": True}
+    status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}
+    pod = {"metadata": {"name": "x", "namespace": "models", "uid": "2", "ownerReferences": [job]}, "status": status}
+    told: list[float] = []
+
+    def listen(_name: Key) -> None:
+        report = agents.reports([pod])["2"]
+        assert report.progress is not None
+        told.append(time.monotonic())
+
+    agents.on_change(TOY, listen)
+    agents.follow(TOY, A, [pod], ())
+    await eventually(lambda: loader.asked > 1)
+    loader.broken = False
+
+    def told_thrice() -> bool:
+        loader.progress = Progress(done_bytes=loader.asked)
+        return len(told) == 3
+
+    await eventually(told_thrice)
+    await agents.close()
+    await runner.cleanup()
+    assert told[2] - told[0] > 0.9
+
+
+async def test_a_resource_that_is_gone_is_not_asked_for_any_more(server, pods, parts, cluster, eventually, rest):
     loader = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
     await server.remove(cluster.path(TOY, "a"))
     await eventually(lambda: parts.reconciler.resources.store.get(A) is None)
-    await asyncio.sleep(0.1)
-    asked = loader.asked
-    await asyncio.sleep(0.3)
-    assert loader.asked == asked
+    await rest(lambda: loader.asked)
     assert parts.agents.reports([cluster.get(POD, "a-1-x")]) == {}

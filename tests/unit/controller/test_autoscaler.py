@@ -6,15 +6,18 @@ import asyncio
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from slipway.controller import autoscaler as autoscaler_module
+from slipway.controller import gateways as gateways_module
 from slipway.controller.autoscaler import Autoscaler, Subject
 from slipway.controller.gateways import Gateways, parse
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, Key
 
+from ..kube.conftest import PATIENCE, ApiServer
 from .conftest import TOY
 
 STATE = "/api/v1/namespaces/system/configmaps/slipway-autoscaler"
@@ -75,18 +78,22 @@ class Clock:
 
 
 @pytest.fixture
-async def scaled(client, session, parts, gateways, cluster, server, eventually):
+async def scaled(client, session, parts, gateways, cluster, server, eventually, monkeypatch):
     """Toy ``a`` with two Services, one of them an adapter's, and an autoscaler that looks when it is told to."""
+    monkeypatch.setattr(gateways_module, "LIMIT", aiohttp.ClientTimeout(total=PATIENCE))
     await cluster.config()
     await cluster.toy(target=1, interval=10, window=30, services=["model-a", "model-a-sql"])
     await eventually(lambda: "a" in [name.name for name in parts.reconciler.scaled])
     await eventually(lambda: len(parts.reconciler.services(Key("models", "a"))) == 2)
-    return Scaled(client, session, parts, gateways)
+    return Scaled(client, session, parts, gateways, server, eventually)
 
 
 class Scaled:
-    def __init__(self, client: Any, session: Any, parts: Any, gateways: Any) -> None:
+    def __init__(
+        self, client: Any, session: Any, parts: Any, gateways: Any, server: ApiServer, eventually: Any
+    ) -> None:
         self.clock, self.metrics = Clock(), Metrics()
+        self._reconciler, self._server, self._eventually = parts.reconciler, server, eventually
         self.gateways, addresses = gateways
         asked = Gateways(client, session, "system", addresses)
         self.autoscaler = Autoscaler(
@@ -97,7 +104,15 @@ class Scaled:
         for _unused in range(times):
             self.clock.now += seconds
             await self.autoscaler.look()
-            await asyncio.sleep(0.02)
+            if self._server.deliver.is_set():
+                await self._eventually(self._told)
+
+    def _told(self) -> bool:
+        """Whether the controller knows what was written last."""
+        toy, name = self._server.objects[TOY.path("models", "a")], Key("models", "a")
+        stored, scaled = self._reconciler.resources.store.get(name), self._reconciler.scaled.get(name)
+        known = stored and stored["metadata"]["resourceVersion"] == toy["metadata"]["resourceVersion"]
+        return bool(known) and (scaled is None or scaled.generation == toy["metadata"]["generation"])
 
 
 def replicas(cluster) -> int:
@@ -138,7 +153,7 @@ async def test_the_scale_subresource_is_written_once_for_one_change(scaled, clus
     assert [one.path for one in scales] == [cluster.path(TOY, "a") + "/scale"]
 
 
-async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cluster, server):
+async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cluster, server, eventually):
     """What the autoscaler knows is old news: 409. The next look goes on from there."""
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.look(times=2)
@@ -148,7 +163,7 @@ async def test_replicas_that_someone_else_changed_are_not_overwritten(scaled, cl
     await scaled.look(times=2)
     assert replicas(cluster) == 9
     server.deliver.set()
-    await asyncio.sleep(0.2)
+    await eventually(scaled._told)
     await scaled.look(times=2)
     assert replicas(cluster) == 9
 
@@ -166,10 +181,11 @@ async def test_a_gateway_that_does_not_answer_keeps_its_last_numbers_and_all_rep
 
 
 async def test_a_slow_gateway_does_not_hold_up_the_others(scaled, cluster, monkeypatch):
-    scaled.gateways[0].delay = 10
+    monkeypatch.setattr(gateways_module, "LIMIT", aiohttp.ClientTimeout(total=0.5))
+    scaled.gateways[0].delay = 10 * PATIENCE
     for gateway in scaled.gateways[1:]:
         gateway.requests = {("models", "model-a"): 2}
-    async with asyncio.timeout(4):
+    async with asyncio.timeout(PATIENCE):
         await scaled.look(times=1)
 
 
@@ -192,11 +208,13 @@ async def test_averages_are_kept_each_interval_when_they_changed(scaled, cluster
     assert [one for one in server.writes if one.path == STATE] == written
 
 
-async def test_a_new_leader_goes_on_from_the_kept_averages(client, session, scaled, parts, gateways, cluster, server):
+async def test_a_new_leader_goes_on_from_the_kept_averages(
+    client, session, scaled, parts, gateways, cluster, server, eventually
+):
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.look(times=30)
     scaled.gateways[0].requests = {}
-    successor = Scaled(client, session, parts, gateways)
+    successor = Scaled(client, session, parts, gateways, server, eventually)
     await successor.look(times=10)
     assert replicas(cluster) == 4
     await successor.look(times=40)

@@ -25,11 +25,11 @@ async def test_own_fields_and_the_finalizer_come_first_and_in_one_write(server, 
     assert len([one for one in wrote(server, "toys") if not one.path.endswith("status")]) == 1
 
 
-async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually):
+async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually, rest):
     await cluster.config()
     await cluster.toy(cached="10Gi")
     await eventually(lambda: cluster.reason() == "Valid")
-    await asyncio.sleep(0.3)
+    await rest(lambda: len(server.writes))
     written = len(server.writes)
     parts.controller.queue.add(Key("models", "a"))
     await asyncio.sleep(0.3)
@@ -102,7 +102,7 @@ async def test_a_shared_object_that_is_refused_is_said_and_not_tried_again_at_on
 
 
 async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_those_that_name_it(
-    server, cluster, parts, eventually
+    server, cluster, parts, eventually, rest
 ):
     await cluster.toy("a")
     await eventually(lambda: cluster.reason() == "NoConfig")
@@ -110,6 +110,7 @@ async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_tho
     await eventually(lambda: cluster.reason() == "Valid")
     await cluster.config("two")
     await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["image"] == "two")
+    await rest(lambda: len(server.writes))
     before = len(server.writes)
     await cluster.claim("other")
     await asyncio.sleep(0.2)
@@ -119,13 +120,31 @@ async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_tho
     assert cluster.get(DEPLOYMENT)["spec"]["image"] == "two"
 
 
-async def test_row_36_nothing_is_polled_while_a_reference_is_missing(server, cluster, parts, eventually):
+async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(server, cluster, parts, eventually, rest):
+    await cluster.config()
+    names = [f"toy-{number}" for number in range(30)]
+    for name in names:
+        await cluster.toy(name, cached="10Gi")
+    await eventually(lambda: all(cluster.reason(name) == "Valid" for name in names))
+    await rest(lambda: len(server.writes) + sum(parts.api.planned.values()))
+    parts.api.planned.clear()
+    claim, path = cluster.get(PERSISTENT_VOLUME_CLAIM, "shared"), cluster.path(PERSISTENT_VOLUME_CLAIM, "shared")
+    annotations = {**claim["metadata"]["annotations"], "loaded/toy-7": "no"}
+    await server.store(path, {**claim, "metadata": {**claim["metadata"], "annotations": annotations}})
+    await eventually(
+        lambda: cluster.get(PERSISTENT_VOLUME_CLAIM, "shared")["metadata"]["annotations"]["loaded/toy-7"] == "yes"
+    )
+    await rest(lambda: len(server.writes) + sum(parts.api.planned.values()))
+    assert set(parts.api.planned) == {"toy-7"}
+    assert parts.api.planned["toy-7"] <= 3
+    await server.remove(path)
+    await eventually(lambda: set(parts.api.planned) == set(names))
+
+
+async def test_row_36_nothing_is_polled_while_a_reference_is_missing(server, cluster, parts, eventually, rest):
     await cluster.toy("a")
     await eventually(lambda: cluster.reason() == "NoConfig")
-    await asyncio.sleep(0.2)
-    requests = len(server.log)
-    await asyncio.sleep(0.5)
-    assert len(server.log) == requests
+    await rest(lambda: len(server.log), 0.5)
 
 
 async def test_references_that_raise_stop_their_resource_only(server, cluster, parts, eventually):

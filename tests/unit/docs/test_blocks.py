@@ -48,7 +48,7 @@ def test_a_block_names_its_language_and_known_marks(block: Block) -> None:
 
 @of("bash")
 def test_bash_parses(block: Block) -> None:
-    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=10)
+    subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=60)
 
 
 @of("bash", "elsewhere")

@@ -112,7 +112,7 @@ def piece(name: str, address: str, version: str = "1") -> dict[str, Any]:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # the condition is in another task
             await asyncio.sleep(0.01)
 

@@ -31,10 +31,10 @@ def test_what_is_no_selector(text: str) -> None:
     "text", ["app in (a" + " " * 40_000 + "b)", "a" * 40_000, "app" + " " * 40_000 + "x", "a/" * 20_000]
 )
 def test_a_long_selector_is_refused_soon(text: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()  # what others compute meanwhile does not count
     with pytest.raises(InvalidSelector):
         parse(text)
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def test_all_selectors_have_to_be_fulfilled() -> None:

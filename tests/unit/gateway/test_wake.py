@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -57,10 +59,10 @@ def table(*endpoints: str) -> RoutingTable:
     return RoutingTable({backend.name: backend for backend in backends}, {}, {}, ())
 
 
-async def run_for(
-    seconds: float, api: Api, waiting: dict[str, int], current: Callable[[], RoutingTable] = table
+async def run_until(
+    condition: Callable[[], bool], api: Api, waiting: dict[str, int], current: Callable[[], RoutingTable] = table
 ) -> list[str]:
-    """What was told as refused while the waker ran."""
+    """What was told as refused while the waker ran, until something was so."""
     told: list[str] = []
 
     async def asked() -> dict[str, int]:
@@ -69,11 +71,17 @@ async def run_for(
     waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"))  # type: ignore[arg-type]
     kept = current()
     task = asyncio.create_task(waker.run(lambda: kept))
-    await asyncio.sleep(seconds)
+    await until(condition)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
     return told
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110  # the condition is in another task
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -111,15 +119,19 @@ async def test_a_conflict_is_read_again_and_not_for_ever() -> None:
 
 async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is_one() -> None:
     api = Api(0)
-    told = await run_for(0.25, api, {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3})
+    began = time.monotonic()
+    sleeping = {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3}
+    told = await run_until(lambda: len(api.read) >= 3, api, sleeping)
     assert told == []
     assert len(api.written) == 1
-    assert 2 <= len(api.read) <= 3
+    assert time.monotonic() - began > 2 * 0.09
 
 
 async def test_nobody_is_woken_for_nobody() -> None:
     api = Api(0)
-    await run_for(0.05, api, {"ns:model-llama": 0, "ns:fixed": 2, "unknown:backend": 1})
+    ended = time.monotonic() + 0.05
+    sleeping = {"ns:model-llama": 0, "ns:fixed": 2, "unknown:backend": 1}
+    await run_until(lambda: time.monotonic() > ended, api, sleeping)
     assert api.read == []
 
 
@@ -134,6 +146,8 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
         task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(lambda current=current: current))  # type: ignore[arg-type, misc]
         await asyncio.sleep(0.05)
+        if expected:
+            await until(lambda: asked > 0)
         assert bool(asked) is expected
         assert not task.done(), "HAProxy that does not answer ends nothing"
         task.cancel()
@@ -141,6 +155,71 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
 
 async def test_a_refusal_is_told_once_and_tried_again() -> None:
     api = Api(0, Forbidden("not yours"), Forbidden("not yours"))
-    told = await run_for(0.35, api, {"ns:model-llama": 1})
+    told = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
     assert told == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
     assert len(api.written) == 1
+
+
+class Bewitched(Api):
+    """The first model's scale is nothing that anybody expects, or never answers; that of the second one is well."""
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__(0)
+        self.hangs = hangs
+        self.tried = 0
+
+    async def get(self, kind: Kind, name: Key, *, subresource: str = "") -> dict[str, Any]:
+        if name.name == "llama":
+            self.tried += 1
+            if self.hangs:
+                await asyncio.Event().wait()
+            return {"spec": None, "token": "s3cr3t"}
+        return await super().get(kind, name, subresource=subresource)
+
+
+def two_models() -> RoutingTable:
+    other = Backend("ns", "model-other", (), Route(scale=ScaleTarget("kubeai.org", "v1", "models", "other")))
+    return RoutingTable({**table().backends, other.name: other}, {}, {}, ())
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
+    hangs: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    api, waiting = Bewitched(hangs=hangs), {"ns:model-llama": 1}
+
+    async def later() -> None:
+        await asyncio.sleep(0.1)
+        waiting["ns:model-other"] = 1
+
+    tries = 1 if hangs else 3
+    told, _unused = await asyncio.gather(
+        run_until(lambda: bool(api.written) and api.tried >= tries, api, waiting, two_models), later()
+    )
+    assert [obj["spec"] for obj in api.written] == [{"replicas": 1}]
+    if hangs:
+        assert told == []
+    else:
+        words = "models llama cannot be scaled from zero: AttributeError, see the gateway's log"
+        assert told == [f"ns:model-llama {words}"]
+        assert caplog.text.count("cannot be scaled") == caplog.text.count("Traceback") == 1
+        assert "s3cr3t" not in caplog.text
+
+
+async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api, answers = Api(0), [ValueError("nonsense")] * 3
+
+    async def ask() -> dict[str, int]:
+        if answers:
+            raise answers.pop()
+        return {"ns:model-llama": 1}
+
+    kept = table()
+    task = asyncio.create_task(Waker(api, ask, lambda *_told: None).run(lambda: kept))  # type: ignore[arg-type]
+    await until(lambda: bool(api.written))
+    assert not task.done()
+    task.cancel()
+    assert len(api.written) == 1
+    assert [record.levelno for record in caplog.records if "who waits" in record.message] == [logging.ERROR]

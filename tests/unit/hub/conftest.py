@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from huggingface_hub import HfApi
+from huggingface_hub import HfApi, set_client_factory
+from huggingface_hub.utils import _http
 
 from slipway.hub.folder import Library
 from slipway.hub.server import application
@@ -62,6 +63,15 @@ def write(folder: Path, files: dict[str, bytes | str]) -> None:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.fixture(autouse=True)
+def own_client() -> Iterator[None]:
+    """The library's own: the loader, whose tests may have run in this process, gives it another one."""
+    before = _http._GLOBAL_CLIENT_FACTORY
+    set_client_factory(_http.default_client_factory)
+    yield
+    set_client_factory(before)
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.ports import quiet_port
+
 from .conftest import TOKEN, RunningHub, write
 
 IMAGE = "ghcr.io/ggml-org/llama.cpp:server"
@@ -23,7 +25,7 @@ MODEL = "acme/generated"
 
 
 def docker(*arguments: str) -> str:
-    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=180)
     if done.returncode:
         pytest.fail(f"docker {arguments[0]}: {done.stderr.strip()}")
     return done.stdout.strip()
@@ -40,26 +42,26 @@ def image() -> str:
 def weights(root: Path) -> Path:
     target = root / MODEL / "tiny.gguf"
     write(root / MODEL, {"README.md": "# Generated\n", ".hub.yaml": "gated: true"})
-    subprocess.run([sys.executable, SCRIPT, target, "--seed", "7"], check=True, timeout=60)
+    subprocess.run([sys.executable, SCRIPT, target, "--seed", "7"], check=True, timeout=180)
     return target
 
 
 @pytest.fixture
-def engine(image: str, hub: RunningHub, weights: Path, unused_tcp_port: int, tmp_path: Path) -> Iterator[str]:
+def engine(image: str, hub: RunningHub, weights: Path, tmp_path: Path) -> Iterator[str]:
     """Base URL of a llama-server that was told no more than a repository and a file."""
-    secret = tmp_path / "engine.env"
+    secret, port = tmp_path / "engine.env", quiet_port()
     secret.write_text(f"HF_TOKEN={TOKEN}\nHF_ENDPOINT={hub.endpoint}\nHOME=/tmp\n")
     options = ["--detach", "--rm", "--network", "host", "--user", "65532", "--env-file", str(secret)]
-    flags = ["--hf-repo", MODEL, "--hf-file", weights.name, "--host", "127.0.0.1", "--port", str(unused_tcp_port)]
+    flags = ["--hf-repo", MODEL, "--hf-file", weights.name, "--host", "127.0.0.1", "--port", str(port)]
     container = docker("run", *options, image, *flags, "--threads", "1", "--ctx-size", "512", "--embeddings")
-    yield f"http://127.0.0.1:{unused_tcp_port}"
-    subprocess.run(["docker", "rm", "--force", container], capture_output=True, check=False, timeout=60)
+    yield f"http://127.0.0.1:{port}"
+    subprocess.run(["docker", "rm", "--force", container], capture_output=True, check=False, timeout=180)
 
 
 @pytest.fixture
 async def ready(engine: str) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(engine) as session:
-        for _unused in range(300):
+        for _unused in range(1200):
             try:
                 async with session.get("/health") as answer:
                     if answer.status == 200:
@@ -68,7 +70,7 @@ async def ready(engine: str) -> AsyncIterator[aiohttp.ClientSession]:
                 pass
             await asyncio.sleep(0.1)
         else:
-            pytest.fail("llama-server was not healthy within 30 s")
+            pytest.fail("llama-server was not healthy within 120 s")
         yield session
 
 
@@ -95,5 +97,5 @@ async def test_llama_server_fetches_a_gated_model_by_four_calls_and_serves_it(
 def test_generated_model_is_small_and_the_same_for_a_seed(weights: Path, tmp_path: Path) -> None:
     assert weights.stat().st_size < 700_000, "fits into a ConfigMap, whose base64 may hold 1 MiB"
     again = tmp_path / "again.gguf"
-    subprocess.run([sys.executable, SCRIPT, again, "--seed", "7"], check=True, timeout=60)
+    subprocess.run([sys.executable, SCRIPT, again, "--seed", "7"], check=True, timeout=180)
     assert again.read_bytes() == weights.read_bytes()

@@ -40,7 +40,7 @@ class Bench:
             "SLIPWAY_CACHE": str(self.cache),
             "SLIPWAY_DEBIAN_MIRROR": "http://mirror.invalid/debian",
         }
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         """Runs lines of bash below ``lib.sh``, with the cache open."""

@@ -66,7 +66,7 @@ def test_the_images_role_provides_what_is_stated() -> None:
 
 def test_every_stated_image_but_go_can_be_built_in_a_closed_network() -> None:
     build = IMAGES / "closed-network/build.sh"
-    listed = subprocess.run([build, "--list"], capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    listed = subprocess.run([build, "--list"], capture_output=True, text=True, timeout=180, check=True).stdout.split()
 
     assert set(listed) == set(VERSIONS.values()) - {VERSIONS["GOLANG_IMAGE"]}
 

@@ -18,6 +18,8 @@ from aiohttp import web
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
 
+PATIENCE = 60.0
+"""Seconds for what takes a moment on a machine that has nothing else to do."""
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -359,11 +361,24 @@ async def start() -> AsyncIterator[Callable[[Awaitable[Any]], asyncio.Task[Any]]
 def eventually() -> Callable[..., Awaitable[None]]:
     """Waits until a test holds, at most ``seconds``."""
 
-    async def wait(test: Callable[[], Any], seconds: float = 5.0) -> None:
+    async def wait(test: Callable[[], Any], seconds: float = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while not test():
             assert time.monotonic() < deadline, "did not happen in time"
             await asyncio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def rest() -> Callable[..., Awaitable[None]]:
+    """Waits until a number has stayed the same for ``seconds``."""
+
+    async def wait(number: Callable[[], int], seconds: float = 0.3) -> None:
+        deadline, before = time.monotonic() + PATIENCE, None
+        while before != (before := number()):
+            assert time.monotonic() < deadline, "never comes to rest"
+            await asyncio.sleep(seconds)
 
     return wait
 

@@ -14,6 +14,8 @@ from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, Kind, uid
 
+from .conftest import PATIENCE
+
 MODEL = Kind("krypton.ai", "v1alpha1", "Model", "models")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SERVICES = "/api/v1/namespaces/default/services"
@@ -343,7 +345,7 @@ async def test_waiting_for_a_write_ends_as_soon_as_the_watch_tells_it(server, be
     await asyncio.sleep(0.05)
     assert not waiting.done()
     server.deliver.set()
-    await asyncio.wait_for(waiting, 2)
+    await asyncio.wait_for(waiting, PATIENCE)
     assert not server.requests("GET", "deployments/m")[1:]
 
 
@@ -364,25 +366,25 @@ async def restarted(bench, client):
     bench.applier = bench.new(client, mark=MARK)
 
 
-async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(server, bench, client):
+async def test_row_42_a_restart_sends_nothing_that_is_there_as_it_should_be(server, bench, client, eventually):
     await restarted(bench, client)
     await bench.sync(owner(), [deployment(), service()])
     made = server.objects[f"{DEPLOYMENTS}/m"]
     defaults = {**made["spec"], "revisionHistoryLimit": 10}
     await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": defaults, "status": {"replicas": 1}})
-    await asyncio.sleep(0.1)
+    await eventually(lambda: "status" in bench.informers[DEPLOYMENT].store.all()[0])
     written = len(server.writes)
     await restarted(bench, client)
     await bench.sync(owner(), [deployment(), service()])
     assert len(server.writes) == written
 
 
-async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server, bench, client):
+async def test_after_a_restart_a_field_that_someone_changed_is_put_right(server, bench, client, eventually):
     await restarted(bench, client)
     await bench.sync(owner(), [deployment()])
     made = server.objects[f"{DEPLOYMENTS}/m"]
     await server.store(f"{DEPLOYMENTS}/m", {**made, "spec": {**made["spec"], "replicas": 7}})
-    await asyncio.sleep(0.1)
+    await eventually(lambda: bench.informers[DEPLOYMENT].store.all()[0]["spec"]["replicas"] == 7)
     await restarted(bench, client)
     await bench.sync(owner(), [deployment()])
     assert server.objects[f"{DEPLOYMENTS}/m"]["spec"]["replicas"] == 1

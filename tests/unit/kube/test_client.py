@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pathlib
 
 import aiohttp
@@ -157,10 +156,9 @@ async def test_a_large_object_arrives_whole_in_a_watch(server, client, script):
     assert [(event.type, len(event.object["data"])) for event in events] == [("ADDED", 3_000_000)]
 
 
-async def test_closing_a_watch_early_frees_its_connection(server, client):
+async def test_closing_a_watch_early_frees_its_connection(server, client, eventually):
     await server.put(f"{PODS}/a")
     stream = client.watch(POD, since="1")
     assert (await anext(stream)).type == "ADDED"
     await stream.aclose()
-    await asyncio.sleep(0)
-    assert not client._session.connector._acquired
+    await eventually(lambda: not client._session.connector._acquired)

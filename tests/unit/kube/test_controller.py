@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 from slipway.kube.controller import Controller, Result, TerminalError, owner_keys
@@ -53,13 +54,12 @@ async def test_row_45_a_poison_object_backs_off_alone(metrics, start, eventually
     controller = Controller("test", reconcile, metrics=metrics, workers=1)
     start(controller.run())
     controller.queue.add(A)
-    for _unused in range(20):
+    while len(times(calls, A)) < 7:
+        met = len(times(calls, B))
         controller.queue.add(B)
-        await asyncio.sleep(0.02)
-    assert len(times(calls, B)) >= 15
-    waits = [second - first for first, second in zip(times(calls, A), times(calls, A)[1:], strict=False)]
-    assert len(waits) <= 8
-    assert waits[-1] > 10 * waits[0]
+        await eventually(lambda met=met: len(times(calls, B)) > met)
+    waits = [second - first for first, second in itertools.pairwise(times(calls, A))]
+    assert all(wait > 0.9 * 0.005 * 2**number for number, wait in enumerate(waits))
     assert "poison" in caplog.text
 
 
@@ -72,11 +72,12 @@ async def test_a_success_ends_the_backoff(metrics, start, eventually):
     assert controller.queue.add_rate_limited(A) == 0.005
 
 
-async def test_a_terminal_error_is_not_retried(metrics, start):
+async def test_a_terminal_error_is_not_retried(metrics, start, eventually):
     reconcile, calls = recording({A: [TerminalError("never")]})
     controller = Controller("test", reconcile, metrics=metrics)
     start(controller.run())
     controller.queue.add(A)
+    await eventually(lambda: calls)
     await asyncio.sleep(0.1)
     assert len(calls) == 1
 
@@ -87,7 +88,7 @@ async def test_a_result_may_ask_to_be_called_again(metrics, start, eventually):
     start(controller.run())
     controller.queue.add(A)
     await eventually(lambda: len(calls) == 2)
-    assert calls[1][1] - calls[0][1] >= 0.09
+    assert calls[1][1] - calls[0][1] > 0.08
 
 
 async def test_row_19_conflicts_are_retried_without_noise(metrics, start, eventually, caplog):
@@ -100,7 +101,7 @@ async def test_row_19_conflicts_are_retried_without_noise(metrics, start, eventu
 
 
 async def test_row_20_retry_after_is_waited_for_even_when_the_object_changes(metrics, start, eventually):
-    reconcile, calls = recording({A: [TooManyRequests("slow down", retry_after=0.4)]})
+    reconcile, calls = recording({A: [TooManyRequests("slow down", retry_after=1.5)]})
     controller = Controller("test", reconcile, metrics=metrics)
     start(controller.run())
     controller.queue.add(A)
@@ -110,7 +111,7 @@ async def test_row_20_retry_after_is_waited_for_even_when_the_object_changes(met
         controller.queue.add(B)
         await asyncio.sleep(0.01)
     await eventually(lambda: len(times(calls, A)) == 2)
-    assert times(calls, A)[1] - times(calls, A)[0] >= 0.39
+    assert times(calls, A)[1] - times(calls, A)[0] > 1.4
     assert times(calls, B)[0] < times(calls, A)[1]
 
 
@@ -129,10 +130,11 @@ async def test_row_6_an_outage_is_not_answered_with_a_storm(metrics, start):
     reconcile, calls = recording({key: [ConnectionFailed("away")] * 1000 for key in keys})
     controller = Controller("test", reconcile, metrics=metrics, workers=4)
     start(controller.run())
+    began = time.monotonic()
     for key in keys:
         controller.queue.add(key)
     await asyncio.sleep(1.5)
-    assert len(calls) <= 8
+    assert len(calls) <= 4 * (1 + int(time.monotonic() - began)), "each worker rests for a second"
 
 
 def test_an_owner_is_found_by_kind_and_group():

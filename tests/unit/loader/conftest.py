@@ -19,6 +19,8 @@ from slipway.loader.progress import Meter
 from slipway.loader.source import open_source
 from slipway.loader.transfer import Policy
 
+PATIENCE = 60
+"""Seconds for what takes a moment on a machine that has nothing else to do."""
 TOKEN = "hf_reader_of_the_tests"
 WEIGHTS = bytes(range(256)) * 6144
 FILES = {
@@ -69,12 +71,12 @@ class Service:
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(PATIENCE)
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(PATIENCE)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
     def _middleware(self) -> Any:
         @web.middleware

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
-from typing import Any
+import hmac
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
 from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from slipway.loader.sources.signature import Credentials, signed_headers
 
-KEYS = Credentials("AKIATEST", "test-secret-key")
+class Keys(NamedTuple):
+    key: str
+    secret: str
+
+
+KEYS = Keys("AKIATEST", "test-secret-key")
 PAGE = 2
 XMLNS = "http://s3.amazonaws.com/doc/2006-03-01/"
 
@@ -32,7 +37,7 @@ class Store:
 
     def application(self) -> web.Application:
         app = web.Application()
-        app.router.add_get("/{bucket}/{key:.*}", self._get)
+        app.router.add_get("/{bucket:[^/]*}{slash:/?}{key:.*}", self._get)
         return app
 
     def etag(self, key: str) -> str:
@@ -63,7 +68,8 @@ class Store:
         return web.Response(status=206, body=body[part.start :], headers=headers)
 
     def _list(self, query: Any) -> web.Response:
-        keys = [key for key in sorted(self.objects) if key.startswith(query.get("prefix", ""))]
+        after = "" if "continuation-token" in query else query.get("start-after", "")
+        keys = [key for key in sorted(self.objects) if key.startswith(query.get("prefix", "")) and key > after]
         start = int(query.get("continuation-token", "0"))
         rows = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.objects[key])}</Size>"
@@ -72,7 +78,8 @@ class Store:
         )
         more = start + PAGE < len(keys)
         after = f"<NextContinuationToken>{start + PAGE}</NextContinuationToken>" if more else ""
-        text = f'<ListBucketResult xmlns="{XMLNS}"><IsTruncated>{str(more).lower()}</IsTruncated>{after}{rows}'
+        state = f"<Name>models</Name><IsTruncated>{str(more).lower()}</IsTruncated>"
+        text = f'<ListBucketResult xmlns="{XMLNS}">{state}{after}{rows}'
         return web.Response(text=f"{text}</ListBucketResult>", content_type="application/xml")
 
     def _fault(self, request: web.Request) -> tuple[int, str] | None:
@@ -81,10 +88,26 @@ class Store:
             return 403, "AccessDenied"
         if f"Credential={KEYS.key}/" not in given:
             return 403, "InvalidAccessKeyId"
-        now = datetime.strptime(request.headers["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        url = f"http://{request.host}{request.raw_path}"
-        right = signed_headers("GET", url, KEYS, self.region, now)["Authorization"]
-        return None if given == right else (403, "SignatureDoesNotMatch")
+        return (
+            None if given.endswith(f"Signature={self._signature(request, given)}") else (403, "SignatureDoesNotMatch")
+        )
+
+    def _signature(self, request: web.Request, given: str) -> str:
+        """What Amazon's version 4 asks for, of a request for this region."""
+        names = given.split("SignedHeaders=")[1].partition(",")[0]
+        url = urlsplit(request.raw_path)
+        query = sorted(parse_qsl(url.query, keep_blank_values=True))
+        asked = "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in query)
+        told = "".join(f"{name}:{request.headers.get(name, '').strip()}\n" for name in names.split(";"))
+        content = request.headers["x-amz-content-sha256"]
+        canonical = f"{request.method}\n{url.path}\n{asked}\n{told}\n{names}\n{content}"
+        date = request.headers["x-amz-date"]
+        scope = [date[:8], self.region, "s3", "aws4_request"]
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        key = f"AWS4{KEYS.secret}".encode()
+        for word in (*scope, f"AWS4-HMAC-SHA256\n{date}\n{'/'.join(scope)}\n{digest}"):
+            key = hmac.digest(key, word.encode(), "sha256")
+        return key.hex()
 
 
 def _error(status: int, code: str) -> web.Response:

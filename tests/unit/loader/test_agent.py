@@ -25,7 +25,7 @@ from slipway.loader.progress import Meter
 from slipway.loader.source import open_source
 from slipway.serving.agent import Adapter, AgentReport
 
-from .conftest import HASTY, Service, write
+from .conftest import HASTY, PATIENCE, Service, write
 from .vllm import Engine
 
 ONE = Adapter("m_a", "hf://acme/tiny/adapters/first@refs/pr/1", "d1")
@@ -92,7 +92,7 @@ class Sidecar:
         for _unused in range(50):
             busy = await self.agent.step()
             if running := [fetch.task for fetch in self.agent._fetches.values()]:
-                await asyncio.wait(running, timeout=10)
+                await asyncio.wait(running, timeout=PATIENCE)
                 busy = True
             if not busy:
                 return
@@ -289,16 +289,17 @@ async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidec
         response = web.StreamResponse(headers={"Content-Length": "100000"})
         await response.prepare(request)
         with suppress(ConnectionError):
-            for _unused in range(1000):
-                await response.write(bytes(100))
+            for _unused in range(10_000):
+                await response.write(bytes(10))
                 await asyncio.sleep(0.01)
         return response
 
     hub.interfere = slow
     await sidecar.wish(TWO)
     await sidecar.agent.step()
-    await asyncio.sleep(0.1)
-    assert (await sidecar.wish(TWO)).progress is not None
+    async with asyncio.timeout(PATIENCE):
+        while (await sidecar.wish(TWO)).progress is None:  # noqa: ASYNC110  # it is told over HTTP
+            await asyncio.sleep(0.01)
     await sidecar.wish()
     await sidecar.settle()
     assert sidecar.versions() == set()
@@ -367,12 +368,9 @@ async def test_the_loop_runs_by_itself_until_it_is_cancelled(sidecar: Sidecar, m
     monkeypatch.setattr(module, "PERIOD", 0.05)
     task = asyncio.create_task(sidecar.agent.run())
     await sidecar.wish(ONE)
-    for _unused in range(200):
-        if await sidecar.state() == {"m_a": ("Loaded", "d1")}:
-            break
-        await asyncio.sleep(0.05)
-    else:
-        pytest.fail("the adapter was not loaded within 10 s")
+    async with asyncio.timeout(PATIENCE):
+        while await sidecar.state() != {"m_a": ("Loaded", "d1")}:  # noqa: ASYNC110  # it is told over HTTP
+            await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
+from slipway.loader import source
 from slipway.loader.errors import LoadError
 from slipway.loader.source import open_source
-from slipway.loader.sources.buckets import Bucket
+from slipway.loader.sources import http
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
 from .s3 import KEYS, Store
@@ -56,6 +57,27 @@ def test_a_folder_arrives_without_its_neighbour(from_s3: Loading, url: str) -> N
 def test_a_whole_key_means_that_file(from_s3: Loading) -> None:
     from_s3("s3://models/single.gguf")
     assert from_s3.content == {"single.gguf": WEIGHTS}
+
+
+def test_the_token_of_a_session_is_signed(from_s3: Loading, s3: Service) -> None:
+    from_s3.env["AWS_SESSION_TOKEN"] = "token-of-a-session"
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert all("x-amz-security-token" in seen.authorization for seen in s3.seen)
+
+
+def test_a_proof_stays_with_the_store_when_it_redirects(from_s3: Loading, s3: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.startswith("/cdn/"):
+            return web.Response(body=WEIGHTS)
+        if request.path.endswith("tiny.gguf"):
+            raise web.HTTPTemporaryRedirect(f"{s3.url.replace('127.0.0.1', 'localhost')}/cdn/tiny?signature=secret")
+        return None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert {seen.authorization for seen in s3.seen if seen.path.startswith("/cdn/")} == {""}
 
 
 def test_a_cut_connection_is_resumed(from_s3: Loading, s3: Service) -> None:
@@ -145,6 +167,64 @@ def test_a_store_that_is_busy_is_asked_again(from_s3: Loading, s3: Service) -> N
     assert from_s3.content == FILES
 
 
+def test_a_listing_goes_on_behind_what_it_has(from_s3: Loading, s3: Service) -> None:
+    asked: list[str] = []
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if "list-type" not in request.query:
+            return None
+        asked.append("" if "continuation-token" in request.query else request.query.get("start-after", ""))
+        return web.Response(status=500) if len(asked) == 3 else None
+
+    s3.interfere = interfere
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert [after for after in asked if after] == ["team/tiny/empty.txt"]
+
+
+def test_a_bucket_with_more_files_than_any_model_is_refused(
+    from_s3: Loading, s3: Service, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "MOST_FILES", 4)
+    store.objects |= {f"many/{number}": b"" for number in range(20)}
+    with pytest.raises(LoadError, match="s3://models/many has more than 4 files, which no model has") as caught:
+        from_s3("s3://models/many")
+    assert not caught.value.passing
+    assert len(s3.seen) == 3
+    from_s3(URL)
+
+
+@pytest.mark.parametrize("text", ["<html>", "<a></a>", "welcome"])
+def test_a_store_that_speaks_something_else_is_told(from_s3: Loading, s3: Service, text: str) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(text=text, content_type="text/html")
+
+    s3.interfere = interfere
+    with pytest.raises(LoadError, match=r"is not what the address says|does not speak the S3 protocol"):
+        from_s3(URL)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("http://127.0.0.1:9/path", "at 127.0.0.1 cannot be asked: path in endpoint is not allowed"),
+        ("http://user:secret@127.0.0.1:9", "at 127.0.0.1 cannot be asked: username in endpoint is not allowed"),
+        ("user:secret@127.0.0.1:9", "the store's endpoint is none: it begins with https:// or http://"),
+    ],
+)
+def test_an_endpoint_that_can_be_none_is_told(from_s3: Loading, endpoint: str, words: str) -> None:
+    from_s3.env["AWS_ENDPOINT_URL"] = endpoint
+    with pytest.raises(LoadError) as caught:
+        from_s3(URL)
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bucket_that_the_library_does_not_take_is_told(from_s3: Loading) -> None:
+    with pytest.raises(LoadError, match=r"s3://of-a-point-s3alias/x at 127\.0\.0\.1 cannot be asked: bucket name"):
+        from_s3("s3://of-a-point-s3alias/x")
+
+
 @pytest.mark.parametrize("status", [301, 400, 403])
 def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service, store: Store, status: int) -> None:
     store.region = "eu-west-1"
@@ -174,10 +254,20 @@ ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
         ("oss://models/x", {**ALIBABA, "OSS_ENDPOINT": "oss-internal.example"}, "https://models.oss-internal.example"),
     ],
 )
-def test_where_a_bucket_is_asked(url: str, env: dict[str, str], address: str) -> None:
-    source = open_source(url, env)
-    assert isinstance(source, Bucket)
-    assert source._top() == address
+def test_where_a_bucket_is_asked(
+    loading: Loading, monkeypatch: pytest.MonkeyPatch, url: str, env: dict[str, str], address: str
+) -> None:
+    asked: list[str] = []
+
+    def send(_client: object, _method: str, url: str, *_more: object) -> None:
+        asked.append(url.partition("?")[0].rstrip("/"))
+        raise LoadError("not asked in a test")
+
+    monkeypatch.setattr(http, "send", send)
+    loading.env = env
+    with pytest.raises(LoadError, match="not asked in a test"):
+        loading(url)
+    assert asked == [address]
 
 
 @pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-complete"])

@@ -11,6 +11,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from slipway.loader import source
 from slipway.loader.errors import LoadError
 from slipway.loader.sources import google
 
@@ -81,6 +82,25 @@ def test_refusals_say_what_to_do(from_gcs: Loading, store: Store, url: str, toke
         from_gcs(url)
     assert words in str(caught.value)
     assert not caught.value.passing
+
+
+def test_a_bucket_with_more_files_than_any_model_is_refused(
+    from_gcs: Loading, gcs: Service, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "MOST_FILES", 4)
+    store.objects |= {f"many/{number}": b"" for number in range(20)}
+    with pytest.raises(LoadError, match="gs://models/many has more than 4 files, which no model has"):
+        from_gcs("gs://models/many")
+    assert len(gcs.seen) == 3
+
+
+def test_what_is_no_store_is_told(from_gcs: Loading, gcs: Service) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.json_response(["welcome"])
+
+    gcs.interfere = interfere
+    with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):
+        from_gcs(URL)
 
 
 @pytest.fixture

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Awaitable, Callable
+
 import pytest
 from aiohttp import web
 
+from slipway.loader import source
 from slipway.loader.errors import LoadError
 from slipway.loader.source import CHUNK
 
@@ -116,6 +120,7 @@ def test_a_hub_that_stays_busy_ends_the_load_for_now(from_hub: Loading, hub: Ser
         ("hf://acme/closed", "", "does not let this account read acme/closed: give a token by HF_TOKEN"),
         ("hf://acme", "", "names no repository"),
         ("hf://../x", "", "names no repository"),
+        ("hf://acme/a..b", "", "names no repository"),
     ],
 )
 def test_refusals_say_what_to_do(from_hub: Loading, url: str, token: str, words: str) -> None:
@@ -154,6 +159,75 @@ def test_the_token_stays_with_the_hub_when_it_redirects(from_hub: Loading, hub: 
 def test_a_listing_that_makes_no_sense_is_told(from_hub: Loading, hub: Service, rows: list[object]) -> None:
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         return web.json_response(rows) if "/tree/" in request.path else None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):
+        from_hub(URL)
+
+
+def in_pages(link: str) -> Callable[[web.Request], Awaitable[web.StreamResponse | None]]:
+    """The tree of one file a page; ``link`` leads to the next one."""
+    paths = sorted(FILES)
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if "/tree/" not in request.path:
+            return None
+        turn = int(request.query.get("turn", "0"))
+        body = FILES[paths[turn]]
+        oid = hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()  # noqa: S324
+        row = {"type": "file", "path": paths[turn], "size": len(body), "oid": oid}
+        headers = {"Link": f'<{link}?turn={turn + 1}>; rel="next"'} if turn + 1 < len(paths) else {}
+        return web.json_response([row], headers=headers)
+
+    return interfere
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_tree_in_pages_is_listed_whole(from_hub: Loading, hub: Service, relative: bool) -> None:
+    hub.interfere = in_pages("/api/models/acme/tiny/tree/main" if relative else f"{hub.url}/api/models/x/tree/main")
+    from_hub(URL)
+    assert from_hub.content == FILES
+
+
+def test_a_page_that_fails_costs_no_other_one(from_hub: Loading, hub: Service) -> None:
+    pages = in_pages(f"{hub.url}/api/models/x/tree/main")
+    turns = 0
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        nonlocal turns
+        turns += "/tree/" in request.path
+        return web.Response(status=502) if "/tree/" in request.path and turns % 2 else await pages(request)
+
+    hub.interfere = interfere
+    from_hub(URL)
+    assert from_hub.content == FILES
+    assert turns == 2 * len(FILES)
+
+
+def test_a_listing_that_leads_to_another_host_is_not_followed(
+    from_hub: Loading, hub: Service, start: Callable[[web.Application], Service]
+) -> None:
+    other = start(web.Application())
+    hub.interfere = in_pages(f"{other.url}/api/models/acme/tiny/tree/main")
+    from_hub.env["HF_TOKEN"] = TOKEN
+    with pytest.raises(LoadError, match="leads away from itself in a listing; nothing is sent there"):
+        from_hub(URL)
+    assert other.seen == []
+
+
+def test_a_repository_with_more_files_than_any_model_is_refused(
+    from_hub: Loading, hub: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "MOST_FILES", 2)
+    hub.interfere = in_pages(f"{hub.url}/api/models/x/tree/main")
+    with pytest.raises(LoadError, match="has more than 2 files, which no model has: name a folder in it"):
+        from_hub(URL)
+    assert len([seen for seen in hub.seen if "/tree/" in seen.path]) == 3
+
+
+def test_what_is_no_hub_is_told(from_hub: Loading, hub: Service) -> None:
+    async def interfere(_request: web.Request) -> web.StreamResponse | None:
+        return web.Response(text="<html>welcome</html>", content_type="text/html")
 
     hub.interfere = interfere
     with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
 import threading
 import time
 import uuid
@@ -76,7 +77,11 @@ class FakeApi:
         self._history: list[tuple[int, str, Object]] = []
         self._oldest = 0
         self._changed = threading.Condition(threading.RLock())
-        self._port = 0
+        # Keeps the port while the server is away: a bound socket that does not listen, which refuses connections.
+        self._keeper = socket.socket()
+        self._keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._keeper.bind(("127.0.0.1", 0))
+        self._port: int = self._keeper.getsockname()[1]
         self._server: ThreadingHTTPServer | None = None
         self._streams: set[Any] = set()
         self.start()
@@ -91,7 +96,6 @@ class FakeApi:
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), handler)
         self._server.daemon_threads = True
-        self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -108,10 +112,12 @@ class FakeApi:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Forgets the history: watches from any version up to now are answered with 410."""
+        """Forgets the history and cuts every stream: watches from any version that was told are answered with 410."""
         with self._changed:
+            self._version += 1
             self._oldest = self._version
             self._history.clear()
+            self.cut_streams()
 
     def once(self, verb: str, action: Callable[[], object]) -> None:
         """Does something, in a thread, when it is next asked to do this; actions of one verb take turns."""
@@ -201,7 +207,8 @@ class FakeApi:
             wanted = (body.get("preconditions") or {}).get("uid")
             if wanted and wanted != resource["metadata"]["uid"]:
                 return _failure(409, "Conflict", "the uid differs", {})
-            if query.get("dryRun") != "All":
+            # As the API server does: options in the query count only where there is no body.
+            if "All" not in (body or {"dryRun": [query.get("dryRun")]}).get("dryRun", []):
                 if path in self.finalizers:
                     going = copy.deepcopy(resource)
                     going["metadata"].update(deletionTimestamp="now", finalizers=["example.org/held"])

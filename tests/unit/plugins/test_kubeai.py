@@ -163,7 +163,9 @@ def test_a_cache_that_is_not_cleared_says_why(api: FakeApi, run: Run) -> None:
         "reason": "FailedMount",
         "message": "The volume does not answer.",
     }
-    result = run("model", api="kubeai", name="a", namespace="models", state="absent", wait_timeout=1)
+    task = {"api": "kubeai", "name": "a", "namespace": "models", "state": "absent"}
+    run("model", **task, wait=False)
+    result = run("model", **task, wait_timeout=1)
     assert result["msg"] == (
         "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held. "
         "FailedMount: The volume does not answer."

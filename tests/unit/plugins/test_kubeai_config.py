@@ -130,6 +130,19 @@ def test_keys_without_a_meaning_here_are_left_out_with_a_warning(monkeypatch: py
     assert warnings == ["controller_kubeai_config.messaging has no meaning here and is left out."]
 
 
+@pytest.mark.parametrize(
+    ("account", "warned"), [("kubeai-models", True), ("mine-kubeai-models", True), ("models", False), ("", False)]
+)
+def test_the_account_that_goes_with_the_originals_chart_is_warned_of(
+    account: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(module.Display, "warning", lambda _self, text: warnings.append(text))
+    given = {"modelServerPods": {"serviceAccountName": account}}
+    assert kubeai_config(given) == given
+    assert [f"modelServerPods.serviceAccountName is {account}, " in text for text in warnings] == [True] * warned
+
+
 def test_what_is_no_mapping_is_told() -> None:
     with pytest.raises(AnsibleFilterError, match="controller_kubeai_config must be a mapping, not \\[\\]"):
         kubeai_config([])

@@ -162,7 +162,14 @@ def test_namespaces_are_waited_for_together(api: FakeApi, run: Run) -> None:
 
 
 def test_a_failure_ends_the_wait_at_once_and_carries_the_others(api: FakeApi, run: Run) -> None:
-    api.controller = becomes(good=READY, bad=FAILED, slow=PENDING)
+    states = {"good": READY, "slow": PENDING, "bad": FAILED}
+
+    def act_when_all_are_there(api: FakeApi, _resource: object) -> None:
+        if len(api.objects) == len(states):
+            for name, status in states.items():
+                api.set_status(PATH + name, **status)
+
+    api.controller = act_when_all_are_there
     names = ("good", "bad", "slow")
     result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in names], wait_timeout=300)
     assert result.failed
@@ -218,7 +225,9 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
 
 def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -> None:
     api.controller = becomes(a=PENDING, c=READY)
-    result = run("model", namespace="models", models=[{"name": name, "spec": SPEC} for name in "abc"], wait_timeout=1)
+    task: dict[str, Any] = {"namespace": "models", "models": [{"name": name, "spec": SPEC} for name in "abc"]}
+    run("model", **task, wait=False)
+    result = run("model", **task, wait_timeout=1)
     assert result.failed
     assert result["error_code"] == "controller_missing"
     assert result["msg"] == (
@@ -231,9 +240,9 @@ def test_a_timeout_names_each_model_and_its_last_state(api: FakeApi, run: Run) -
 
 def test_the_same_reason_is_told_once(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
-    result = run(
-        "model", namespace="models", models=[{"name": f"m{i:02}", "spec": SPEC} for i in range(12)], wait_timeout=1
-    )
+    models = [{"name": f"m{i:02}", "spec": SPEC} for i in range(12)]
+    run("model", namespace="models", models=models, wait=False)
+    result = run("model", namespace="models", models=models, wait_timeout=1)
     assert result["error_code"] == "timeout"
     assert result["msg"] == (
         "12 of 12 Models are not ready after 1 s.\n"
@@ -283,9 +292,9 @@ def test_removal_waits_until_the_model_is_gone(api: FakeApi, run: Run) -> None:
 def test_removal_that_takes_too_long_says_what_holds_it(api: FakeApi, run: Run) -> None:
     run("model", name="a", namespace="models", spec=SPEC, wait=False)
     api.finalizers.add(PATH + "a")
-    result = run("model", name="a", namespace="models", state="absent", wait_timeout=1)
-    assert result["msg"] == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
-    again = run("model", name="a", namespace="models", state="absent", wait=False)
+    assert run("model", name="a", namespace="models", state="absent", wait=False)["changed"]
+    again = run("model", name="a", namespace="models", state="absent", wait_timeout=1)
+    assert again["msg"] == "Model models/a is not gone after 1 s. Deleting: It is held by example.org/held."
     assert not again["changed"]
 
 

@@ -74,7 +74,7 @@ class Playbook:
             environment.pop(name, None)
         command = ["ansible-playbook", "-i", "localhost,", "-e", f"url={self._api.url}", *arguments, "play.yml"]
         done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=240, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         recap = done.stdout.rstrip().splitlines()[-1]

@@ -30,7 +30,7 @@ async def _asked(application: web.Application) -> dict[str, object]:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", question, stdout=asyncio.subprocess.PIPE, env={}
         )
-        output, _unused = await asyncio.wait_for(process.communicate(), 30)
+        output, _unused = await asyncio.wait_for(process.communicate(), 120)
     finally:
         await runner.cleanup()
     answer: dict[str, object] = json.loads(output)

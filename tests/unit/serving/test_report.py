@@ -70,3 +70,11 @@ def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
     assert "a is served by old/a. Requests reach this one as new/a" in condition.message
     assert routed("old/model-a", ("a",), [mine, other]).status == "True"
     assert routed("new/model-b", ("b",), [mine, other]).reason == "NoService"
+
+
+def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_reaches_it() -> None:
+    kubeai, krypton = service("models", "model-a", "a", 2), service("models", "a", "a", 1)
+    condition = routed("models/model-a", ("a",), [kubeai, krypton])
+    assert condition.reason == "NameConflict"
+    assert "No id leads to this one" in condition.message
+    assert routed("models/a", ("a",), [kubeai, krypton]).status == "True"

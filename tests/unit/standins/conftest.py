@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from tests.ports import reserved_port
 
 PACKAGES = Path(__file__).parents[2] / "standins" / "packages"
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PACKAGES), "STANDIN_LLAMA_SERVER": "not-installed"}
@@ -39,7 +40,7 @@ def ask(url: str, body: Any = None, headers: Mapping[str, str] | None = None, me
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **(headers or {})}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return Reply(answer.status, answer.headers, answer.read())
     except urllib.error.HTTPError as error:
         return Reply(error.code, error.headers, error.read())
@@ -49,21 +50,20 @@ def run(module: str, *arguments: str, **environment: str) -> subprocess.Complete
     """A program that ends by itself."""
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(
-        command, env=ENVIRONMENT | environment, capture_output=True, text=True, timeout=30, check=False
+        command, env=ENVIRONMENT | environment, capture_output=True, text=True, timeout=120, check=False
     )
 
 
 def launch(module: str, *arguments: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:
     """A program that serves, and its address, before it answers."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
+    port = str(reserved_port())
     command = [sys.executable, "-m", module, *(argument.replace("{port}", port) for argument in arguments)]
     values = {name: value.replace("{port}", port) for name, value in environment.items()}
     return subprocess.Popen(command, env=ENVIRONMENT | values), f"http://127.0.0.1:{port}"
 
 
 def wait_for(process: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while process.poll() is None and time.monotonic() < deadline:
         try:
             ask(url)
@@ -80,7 +80,7 @@ def start() -> Iterator[Start]:
 
         def started(module: str, *arguments: str, **environment: str) -> str:
             process, url = launch(module, *arguments, **environment)
-            stack.callback(process.wait, 20)
+            stack.callback(process.wait, 60)
             stack.callback(process.terminate)
             wait_for(process, url)
             return url

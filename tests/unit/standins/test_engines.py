@@ -99,4 +99,4 @@ def test_the_images_entrypoint_is_the_engine_that_is_meant(
     wait_for(process, f"{url}{path}")
     assert said in ask(f"{url}{path}").body
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0

@@ -51,6 +51,9 @@ class Krypton:
     def scaling(self, _world: World) -> Scaling | None:
         return None
 
+    def concerned(self, _old: Object, _new: Object) -> None:
+        return None
+
     def plan(self, world: World) -> Plan:
         spec = read_spec(world.resource)
         server = _server(world, spec)

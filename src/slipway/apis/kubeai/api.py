@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import Model, read, references
-from slipway.apis.kubeai.status import status
+from slipway.apis.kubeai.status import failing, status
 from slipway.apis.kubeai.types import MODEL
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import (
@@ -35,15 +37,25 @@ class KubeAI:
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         return references(resource, settings)
 
+    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
+        return cache.concerned(old, new)
+
     def plan(self, world: World) -> Plan:
         model = read(world)
         server = pods.server(model)
-        children = workload.workload(server, pods.scale(model), pods.addresses(model))
         observed = world.children.get((DEPLOYMENT.kind, server.name))
+        addresses = pods.addresses(model, failing=failing(world, observed))
+        children = workload.workload(server, pods.scale(model), addresses)
         *before, deployment = children
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
-            return Plan(children=(*before, deployment), own=_own(model), adapters=pods.adapters(model))
+            jobs, notes, record = cache.left(world, deployment)
+            return Plan(
+                children=(*before, *jobs, deployment),
+                notes=notes,
+                own=_own(model, record),
+                adapters=pods.adapters(model),
+            )
         claim = cache.claim(model)
         jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
         ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
@@ -51,7 +63,7 @@ class KubeAI:
             children=(*before, *jobs, *ready),
             shared=(claim,),
             notes=notes,
-            own=_own(model),
+            own=_own(model, {names.PROFILE: model.spec.cache_profile}),
             finalizer=names.FINALIZER,
             adapters=pods.adapters(model),
         )
@@ -82,11 +94,13 @@ class KubeAI:
         return status(world, refusal)
 
 
-def _own(model: Model) -> Object:
+def _own(model: Model, annotations: Object) -> Object:
     """The Model's feature labels, without those of features that it no longer has, and its replicas in their bounds."""
     stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
     wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
-    patch: Object = {"metadata": {"labels": {**stale, **wanted}}} if stale or wanted else {}
+    fields = {"labels": {**stale, **wanted}, "annotations": annotations}
+    metadata = {field: changes for field, changes in fields.items() if changes}
+    patch: Object = {"metadata": metadata} if metadata else {}
     return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}
 
 

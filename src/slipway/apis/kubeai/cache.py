@@ -2,20 +2,26 @@
 
 There is one claim for each cache profile and namespace, and it stays. A load Job fills the Model's folder on it; an
 annotation of the claim says that it is complete, so that this is known whatever happens to the Job. On deletion an
-eviction Job removes the folder, and the annotation goes last.
+eviction Job removes the folder, and the annotation goes last. It goes first where the Model stays, but without a cache:
+the folder is no place for weights from then on, and it may be asked for again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Literal
+
 import msgspec
 
+from slipway.apis.kubeai import names
 from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
-from slipway.apis.kubeai.model import Model, claim_reference, read_config
+from slipway.apis.kubeai.model import Model, claim_reference, profile_of, read_config
 from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image
 from slipway.apis.kubeai.sources import credentials
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
 from slipway.serving import agent, volumes
+from slipway.serving.diagnosis import template_digest
 from slipway.serving.job import Task, ended, job
 from slipway.serving.plan import Note, Plan, Reference, World
 from slipway.serving.server import Container, Mount
@@ -43,8 +49,7 @@ def evict_name(model: str) -> str:
 
 def claim_of(world: World) -> tuple[Reference, Object | None]:
     """The claim that the Model's cache lies on, and what is observed of it."""
-    metadata, profile = world.resource["metadata"], world.resource["spec"]["cacheProfile"]
-    reference = claim_reference(metadata["namespace"], profile)
+    reference = claim_reference(world.resource["metadata"]["namespace"], profile_of(world.resource))
     return reference, world.referenced.get(reference)
 
 
@@ -67,6 +72,15 @@ def loaded(world: World) -> bool:
         return False
     # The original writes no url.
     return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
+
+
+def concerned(old: Object, new: Object) -> Collection[str] | None:
+    """The Models whose note on a claim differs, as each reads no other one's. None: all that refer to the object."""
+    if new["kind"] != PERSISTENT_VOLUME_CLAIM.kind or deleting(old) != deleting(new):
+        return None
+    before, after = (obj["metadata"].get("annotations") or {} for obj in (old, new))
+    changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return {name.removeprefix(LOADED) for name in changed if name.startswith(LOADED)}
 
 
 def claim(model: Model) -> Object:
@@ -143,14 +157,48 @@ def failed_since(world: World) -> float | None:
 
 
 def loading(model: Model, world: World) -> tuple[tuple[Object, ...], tuple[Note, ...]]:
-    """Children and notes that bring the weights to the claim: none while the claim goes."""
+    """Children and notes that bring the weights to the claim: none while the claim goes, or what was there before."""
     observed = _observed_load(world)
-    _reference, there = claim_of(world)
+    reference, there = claim_of(world)
+    if eviction(world) == "running":
+        return (_evict_job(world, reference.name),), ()
     overdue = ended(observed, "Failed") is not None and failed_since(world) is None
     if overdue or (there is not None and deleting(there)):
         return (), ()
     made = note(model, world)
     return (load_job(model),), (made,) if made else ()
+
+
+def left(world: World, deployment: Object) -> tuple[tuple[Object, ...], tuple[Note, ...], Object]:
+    """Children, notes and annotations of a Model that may have had a cache and has none: the weights there are removed
+    once none of its pods can have them mounted. ``deployment``: as it is wanted now."""
+    if not profile_of(world.resource):
+        return (), (), {}
+    name, (reference, there) = world.resource["metadata"]["name"], claim_of(world)
+    if there is None or deleting(there) or eviction(world) == "over":
+        return (), (), {names.PROFILE: None}
+    if _mounted(world, deployment):
+        return (), (), {}
+    if LOADED + name in (there["metadata"].get("annotations") or {}):
+        return (), (Note(reference, {LOADED + name: None}),), {}
+    return (_evict_job(world, reference.name),), (), {}
+
+
+def _mounted(world: World, deployment: Object) -> bool:
+    """Whether there are pods that may use the cache: of an earlier template, or of the load."""
+    name, wanted = world.resource["metadata"]["name"], template_digest(deployment["spec"]["template"])
+    observed = world.children.get(("Deployment", deployment["metadata"]["name"]))
+    if observed is not None and template_digest(observed["spec"]["template"]) != wanted:
+        return True
+    older = (pod for pod in world.pods if job_of(pod) != evict_name(name) and template_digest(pod) != wanted)
+    return ("Job", load_name(name)) in world.children or any(_remains(pod, world.now) for pod in older)
+
+
+def eviction(world: World) -> Literal["", "running", "over"]:
+    """How far the Job is that removes the weights."""
+    made = world.children.get(("Job", evict_name(world.resource["metadata"]["name"])))
+    over = ended(made, "Complete") is not None or ended(made, "Failed") is not None
+    return "over" if over else "running" if made else ""
 
 
 def finish(world: World) -> Plan | None:
@@ -162,18 +210,17 @@ def finish(world: World) -> Plan | None:
     name, since = metadata["name"], unix_time(metadata["deletionTimestamp"])
     if any(_remains(pod, world.now) for pod in world.pods if job_of(pod) != evict_name(name)):
         return Plan(children=())
-    if not world.resource["spec"].get("cacheProfile"):
+    if not profile_of(world.resource):
         return None
     reference, there = claim_of(world)
     if there is None or deleting(there):
         return None
-    made = world.children.get(("Job", evict_name(name)))
-    over = ended(made, "Complete") or ended(made, "Failed") or world.now - since > EVICTION_SECONDS
-    if not over:
+    now = eviction(world)
+    if now != "over" and world.now - since <= EVICTION_SECONDS:
         return Plan(children=(_evict_job(world, reference.name),))
     if LOADED + name not in (there["metadata"].get("annotations") or {}):
         return None
-    kept = (_evict_job(world, reference.name),) if made else ()
+    kept = (_evict_job(world, reference.name),) if now else ()
     return Plan(children=kept, notes=(Note(reference, {LOADED + name: None}),))
 
 

@@ -53,8 +53,9 @@ SHORTEST_SECONDS = 0.1
 class InvalidConfig(Invalid):
     """The system configuration cannot be read; the message names the key and what is expected there."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__("InvalidConfig", f"system configuration: {message}")
+    def __init__(self, fault: str) -> None:
+        super().__init__("InvalidConfig", f"system configuration: {fault}")
+        self.fault = fault
 
 
 class SecretNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,8 +193,8 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True):
     def cache_profile(self, name: str) -> SharedFilesystem:
         """Raises Invalid: UnknownCacheProfile."""
         if name not in self.cache_profiles:
-            known = ", ".join(sorted(self.cache_profiles)) or "none at all"
-            raise Invalid("UnknownCacheProfile", f"the system configuration has no cache profile {name!r}, but {known}")
+            known = ", ".join(sorted(self.cache_profiles)) or "none"
+            raise Invalid("UnknownCacheProfile", f"no cache profile {name!r}: the system configuration has {known}")
         return self.cache_profiles[name].shared_filesystem
 
     def image(self, engine: str, profile: ResourceProfile) -> str:
@@ -214,9 +215,24 @@ def _hint(count: str) -> str:
     return ": one model on several nodes is not supported" if ":" in count else ""
 
 
-@functools.lru_cache(maxsize=8)
 def parse(text: str) -> SystemConfig:
     """The configuration that a ``system.yaml`` gives; an empty text gives the defaults. Raises InvalidConfig."""
+    read = _read_or_fault(text)
+    if isinstance(read, str):
+        raise InvalidConfig(read)
+    return read
+
+
+@functools.lru_cache(maxsize=8)
+def _read_or_fault(text: str) -> SystemConfig | str:
+    """Every Model asks at each reconciliation, of a broken text as well: what is wrong with it is kept too."""
+    try:
+        return _system_config(text)
+    except InvalidConfig as error:
+        return error.fault
+
+
+def _system_config(text: str) -> SystemConfig:
     given = _load(text)
     for key in given:
         if key not in (*SECTIONS, *UNUSED):

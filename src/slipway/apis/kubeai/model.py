@@ -20,6 +20,7 @@ from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, Object, labels, uid
 from slipway.serving.plan import Invalid, Reference, World
+from slipway.serving.route import MOST_LABELS
 from slipway.serving.settings import Settings
 
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
@@ -96,9 +97,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 def references(resource: Object, settings: Settings) -> tuple[Reference, ...]:
     """The system configuration, and the claim that the Model's cache lies on."""
-    profile = resource.get("spec", {}).get("cacheProfile", "")
+    profile = profile_of(resource)
     claims = (claim_reference(resource["metadata"]["namespace"], profile),) if profile else ()
     return (_config_reference(settings), *claims)
+
+
+def profile_of(resource: Object) -> str:
+    """The cache profile of a Model, or that of before while its weights may still be there. Empty: neither."""
+    recorded = (resource["metadata"].get("annotations") or {}).get(names.PROFILE, "")
+    profile: str = resource.get("spec", {}).get("cacheProfile") or recorded
+    return profile
 
 
 def _config_reference(settings: Settings) -> Reference:
@@ -141,7 +149,7 @@ def _fault(model: Model) -> str | None:
     refused = urls.refusal(model.url, model.engine.name, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url {refused}"
-    return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model)
+    return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model) or _fault_of_labels(model)
 
 
 def _fault_of_features(model: Model) -> str | None:
@@ -158,7 +166,9 @@ def _fault_of_features(model: Model) -> str | None:
 def _fault_of_adapters(model: Model) -> str | None:
     spec = model.spec
     if spec.adapters and not model.engine.adapters:
-        return f"spec.adapters: the engine {spec.engine} loads none; VLLM does"
+        other = ", or give it one for its start, by spec.args: --lora and its file" * (spec.engine == "LlamaCpp")
+        advice = f"take VLLM, or weights that have the adapter merged in{other}"
+        return f"spec.adapters: the engine {spec.engine} loads none while it runs: {advice}"
     seen: set[str] = set()
     for adapter in spec.adapters:
         if adapter.name in seen:
@@ -183,3 +193,11 @@ def _fault_of_args(model: Model) -> str | None:
         if names_set:
             return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
     return None
+
+
+def _fault_of_labels(model: Model) -> str | None:
+    """The gateway gets them all, as a request may choose by any of them."""
+    number = len(model.labels)
+    if number <= MOST_LABELS:
+        return None
+    return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"

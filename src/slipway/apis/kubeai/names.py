@@ -9,6 +9,8 @@ from slipway.serving.agent import SERVING, SERVING_LABEL
 FEATURE = "features.kubeai.org/"
 """Prefix of the label that a Model has for each of its features."""
 FINALIZER = "kubeai.org/cache-eviction"
+PROFILE = "slipway.inference/cache-profile"
+"""Annotation of a Model: the cache profile whose volume has its weights, also when the Model names it no longer."""
 SERVICE_LENGTH = 63
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -87,9 +87,9 @@ def scale(model: Model) -> Scale:
     return Scale(model.replicas, model.config.model_rollouts.surge)
 
 
-def addresses(model: Model) -> tuple[Address, ...]:
+def addresses(model: Model, *, failing: bool) -> tuple[Address, ...]:
     """The model's own Service first, then one for the pods that have each adapter."""
-    plain = route(model)
+    plain = route(model, failing=failing)
     return (
         Address(names.service_name(model.name), names.selector(model.name), plain),
         *(
@@ -104,8 +104,10 @@ def addresses(model: Model) -> tuple[Address, ...]:
     )
 
 
-def route(model: Model) -> Route:
+def route(model: Model, *, failing: bool) -> Route:
+    """``failing``: requests are not to wait for the model as long as for one that starts."""
     spec = model.spec
+    scaled = not spec.autoscaling_disabled and not failing
     plain = Route(
         models=(model.name,),
         created=created_unix(model.resource),
@@ -114,7 +116,7 @@ def route(model: Model) -> Route:
         name=model.name,
         features=tuple(spec.features),
         labels=model.labels,
-        scale=None if spec.autoscaling_disabled else ScaleTarget("kubeai.org", "v1", "models", model.name),
+        scale=ScaleTarget("kubeai.org", "v1", "models", model.name) if scaled else None,
         drop_model_field=not model.engine.reads_model_field,
     )
     if spec.load_balancing.strategy == "LeastLoad":

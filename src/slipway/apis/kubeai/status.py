@@ -26,7 +26,7 @@ CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 def status(world: World, refusal: Refusal | None) -> Verdict:
     spec, name = world.resource["spec"], world.resource["metadata"]["name"]
     deployment = world.children.get(("Deployment", names.workload_name(name)))
-    diagnosis, awaited, cached = _diagnosis(world, deployment), None, None
+    diagnosis, awaited, cached = diagnosed(world, deployment), None, None
     others = [_routed(world)]
     if spec.get("cacheProfile"):
         cached = _cache(world)
@@ -52,7 +52,16 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     return Verdict(found, min((seconds for seconds in rechecks if seconds is not None), default=None))
 
 
-def _diagnosis(world: World, deployment: Object | None) -> Diagnosis:
+def failing(world: World, deployment: Object | None) -> bool:
+    """Whether no replica will answer until someone acts. For a pod that no node takes yet, a node may be on its way."""
+    if deployment and deployment.get("status", {}).get("readyReplicas"):
+        return False
+    failure = diagnosed(world, deployment).failure
+    return failure is not None and failure.reason != "Unschedulable"
+
+
+def diagnosed(world: World, deployment: Object | None) -> Diagnosis:
+    """What keeps the Model's pods from being ready."""
     return _judged(world, deployment, [pod for pod in world.pods if not cache.job_of(pod)])
 
 
@@ -127,15 +136,18 @@ def _without_pods(job: Object | None, now: float) -> Diagnosis:
     left = created_unix(job) + PODLESS_SECONDS - now
     if left > 0:
         return Diagnosis(recheck_seconds=left)
-    name = job["metadata"]["name"]
+    name, account = job["metadata"]["name"], job["spec"]["template"]["spec"].get("serviceAccountName")
     text = f"The cluster makes no pod for the Job {name}, which loads the weights; its events say why"
-    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
+    needed = f" It needs the account {account} in this namespace (modelServerPods)." if account else ""
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}.{needed}"))
 
 
 def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:
     reference, claim = cache.claim_of(world)
     if claim is not None and deleting(claim):
         return f"The claim {reference.name} is being deleted; a new one is filled when it is gone."
+    if cache.eviction(world) == "running":
+        return "Weights of this Model are being removed from the cache."
     parts = ["The weights are being loaded into the cache."]
     if progress and progress.message:
         parts = [_sentence(f"The weights are being loaded into the cache: {progress.message}")]

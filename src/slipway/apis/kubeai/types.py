@@ -99,7 +99,7 @@ class PrefixHash(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mean_load_factor: Annotated[int, Meta(ge=100)] = 125
     """Percent of the mean load that no replica may exceed while another one can take the request."""
     replication: Annotated[int, Meta(extra_json_schema=cel(Rule("self == oldSelf", "replication is immutable.")))] = 20
-    """Points of each replica on a hash ring. Kept for the sake of manifests: prompts are spread evenly without it."""
+    """Taken for the sake of manifests, and without effect: no hash ring is needed to spread prompts evenly."""
     prefix_char_length: int = 100
     """Characters of the prompt that are hashed."""
 
@@ -186,7 +186,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             "!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
             "minReplicas should be less than or equal to maxReplicas.",
         ),
-        Rule('!has(self.adapters) || self.engine == "VLLM"', "adapters are only supported with the VLLM engine."),
+        Rule(
+            '!has(self.adapters) || self.engine == "VLLM"',
+            "adapters are only supported with the VLLM engine. Take that, or weights that have the adapter merged in;"
+            " LlamaCpp can load one when it starts, by args: --lora and its file.",
+        ),
         Rule("!has(oldSelf.cacheProfile) || self.url == oldSelf.url", "url is immutable when using cacheProfile."),
         Rule(
             "!has(self.files) || self.files.size() <= 1"

@@ -1,99 +1,151 @@
-"""Buckets that speak the S3 protocol: ``s3://BUCKET/FOLDER`` and, by its S3 endpoint, Alibaba's ``oss://BUCKET/FOLDER``."""
+"""Buckets that speak the S3 protocol: ``s3://BUCKET/FOLDER`` and, by its S3 endpoint, Alibaba's ``oss://BUCKET/FOLDER``.
+
+The library of MinIO signs, lists and reads; its requests go the way of all sources.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
-import requests
+import urllib3
+from minio import Minio, S3Error
+from minio.credentials.providers import Provider, StaticProvider
+from minio.datatypes import Object
+from minio.helpers import check_bucket_name
 
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
-from slipway.loader.sources import http, keys
-from slipway.loader.sources.identity import Identity, lookup
-from slipway.loader.sources.signature import Credentials, Signed
+from slipway.loader.source import WEB, Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.sources import http, identity, keys
+from slipway.loader.sources.pool import Moved, Pool, Refused
 
+T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")
 """The ETag of an object that was uploaded in one piece. Of several pieces it ends with their number."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
 """Encryption under which an ETag looks like an MD5 and is none."""
 BUSY = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "InternalError", "ServiceUnavailable")
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
-REGION = "x-amz-bucket-region"
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
 """Hosts that no bucket's name can be put before."""
 
 
 class Bucket:
-    def __init__(self, url: str, endpoint: str, *, bucket_in_host: bool, auth: Signed, env: Mapping[str, str]) -> None:
-        self._url, self._auth = url, auth
+    def __init__(
+        self,
+        url: str,
+        endpoint: str,
+        region: str,
+        env: Mapping[str, str],
+        who: Callable[[], Provider | None],
+        *,
+        in_host: bool | None = None,
+    ) -> None:
+        self._url, self._in_host = url, in_host
         self._bucket, self._prefix = keys.split(url)
-        self._endpoint, self._bucket_in_host = endpoint.rstrip("/"), bucket_in_host
-        self._client = http.session(env, auth)
-        self._client.verify = env.get("AWS_CA_BUNDLE") or self._client.verify
+        self._endpoint = urlsplit(endpoint)
+        if self._endpoint.scheme not in WEB:
+            raise LoadError(f"{url}: the store's endpoint is none: it begins with https:// or http://")
+        self._session = http.session(env)
+        self._session.verify = env.get("AWS_CA_BUNDLE") or self._session.verify
+        self._who = who
+        self._provider: Provider | None = None
+        self._client = self._opened(region)
 
     def listing(self, patiently: Patiently) -> Listing:
-        entries: list[Entry] = []
-        token = ""
-        while True:
-            query = {"list-type": "2", "prefix": self._prefix, **({"continuation-token": token} if token else {})}
-            page = patiently(partial(self._page, query))
-            entries += [entry for row in page.iter("Contents") if (entry := self._entry(row))]
-            token = page.findtext("NextContinuationToken", "") if page.findtext("IsTruncated") == "true" else ""
-            if not token:
-                break
+        self._provider = patiently(self._who)
+        self._client = self._opened(self._region)
+        found = Rows(self._rows)
+        rows = iter(partial(patiently, partial(self._asked, found.following)), None)
+        entries = bounded((entry for row in rows if (entry := self._entry(row))), self._url)
         if not entries:
             raise keys.nothing(self._url)
-        return Listing("", tuple(entries))
+        return Listing("", entries)
 
-    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+    @contextmanager
+    def read(self, entry: Entry, start: int) -> Iterator[Body]:
         """Of another version that came meanwhile nothing is read."""
-        url = f"{self._top()}/{quote(entry.locator, safe='/-_.~')}"
-        return http.read(self._client, url, start, self._explain, {"If-Match": entry.version}, opaque=_encrypted)
+        raw = self._asked(partial(self._object, entry, start))
+        try:
+            yield http.HttpBody(raw, verifiable=not _encrypted(raw))
+        finally:
+            raw.close()
+            raw.release_conn()
 
-    def _top(self) -> str:
-        if not self._bucket_in_host:
-            return f"{self._endpoint}/{self._bucket}"
-        scheme, _separator, host = self._endpoint.partition("://")
-        return f"{scheme}://{self._bucket}.{host}"
+    def _opened(self, region: str) -> Minio:
+        """Asks in a region. Raises LoadError for a bucket or an endpoint that the library does not take."""
+        self._region = region
+        try:
+            check_bucket_name(self._bucket)
+            client = Minio(
+                self._endpoint.netloc + self._endpoint.path.rstrip("/"),
+                region=region,
+                secure=self._endpoint.scheme == "https",
+                credentials=self._provider,
+                http_client=Pool(self._session, region),
+            )
+        except ValueError as error:
+            raise LoadError(f"{self._url} at {self._endpoint.hostname} cannot be asked: {error}") from error
+        if self._in_host is True:
+            client.enable_virtual_style_endpoint()
+        if self._in_host is False:
+            client.disable_virtual_style_endpoint()
+        return client
 
-    def _page(self, query: Mapping[str, str]) -> ET.Element:
-        """One page of the listing. The first one may have to be asked for in the bucket's own region."""
-        for _unused in range(2):
-            with http.get(
-                self._client, f"{self._top()}/?{urlencode(query)}", self._explain, also=self._moved
-            ) as answer:
-                if not self._moved(answer):
-                    return _document(http.content(answer))
-                region = answer.headers[REGION]
-            self._endpoint = self._endpoint.replace(f".{self._auth.region}.", f".{region}.")
-            self._auth.region = region
+    def _rows(self, last: str | None) -> Iterator[Object]:
+        # Not encoded: what cannot stand in XML is no name of a model's file.
+        rows: Iterator[Object] = self._client.list_objects(
+            self._bucket, self._prefix, recursive=True, start_after=last, use_url_encoding_type=False
+        )
+        return rows
+
+    def _object(self, entry: Entry, start: int) -> urllib3.BaseHTTPResponse:
+        """From ``start`` on; from 0 on where the store does not know this range."""
+        match: dict[str, Any] = {"If-Match": entry.version} if entry.version else {}
+        try:
+            return self._client.get_object(self._bucket, entry.locator, start, request_headers=match)
+        except (S3Error, Refused) as error:
+            if not start or _status(error) != 416:
+                raise
+        return self._client.get_object(self._bucket, entry.locator, request_headers=match)
+
+    def _asked(self, question: Callable[[], T]) -> T:
+        """What the library answers. The first answer may be that the bucket is in another region."""
+        try:
+            for _unused in range(2):
+                try:
+                    return question()
+                except Moved as moved:
+                    self._client = self._opened(moved.region)
+        except (S3Error, Refused) as error:
+            raise self._fault(error) from None
+        except (ET.ParseError, UnicodeDecodeError) as error:
+            raise PassingError(f"{self._url}: the store does not speak the S3 protocol") from error
         raise LoadError(f"{self._url}: the store sends from one region to another: set AWS_REGION to the bucket's")
 
-    def _moved(self, answer: requests.Response) -> bool:
-        elsewhere = answer.headers.get(REGION, self._auth.region) != self._auth.region
-        return elsewhere and answer.status_code in (301, 307, 400, 403)
-
-    def _entry(self, row: ET.Element) -> Entry | None:
-        key, tag = row.findtext("Key", ""), row.findtext("ETag", "")
+    def _entry(self, row: Object) -> Entry | None:
+        key, tag = row.object_name or "", row.etag or ""
         path = keys.place(key, self._prefix)
         if path is None:
             return None
-        bare = tag.strip('"').lower()
-        digest = Digest(Kind.MD5, bare) if MD5.fullmatch(bare) else None
-        return Entry(path, key, int(row.findtext("Size", "0")), digest, tag)
+        digest = Digest(Kind.MD5, tag.lower()) if MD5.fullmatch(tag.lower()) else None
+        return Entry(path, key, row.size or 0, digest, f'"{tag}"' if tag else "")
 
-    def _explain(self, answer: requests.Response) -> str:
-        code, status = _code(answer), answer.status_code
+    def _fault(self, error: S3Error | Refused) -> Exception:
+        status, code = _status(error), (error.code or "" if isinstance(error, S3Error) else "")
         if code in BUSY:
-            raise PassingError(f"{self._url}: the store answers {status} {code}")
+            return PassingError(f"{self._url}: the store answers {status} {code}")
         if status == 412:
-            raise LoadError(f"{self._url} changed while it was loaded: load again", passing=True)
+            return LoadError(f"{self._url} changed while it was loaded: load again", passing=True)
+        return LoadError(self._refusal(status, code))
+
+    def _refusal(self, status: int, code: str) -> str:
         if code == "NoSuchBucket":
             return f"there is no bucket {self._bucket}: check the address, the region and the endpoint"
         if code in UNKNOWN_USER:
@@ -103,39 +155,38 @@ class Bucket:
         return f"{self._url}: the store refuses with {status} {code}: check the address"
 
 
-def _encrypted(answer: requests.Response) -> bool:
+class Rows:
+    """The rows of a listing, one after another; after a failure it goes on behind the last one."""
+
+    def __init__(self, start: Callable[[str | None], Iterator[Object]]) -> None:
+        self._start = start
+        self._rows: Iterator[Object] | None = None
+        self._last: str | None = None
+
+    def following(self) -> Object | None:
+        rows, self._rows = self._rows or self._start(self._last), None
+        row = next(rows, None)
+        if row is not None:
+            self._rows, self._last = rows, row.object_name
+        return row
+
+
+def _status(error: S3Error | Refused) -> int:
+    return error.status if isinstance(error, Refused) else error.response.status
+
+
+def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
     """Whether the bucket keeps the object under a key, so that its ETag says nothing of its bytes."""
-    by_customer = "x-amz-server-side-encryption-customer-algorithm" in answer.headers
-    return by_customer or answer.headers.get("x-amz-server-side-encryption") in OPAQUE
-
-
-def _document(content: bytes) -> ET.Element:
-    """XML without its namespace, which not every store has."""
-    try:
-        root = ET.fromstring(content)  # noqa: S314 - expat refuses documents that grow
-    except ET.ParseError as error:
-        raise PassingError("the store does not list its objects") from error
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-    return root
-
-
-def _code(answer: requests.Response) -> str:
-    try:
-        return _document(http.content(answer)).findtext("Code", "")
-    except PassingError:
-        return ""
+    by_customer = "x-amz-server-side-encryption-customer-algorithm" in raw.headers
+    return by_customer or raw.headers.get("x-amz-server-side-encryption") in OPAQUE
 
 
 def open_source(url: str, env: Mapping[str, str]) -> Source:
     if url.startswith("oss://"):
         return _alibaba(url, env)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-    auth = Signed(Identity(lookup(env, region)), region)
-    own = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
-    # A bucket with dots in its name has no certificate of its own.
-    in_host = not own and "." not in keys.split(url)[0]
-    return Bucket(url, own or f"https://s3.{region}.amazonaws.com", bucket_in_host=in_host, auth=auth, env=env)
+    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"
+    return Bucket(url, endpoint, region, env, partial(identity.find, env, region))
 
 
 def _alibaba(url: str, env: Mapping[str, str]) -> Source:
@@ -147,6 +198,6 @@ def _alibaba(url: str, env: Mapping[str, str]) -> Source:
         raise LoadError(f"{url}: the environment lacks {', '.join(missing)}")
     endpoint = endpoint or f"s3.oss-{region}.aliyuncs.com"
     endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
-    found = Credentials(env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN", ""))
+    found = StaticProvider(env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN") or None)
     in_host = not ALONE.fullmatch(urlsplit(endpoint).hostname or "")
-    return Bucket(url, endpoint, bucket_in_host=in_host, auth=Signed(lambda: found, region or "cn-hangzhou"), env=env)
+    return Bucket(url, endpoint, region or "cn-hangzhou", env, lambda: found, in_host=in_host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from urllib.parse import quote, urlencode
@@ -16,7 +16,7 @@ from requests.auth import AuthBase
 
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http, keys
 
 PUBLIC = "https://storage.googleapis.com"
@@ -53,21 +53,21 @@ class GoogleBucket:
         self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
 
     def listing(self, patiently: Patiently) -> Listing:
-        entries: list[Entry] = []
+        entries = bounded(self._entries(patiently), self._url)
+        if not entries:
+            raise keys.nothing(self._url)
+        return Listing("", entries)
+
+    def _entries(self, patiently: Patiently) -> Iterator[Entry]:
         token = ""
         while True:
             query = {"prefix": self._prefix, "fields": FIELDS, **({"pageToken": token} if token else {})}
             address = f"{self._objects}?{urlencode(query)}"
-            page, _response = patiently(partial(http.document, self._client, address, self._explain))
-            if not isinstance(page, dict):
-                raise PassingError(f"{self._url}: the store does not list its objects")
-            entries += [entry for row in page.get("items", ()) if (entry := self._entry(row))]
+            page = patiently(partial(http.document, self._client, address, self._explain))
+            yield from (entry for row in page.get("items", ()) if (entry := self._entry(row)))
             token = page.get("nextPageToken", "")
             if not token:
-                break
-        if not entries:
-            raise keys.nothing(self._url)
-        return Listing("", tuple(entries))
+                return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         return http.read(self._client, entry.locator, start, self._explain, RAW)

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import requests
 import urllib3
@@ -52,37 +53,37 @@ def session(env: Mapping[str, str], auth: AuthBase | tuple[str, str] | None = No
 
 
 class HttpBody:
-    def __init__(self, response: requests.Response, *, verifiable: bool) -> None:
-        found = CONTENT_RANGE.match(response.headers.get("Content-Range", "")) if response.status_code == 206 else None
+    def __init__(self, raw: urllib3.BaseHTTPResponse, *, verifiable: bool = True) -> None:
+        found = CONTENT_RANGE.match(raw.headers.get("Content-Range", "")) if raw.status == 206 else None
         self.start = int(found[1]) if found else 0
         self.verifiable = verifiable
-        self._raw = response.raw
+        self._raw = raw
 
     def read(self, size: int) -> bytes:
-        try:
-            data: bytes = self._raw.read1(size, decode_content=False)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise PassingError(f"the connection was lost: {_plain(error)}") from error
-        return data
-
-
-def no_answer(_response: requests.Response) -> bool:
-    return False
+        with connected():
+            return self._raw.read1(size, decode_content=False)
 
 
 @contextmanager
-def get(
-    client: requests.Session,
-    url: str,
-    explain: Explain,
-    headers: Mapping[str, str] | None = None,
-    *,
-    also: Callable[[requests.Response], bool] = no_answer,
-) -> Iterator[requests.Response]:
-    """The answer to a GET, its body not read yet. Raises LoadError or PassingError for every one that is neither a
-    success nor one that ``also`` is looked for."""
+def connected() -> Iterator[None]:
+    """Raises PassingError where a body ends before its time."""
     try:
-        response = client.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+        yield
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise PassingError(f"the connection was lost: {_plain(error)}") from error
+
+
+def send(
+    client: requests.Session,
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    body: str | bytes | None = None,
+    timeout: tuple[float, float] = TIMEOUT,
+) -> requests.Response:
+    """The answer to a request, its body not read yet. Raises LoadError, or PassingError for what may pass."""
+    try:
+        response = client.request(method, url, headers=headers, data=body, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
         raise LoadError(
             f"the certificate of {host_of(url)} is not trusted: name its authority in a file by REQUESTS_CA_BUNDLE"
@@ -93,10 +94,19 @@ def get(
         raise LoadError(f"{host_of(url)} leads in a circle: check the address") from error
     except requests.exceptions.RequestException as error:
         raise PassingError(f"{host_of(url)} cannot be reached: {_plain(error)}") from error
-    with response:
-        if passes(response.status_code) or response.status_code == 408:
-            raise PassingError(f"{host_of(url)} answers {response.status_code}", _retry_after(response))
-        if not response.ok and response.status_code != 416 and not also(response):
+    if passes(response.status_code) or response.status_code == 408:
+        response.close()
+        raise PassingError(f"{host_of(url)} answers {response.status_code}", _retry_after(response))
+    return response
+
+
+@contextmanager
+def get(
+    client: requests.Session, url: str, explain: Explain, headers: Mapping[str, str] | None = None
+) -> Iterator[requests.Response]:
+    """The answer to a GET, its body not read yet. Raises LoadError or PassingError for every one that is no success."""
+    with send(client, "GET", url, headers) as response:
+        if not response.ok and response.status_code != 416:
             raise LoadError(explain(response))
         yield response
 
@@ -108,39 +118,27 @@ def read(
     start: int,
     explain: Explain,
     headers: Mapping[str, str] | None = None,
-    *,
-    opaque: Callable[[requests.Response], bool] = no_answer,
 ) -> Iterator[HttpBody]:
-    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one.
-
-    ``opaque`` says of an answer that its hash is not one of the bytes that it brings.
-    """
+    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one."""
     extra = {**(headers or {}), **({"Range": f"bytes={start}-"} if start else {})}
     with get(client, url, explain, extra) as response:
         if response.status_code != 416:
-            yield HttpBody(response, verifiable=not opaque(response))
+            yield HttpBody(response.raw)
             return
     with get(client, url, explain, headers) as response:
         if response.status_code == 416:
             raise LoadError(explain(response))
-        yield HttpBody(response, verifiable=not opaque(response))
+        yield HttpBody(response.raw)
 
 
-def document(client: requests.Session, url: str, explain: Explain) -> tuple[object, requests.Response]:
-    """The JSON that an address gives, and the answer that brought it. Raises PassingError when it is none."""
+def document(client: requests.Session, url: str, explain: Explain) -> Any:
+    """The JSON that an address gives. Raises PassingError when it is none."""
     with get(client, url, explain) as response:
         try:
-            return json.loads(content(response)), response
+            with connected():
+                return json.loads(response.content)
         except ValueError as error:
             raise PassingError(f"{host_of(url)} answers with something that is no JSON") from error
-
-
-def content(response: requests.Response) -> bytes:
-    """A whole body, for documents. Raises PassingError."""
-    try:
-        return response.content
-    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise PassingError(f"the connection was lost: {_plain(error)}") from error
 
 
 def host_of(url: str) -> str:

@@ -1,25 +1,54 @@
 """The Hugging Face Hub, or a mirror of it: ``hf://ORG/REPO[/FOLDER][@REVISION]``.
 
-Three calls of its public protocol are all that a load needs, and the hub's own client checks sizes only; so this speaks
-the protocol itself: the tree tells a hash of every file (SHA-256 of large ones, git's of the others), which is checked.
+The hub's own library resolves the revision and lists the files. It checks of what it downloads the sizes only; so the
+bytes come the way of all sources, and the hash that the list tells of every file is checked: SHA-256 of large ones,
+git's of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from functools import partial
-from urllib.parse import quote, urljoin
+from typing import Protocol
+from urllib.parse import urljoin
 
-import requests
+import httpx2
+from huggingface_hub import HfApi, hf_hub_url, set_client_factory
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.hf_api import RepoFile
 
 from slipway.artifacts.huggingface import REPOSITORY, TOKEN
 from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.errors import LoadError
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http
 
+CODING = ("content-encoding", "content-length", "transfer-encoding")
+"""Headers of a body that is not decoded yet."""
 PUBLIC = "https://huggingface.co"
+ASK: ContextVar[Callable[[httpx2.Request], httpx2.Response]] = ContextVar("ASK")
+"""How the library's requests are made while one thread lists a repository."""
+
+
+class Way(httpx2.BaseTransport):
+    """The library has one client for all: it asks as whoever uses it at the moment wants it."""
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        return ASK.get()(request)
+
+
+set_client_factory(lambda: httpx2.Client(transport=Way()))
+
+
+class Answer(Protocol):
+    """What the clients of both libraries give."""
+
+    status_code: int
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 class HuggingFace:
@@ -29,52 +58,51 @@ class HuggingFace:
         token = env.get(TOKEN, "").strip()
         self._has_token = bool(token)
         self._client = http.session(env, http.Bearer(token) if token else None)
+        self._api = HfApi(self._endpoint, token=False)  # the session has it
 
     def listing(self, patiently: Patiently) -> Listing:
-        sha = patiently(self._commit)
-        prefix = f"{self._folder}/" if self._folder else ""
-        entries = [self._entry(row, sha, prefix) for row in self._tree(sha, patiently) if row.get("type") == "file"]
+        asking = ASK.set(lambda request: patiently(partial(self._ask, urljoin(self._endpoint, str(request.url)))))
+        try:
+            sha = self._api.model_info(self._repository, revision=self._revision).sha
+            if not sha:
+                raise LoadError(f"{http.host_of(self._endpoint)} does not tell the commit of {self._name()}")
+            entries = bounded(self._entries(sha), self._name())
+        except HfHubHTTPError as error:
+            raise LoadError(self._explain(error.response)) from None
+        except HFValidationError as error:
+            raise LoadError(f"{self._name()} names no repository: the hub allows no such name") from error
+        finally:
+            ASK.reset(asking)
         if not entries:
             raise LoadError(f"{self._name()} has no files{f' below {self._folder}' if self._folder else ''}")
-        return Listing(sha, tuple(entries))
+        return Listing(sha, entries)
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         return http.read(self._client, entry.locator, start, self._explain)
 
-    def _commit(self) -> str:
-        address = f"{self._endpoint}/api/models/{self._repository}/revision/{quote(self._revision, safe='')}"
-        card, _response = http.document(self._client, address, self._explain)
-        sha = card.get("sha") if isinstance(card, dict) else None
-        if not isinstance(sha, str) or not sha:
-            raise PassingError(f"{http.host_of(address)} does not tell the commit of {self._name()}")
-        return sha
+    def _ask(self, url: str) -> httpx2.Response:
+        """By the session of all sources, with its proxies, certificates, limits and failures."""
+        if http.origin(url) != http.origin(self._endpoint):
+            raise LoadError(
+                f"{http.host_of(self._endpoint)} leads away from itself in a listing; nothing is sent there"
+            )
+        with http.send(self._client, "GET", url) as response, http.connected():
+            kept = {name: value for name, value in response.headers.items() if name.lower() not in CODING}
+            return httpx2.Response(response.status_code, headers=kept, content=response.content)
 
-    def _tree(self, sha: str, patiently: Patiently) -> list[dict[str, object]]:
-        folder = f"/{quote(self._folder)}" if self._folder else ""
-        address = f"{self._endpoint}/api/models/{self._repository}/tree/{sha}{folder}?recursive=true&expand=false"
-        rows: list[dict[str, object]] = []
-        while address:
-            page, response = patiently(partial(http.document, self._client, address, self._explain))
-            if not isinstance(page, list):
-                raise PassingError(f"{http.host_of(address)} does not list the files of {self._name()}")
-            rows += page
-            following = urljoin(address, response.links.get("next", {}).get("url", ""))
-            if http.origin(following) != http.origin(self._endpoint):
-                raise LoadError(f"{http.host_of(address)} leads away from itself in a listing; nothing is sent there")
-            address = following if following != address else ""
-        return rows
-
-    def _entry(self, row: Mapping[str, object], sha: str, prefix: str) -> Entry:
-        path, size, large = str(row["path"]), row["size"], row.get("lfs")
-        kind, value = (Kind.SHA256, large["oid"]) if isinstance(large, dict) else (Kind.GIT, row["oid"])
-        locator = f"{self._endpoint}/{self._repository}/resolve/{sha}/{quote(path)}"
-        digest = Digest(kind, str(value).lower())
-        return Entry(path.removeprefix(prefix), locator, int(str(size)), digest, digest.value)
+    def _entries(self, sha: str) -> Iterator[Entry]:
+        prefix = f"{self._folder}/" if self._folder else ""
+        for row in self._api.list_repo_tree(self._repository, self._folder or None, recursive=True, revision=sha):
+            if isinstance(row, RepoFile):
+                kind, value = (Kind.SHA256, row.lfs.sha256) if row.lfs else (Kind.GIT, row.blob_id)
+                digest = Digest(kind, value.lower())
+                locator = hf_hub_url(self._repository, row.path, revision=sha, endpoint=self._endpoint)
+                yield Entry(row.path.removeprefix(prefix), locator, int(row.size), digest, digest.value)
 
     def _name(self) -> str:
         return f"hf://{self._repository}@{self._revision}"
 
-    def _explain(self, response: requests.Response) -> str:
+    def _explain(self, response: Answer) -> str:
         code, name, host = response.headers.get("X-Error-Code", ""), self._name(), http.host_of(self._endpoint)
         status = response.status_code
         if status == 401 and self._has_token and "credentials" in response.headers.get("X-Error-Message", "").lower():

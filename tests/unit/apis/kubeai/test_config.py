@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import yaml
 
+from slipway.apis.kubeai import config as module
 from slipway.apis.kubeai.config import InvalidConfig, ResourceProfile, SharedFilesystem, SystemConfig, parse
 from slipway.serving.plan import Invalid
 
@@ -24,6 +26,23 @@ def refused(text: str) -> str:
         parse(text)
     assert caught.value.reason == "InvalidConfig"
     return caught.value.message.removeprefix("system configuration: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("noSuchKey: 1", "noSuchKey is no key of it"), ("a: [", "it is not YAML"), ("modelRollouts: {surge: 2}", None)],
+)
+def test_a_text_is_read_once_be_it_valid_or_not(text: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, read = f"# read once\n{text}", []
+    monkeypatch.setattr(
+        module,
+        "yaml",
+        SimpleNamespace(safe_load=lambda given: read.append(given) or yaml.safe_load(given), YAMLError=yaml.YAMLError),
+    )
+    told = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
+    assert read.count(text) == 1
+    assert len(told) == 1
+    assert (fault or "") in told.pop()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "# nothing\n", "resourceProfiles:\n"])
@@ -79,7 +98,7 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(Invalid, match=r"no resource profile 'gpu', but amd-gpu-mi300x, cpu, ") as caught:
         parse("").resource_profile("gpu:1")
     assert caught.value.reason == "UnknownProfile"
-    with pytest.raises(Invalid, match=r"no cache profile 'efs', but none at all") as caught:
+    with pytest.raises(Invalid, match=r"no cache profile 'efs': the system configuration has none") as caught:
         parse("").cache_profile("efs")
     assert caught.value.reason == "UnknownCacheProfile"
 

@@ -11,6 +11,7 @@ from slipway.apis.kubeai import KubeAI, cache, names
 from slipway.kube.objects import CONFIG_MAP
 from slipway.serving import agent
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, World
+from slipway.serving.route import routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
 
@@ -42,6 +43,12 @@ def plan(asked: World) -> Plan:
 
 def child(asked: World, kind: str) -> dict[str, Any]:
     return next(child for child in plan(asked).children if child["kind"] == kind)
+
+
+def service_of(asked: World) -> dict[str, Any]:
+    """The Model's Service as the API server would show it."""
+    made = child(asked, "Service")
+    return {**made, "metadata": {**made["metadata"], "creationTimestamp": DELETED}}
 
 
 def container(asked: World) -> dict[str, Any]:
@@ -137,7 +144,11 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
         ({"url": "gs://bucket/x"}, "cacheProfile"),
         ({"url": "pvc://claim", "cacheProfile": "shared"}, "filled from"),
         ({"url": "nonsense"}, "scheme://place"),
-        ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM does"),
+        ({"engine": "OLlama", "url": "ollama://x", "adapters": [{"name": "a", "url": "hf://a/b"}]}, "VLLM.*merged in$"),
+        (
+            {"engine": "LlamaCpp", "url": "hf://x/y", "adapters": [{"name": "a", "url": "hf://a/b"}]},
+            r"merged in, or give it one for its start, by spec\.args: --lora",
+        ),
         ({"adapters": [{"name": "a-", "url": "hf://a/b"}]}, "begin and end"),
         ({"adapters": [{"name": "a", "url": "ollama://a"}]}, "not a url of hf"),
         ({"adapters": [{"name": "a", "url": "hf://a/b"}] * 2}, "occurs twice"),
@@ -149,6 +160,21 @@ def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], 
     with pytest.raises(Invalid, match=complaint) as refused:
         plan(world(**spec))
     assert refused.value.reason == "InvalidSpec"
+
+
+@pytest.mark.parametrize(("given", "refused"), [(99, False), (100, True)])
+def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(given: int, refused: bool) -> None:
+    asked = world(features=["TextGeneration"])
+    asked.resource["metadata"]["labels"] = {f"team-{number}": "x" for number in range(given)}
+    if not refused:
+        assert len(routed_service(service_of(asked)).route.labels) == 100
+        return
+    with pytest.raises(Invalid, match=r"metadata\.labels: 101 .* the gateway takes 100") as found:
+        plan(asked)
+    status = KubeAI().status(asked, Refusal(found.value.reason, found.value.message)).status
+    told = {condition["type"]: condition for condition in status["conditions"]}
+    assert told["Accepted"]["message"] == found.value.message
+    assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
 
 
 def test_an_engine_without_image_is_refused() -> None:
@@ -180,6 +206,18 @@ def test_two_files_never_share_a_key() -> None:
     data = child(asked, "ConfigMap")["data"]
     mounts = {mount["mountPath"]: mount["subPath"] for mount in container(asked)["volumeMounts"] if "subPath" in mount}
     assert {path: data[mounts[path]] for path in paths} == {path: path for path in paths}
+
+
+def test_requests_wait_long_for_a_pod_that_waits_for_a_node_but_not_for_one_that_crashes() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": DELETED}
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": DELETED, "message": "out of luck"}}
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    crashed = {"name": "server", "restartCount": 3, "state": waits, "lastState": ended}
+    metadata = {"name": "model-tiny-1", "namespace": "models", "uid": "p1", "creationTimestamp": DELETED}
+    for status, long in (({"conditions": [condition]}, True), ({"containerStatuses": [crashed]}, False)):
+        pod = {"metadata": metadata, "status": {"phase": "Pending", **status}}
+        route = routed_service(service_of(msgspec.structs.replace(world(), pods=[pod]))).route
+        assert (route.scale is not None) is long
 
 
 def test_only_the_scaling_that_is_wanted_is_told() -> None:
@@ -226,6 +264,22 @@ def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(
     assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
 
 
+def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() -> None:
+    def claim(notes: dict[str, str], **metadata: Any) -> dict[str, Any]:
+        annotations = {"pv.kubernetes.io/bind-completed": "yes"} | {
+            f"models.kubeai.org/{n}": v for n, v in notes.items()
+        }
+        return {"kind": "PersistentVolumeClaim", "metadata": {"annotations": annotations, **metadata}}
+
+    concerned, some = KubeAI().concerned, claim({"a": "1", "b": "1"})
+    assert concerned(some, claim({"a": "1", "b": "2"})) == {"b"}
+    assert concerned(some, claim({"b": "1", "c.d": "1"})) == {"a", "c.d"}
+    assert concerned({"kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}, some | {"status": {}}) == {"a", "b"}
+    assert concerned(some, some | {"status": {"phase": "Bound"}}) == set()
+    assert concerned(some, claim({"a": "1", "b": "1"}, deletionTimestamp=DELETED)) is None
+    assert concerned({"kind": "ConfigMap", "metadata": {}}, {"kind": "ConfigMap", "metadata": {}}) is None
+
+
 def test_no_load_is_begun_on_a_claim_that_goes() -> None:
     going = with_claim(world(**CACHED), {}, deletionTimestamp=DELETED)
     assert [child["kind"] for child in plan(going).children] == ["Service"]
@@ -241,6 +295,34 @@ def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
     assert KubeAI().status(waiting, None).recheck_seconds == 10
     late = KubeAI().status(msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
+
+
+def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it() -> None:
+    asked = world(config="modelServerPods: {serviceAccountName: kubeai-models}", minReplicas=1)
+    text = (
+        'pods "model-tiny-5d9c7b6f4-" is forbidden: error looking up service account models/kubeai-models:'
+        ' serviceaccount "kubeai-models" not found'
+    )
+    failed = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text}
+    made = child(asked, "Deployment")
+    assert made["spec"]["template"]["spec"]["serviceAccountName"] == "kubeai-models"
+    for seconds, reason in ((4, "WaitingForPods"), (6, "PodsRejected")):
+        conditions = [failed | {"lastTransitionTime": DELETED}]
+        children = {("Deployment", "model-tiny"): {**made, "status": {"conditions": conditions}}}
+        seen = msgspec.structs.replace(asked, children=children, now=unix_time(DELETED) + seconds)
+        told = {condition["type"]: condition for condition in KubeAI().status(seen, None).status["conditions"]}
+        assert told["Available"]["reason"] == reason, "the column REASON of kubectl get"
+    assert text in told["Available"]["message"]
+
+
+def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
+    asked = with_claim(world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {})
+    made = child(asked, "Job")
+    job = made | {"metadata": made["metadata"] | {"creationTimestamp": DELETED}}
+    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
+    told = {condition["type"]: condition for condition in KubeAI().status(waiting, None).status["conditions"]}
+    assert told["Available"]["reason"] == "PodsRejected"
+    assert "needs the account kubeai-models in this namespace" in told["Available"]["message"]
 
 
 def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
@@ -266,6 +348,91 @@ def test_credentials_go_only_where_they_are_needed() -> None:
     engine, loader = ({variable["name"] for variable in one["env"]} for one in spec["containers"])
     assert engine == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "HF_TOKEN"}
     assert loader == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+
+
+NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
+
+
+def without_cache(notes: dict[str, str], **spec: Any) -> World:
+    """A Model that had the cache, and has none any more unless ``spec`` says so."""
+    asked = world(**spec)
+    asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
+    return with_claim(asked, notes)
+
+
+def job_of_eviction(asked: World, **status: Any) -> dict[tuple[str, str], Any]:
+    made = child(asked, "Job")
+    assert made["metadata"]["name"] == "evict-cache-tiny"
+    return {("Job", "evict-cache-tiny"): {**made, "status": status}}
+
+
+COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": DELETED}]}
+
+
+def test_a_model_remembers_where_its_weights_lie_and_one_without_a_cache_nothing() -> None:
+    assert plan(world(**CACHED)).own["metadata"]["annotations"] == {RECORD: "shared"}
+    assert "annotations" not in plan(world()).own.get("metadata", {})
+
+
+def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted() -> None:
+    before = child(with_claim(world(**CACHED), {NOTE: f'{{"uid":"{UID}"}}'}), "Deployment")
+    asked = without_cache({NOTE: "{}"})
+    now = child(asked, "Deployment")
+    pods = [
+        {"metadata": {**deployment["spec"]["template"]["metadata"], "creationTimestamp": DELETED}}
+        for deployment in (now, before)
+    ]
+    for observed, running in ((before, []), (now, pods), (now, pods[1:])):
+        seen = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): observed}, pods=running)
+        assert [one["kind"] for one in plan(seen).children] == ["Service", "Deployment"]
+        assert plan(seen).notes == ()
+    free = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): now}, pods=pods[:1])
+    (note,) = plan(free).notes
+    assert note.annotations == {NOTE: None}
+    assert [one["kind"] for one in plan(free).children] == ["Service", "Deployment"], "the claim forgets them first"
+
+
+def test_weights_that_are_still_being_loaded_are_not_removed_meanwhile() -> None:
+    job = child(with_claim(world(**CACHED), {}), "Job")
+    asked = msgspec.structs.replace(without_cache({}), children={("Job", "load-cache-tiny"): job})
+    assert [one["kind"] for one in plan(asked).children] == ["Service", "Deployment"]
+
+
+def test_the_removal_of_weights_is_one_job_and_then_forgotten() -> None:
+    asked = without_cache({})
+    made = job_of_eviction(asked)
+    container = made["Job", "evict-cache-tiny"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"] == ["loader", "evict", f"/models/tiny-{UID}"]
+    assert plan(asked).own.get("metadata") is None
+    over = msgspec.structs.replace(asked, children=job_of_eviction(asked, **COMPLETE))
+    for done in (over, world_without_claim(asked)):
+        assert [one["kind"] for one in plan(done).children] == ["Service", "Deployment"]
+        assert plan(done).own["metadata"]["annotations"] == {RECORD: None}
+
+
+def world_without_claim(asked: World) -> World:
+    kept = {reference: obj for reference, obj in asked.referenced.items() if reference.kind == CONFIG_MAP}
+    return msgspec.structs.replace(asked, referenced=kept)
+
+
+def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
+    removing = job_of_eviction(without_cache({}))
+    again = msgspec.structs.replace(without_cache({}, **CACHED), children=removing)
+    jobs = [one["metadata"]["name"] for one in plan(again).children if one["kind"] == "Job"]
+    assert jobs == ["evict-cache-tiny"]
+    assert "being removed" in KubeAI().status(again, None).status["cache"]["message"]
+    over = msgspec.structs.replace(
+        again, children={name: {**job, "status": COMPLETE} for name, job in removing.items()}
+    )
+    assert [one["metadata"]["name"] for one in plan(over).children if one["kind"] == "Job"] == ["load-cache-tiny"]
+
+
+def test_the_deletion_of_a_model_that_gave_its_cache_up_removes_the_weights_too() -> None:
+    asked = leaving(without_cache({NOTE: "{}"}))
+    wanted = KubeAI().finish(asked)
+    assert wanted is not None
+    assert [one["metadata"]["name"] for one in wanted.children] == ["evict-cache-tiny"]
+    assert KubeAI().finish(leaving(world())) is None
 
 
 def test_deletion_waits_for_pods_but_not_for_those_of_a_lost_node() -> None:

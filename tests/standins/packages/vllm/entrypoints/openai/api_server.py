@@ -49,7 +49,7 @@ def check_repository(endpoint: str, repository: str) -> None:
     if token := os.environ.get("HF_TOKEN"):
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=60).close()
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
             raise CannotLoad(
