@@ -77,11 +77,10 @@ def stage(
     ``refresh``: what is there may be of an older state of the source.
     """
     selection = Selection(source(), chosen)
-    if refresh:
-        _outdate(folder, selection, work.patiently(url))
+    outdated = _outdated(folder, selection, work.patiently(url)) if refresh else None
     policy = replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
-        fresh = load(url, lambda: selection, folder, policy, work.stop, work.meter)
+        fresh = load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
     except LoadError as error:
         raise _judged(error, selection, chosen) from error
     known = None if fresh else _noted(folder)
@@ -224,16 +223,19 @@ def _wrong(file: str, found: str, expected: str) -> FaultError:
     return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {found or '(unknown)'}, not {expected}")
 
 
-def _outdate(folder: Path, selection: Selection, patiently: Patiently) -> None:
-    """Forget that the folder was complete, where its source has changed. A file by which nobody could see whether it
-    is the source's goes; what has a hash stays until it is replaced."""
+def _outdated(folder: Path, selection: Selection, patiently: Patiently) -> frozenset[str] | None:
+    """The files by which nobody could see whether they are what the source has now: those without a hash. None: the
+    source has not changed since the folder was complete.
+
+    Nothing is removed: pods read these files, and more of them may start before the new ones are there.
+    """
     known = _noted(folder)
     entries = selection.listing(patiently).entries
     if known is not None and known.etag and known.etag == etag(entries):
-        return
-    for name in (MARKER, NOTES, *(entry.path for entry in entries if entry.digest is None)):
-        with suppress(FileNotFoundError, NotADirectoryError):
-            (folder / name).unlink()
+        return None
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (folder / NOTES).unlink()
+    return frozenset(entry.path for entry in entries if entry.digest is None)
 
 
 def _remove(folder: Path, file: str) -> None:

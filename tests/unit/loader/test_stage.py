@@ -169,6 +169,52 @@ def test_a_refresh_brings_what_the_source_has_now_even_of_the_same_size(site: Si
     assert report.etag == etag
 
 
+def test_a_file_without_a_hash_is_there_until_the_newer_one_is_whole(site: Site, folder: Path) -> None:
+    """Pods read it, and more of them may start meanwhile."""
+    staged(site.url, folder)
+    assert site.service
+    before, seen = site.content, []
+    site.content, site.etag = GGUF[:-5] + b"other", '"v2"'
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        seen.append(visible(folder))
+        return await cut_after(100_000)(request, site.content) if len(seen) == 2 else None
+
+    site.service.interfere = interfere
+    staged(site.url, folder, refresh=True)
+    assert seen == [{"tiny.gguf": before}] * 3
+    assert visible(folder) == {"tiny.gguf": site.content}
+
+
+def test_a_refresh_that_was_cut_off_is_done_by_the_next_one(site: Site, folder: Path) -> None:
+    staged(site.url, folder)
+    assert site.service
+    before = site.content
+    site.content, site.etag = GGUF[:-5] + b"other", '"v2"'
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=404) if request.method == "GET" and request.headers.get("Range") is None else None
+
+    site.service.interfere = interfere
+    with pytest.raises(LoadError):
+        staged(site.url, folder, refresh=True)
+    assert visible(folder) == {"tiny.gguf": before}
+    site.service.interfere = None
+    report = staged(site.url, folder, refresh=True)
+    assert visible(folder) == {"tiny.gguf": site.content}
+    assert report.etag == '"v2"'
+
+
+def test_files_that_the_source_has_no_longer_go_with_the_refresh(tmp_path: Path, folder: Path) -> None:
+    write(tmp_path / "host", {"a.gguf": GGUF, "b.gguf": GGUF})
+    staged(f"file://{tmp_path}/host", folder)
+    assert set(visible(folder)) == {"a.gguf", "b.gguf"}
+    (tmp_path / "host/b.gguf").unlink()
+    write(tmp_path / "host", {"a.gguf": GGUF + b"more"})
+    staged(f"file://{tmp_path}/host", folder, refresh=True)
+    assert visible(folder) == {"a.gguf": GGUF + b"more"}
+
+
 def test_a_refresh_of_a_source_that_is_as_it_was_fetches_nothing(site: Site, folder: Path) -> None:
     first = staged(site.url, folder)
     assert site.service
