@@ -42,6 +42,7 @@ API_VERSIONS = {
     "Lease": "coordination.k8s.io/v1",
     "Job": "batch/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 150.0
@@ -248,6 +249,12 @@ class Cluster:
             answer: str = self._client.request("get", address, serialize=False).data.decode()
         except DynamicApiError:
             return ""
+        return answer
+
+    def proxied(self, method: str, namespace: str, service: str, path: str, body: object = None) -> str:
+        """What ``<service>:<port>`` answers, by way of the API server."""
+        address = f"/api/v1/namespaces/{namespace}/services/{service}/proxy{path}"
+        answer: str = self._client.request(method, address, body=body, serialize=False).data.decode()
         return answer
 
     def _say(self, model: Object) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from .cluster import Cluster
 from .kubeai import KubeAI
+from .llmkube import LLMKube, Shelf
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,3 +62,22 @@ def shared_volume(kubeai: KubeAI) -> Iterator[None]:
     name = kubeai.shared_volume()
     yield
     kubeai.delete("PersistentVolume", "", name)
+
+
+@pytest.fixture(scope="session")
+def llmkube(kubeconfig: str) -> LLMKube:
+    return LLMKube(kubeconfig)
+
+
+@pytest.fixture
+def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
+    """A namespace of its own for Models of LLMKube; it is deleted after the test, without waiting for it."""
+    name = llmkube.namespace()
+    yield name
+    llmkube.delete("Namespace", "", name)
+
+
+@pytest.fixture
+def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
+    """A file on the web that no other test asks for."""
+    return Shelf(llmkube, llmkube_namespace)

@@ -48,7 +48,7 @@ class Answer:
     kind: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: Iterable[bytes] | None = None
-    """Sent one by one, in place of ``body``."""
+    """Sent one by one, in place of ``body``; as they are where ``headers`` say how long they are together."""
 
 
 class Refused(Exception):
@@ -188,6 +188,11 @@ class Connection(BaseHTTPRequestHandler):
                 self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
             self.wfile.write(b"" if self.command == "HEAD" else answer.body)
+            return
+        if "Content-Length" in answer.headers:
+            self.end_headers()
+            for chunk in answer.chunks:
+                self.wfile.write(chunk)
             return
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
