@@ -28,7 +28,7 @@ class LLMKube(Cluster):
         """A new namespace without a Pod Security level: images of engines run as whoever they say."""
         return super().namespace(prefix, restricted)
 
-    # --- what tests create ---------------------------------------------------------------------------------------------
+    # --- what tests create -------------------------------------------------------------------------------------------
 
     def make_model(self, namespace: str, name: str, **spec: Any) -> Object:
         """With the hub's generated model, or what is given."""
@@ -45,7 +45,7 @@ class LLMKube(Cluster):
     def change_service(self, namespace: str, name: str, **spec: Any) -> Object:
         return self.patch(SERVICE, namespace, name, {"spec": spec})
 
-    # --- what they read ------------------------------------------------------------------------------------------------
+    # --- what they read ----------------------------------------------------------------------------------------------
 
     def model(self, namespace: str, name: str) -> Object:
         found = self.get(MODEL, namespace, name)
@@ -114,7 +114,7 @@ class LLMKube(Cluster):
         pod = ["deployment/stores", "--container", "registry", "--namespace", STORES]
         return json.loads(self.kubectl("exec", *pod, "--", "python3", "-c", script, url, json.dumps(body)))
 
-    # --- waits ---------------------------------------------------------------------------------------------------------
+    # --- waits -------------------------------------------------------------------------------------------------------
 
     def wait_model(self, namespace: str, name: str, phase: str = "Ready", reason: str = "") -> Object:
         """Until the newest spec has this phase, and Available this reason where one is given; returns the Model."""

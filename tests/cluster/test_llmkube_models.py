@@ -1,4 +1,4 @@
-"""Where LLMKube's weights come from: caches that are filled once, checked, gone on with, watched and cleared; volumes."""
+"""Where LLMKube's weights come from: caches that are filled once, checked, resumed, watched and cleared; volumes."""
 
 from __future__ import annotations
 

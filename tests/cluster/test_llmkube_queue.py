@@ -1,4 +1,4 @@
-"""Services that wait for accelerators: the node is said to have some, the scheduler gives them out, the status tells."""
+"""Services that wait for accelerators: a node is said to have some, the scheduler gives them out, the status tells."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Node:
         self._patch([(part, resource, count) for part in ("capacity", "allocatable")])
 
         def told() -> object:
-            status = self._cluster.get("Node", "", self._name)["status"]  # type: ignore[index]
-            return [status[part].get(resource) for part in ("capacity", "allocatable")]
+            found = self._cluster.get("Node", "", self._name)
+            return found and [found["status"][part].get(resource) for part in ("capacity", "allocatable")]
 
         wanted = None if count is None else str(count)
         wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [wanted, wanted])
@@ -138,8 +138,8 @@ def test_accelerators_go_by_priority_and_who_waits_is_told_its_place(
 def test_every_accelerator_is_waited_for_by_its_own_name(
     llmkube: LLMKube, llmkube_namespace: str, node: Node, resource: str, hardware: Object
 ) -> None:
-    """The original knows NVIDIA's and Intel's only, asks for NVIDIA's where AMD's are wanted, and counts them as 0 where
-    the Model has the number."""
+    """The original knows NVIDIA's and Intel's only, asks for NVIDIA's where AMD's are wanted, and tells a number of 0
+    where the Model has it."""
     node.give(resource, 1)
     model = unique("model")
     llmkube.make_model(llmkube_namespace, model, hardware=hardware)
