@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def play(llmkube: LLMKube, namespace: str, name: str, *arguments: str, fails: bool = False) -> tuple[str, str]:
     """What the playbook says, and its recap."""
-    variables = {"namespace": namespace, "name": name}
+    variables = {"tests_namespace": namespace, "tests_name": name}
     command = ["ansible-playbook", "tests/cluster/inference_services.yml", "-e", yaml.safe_dump(variables), *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": llmkube.kubeconfig}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -38,17 +38,17 @@ def test_one_task_registers_a_model_and_its_services(
     assert "changed=0" in play(llmkube, llmkube_namespace, name)[1]
     assert "changed=0" in play(llmkube, llmkube_namespace, name, "--check")[1]
 
-    told, recap = play(llmkube, llmkube_namespace, name, "-e", "context_size=2048", "--check", "--diff")
+    told, recap = play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048", "--check", "--diff")
     assert "changed=1" in recap
     assert "contextSize: 2048" in told
-    assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "context_size=2048")[1]
+    assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_context_size=2048")[1]
     [pod] = llmkube.pods(llmkube_namespace, f"{name}-one")
     assert "--ctx-size 2048" in " ".join(pod["spec"]["containers"][0]["args"])
     # The task ends when a service cannot start, long before its time is over, and says why.
-    wrong = yaml.safe_dump({"context_size": 2048, "extra_args": ["--no-such-flag"]})
+    wrong = yaml.safe_dump({"tests_context_size": 2048, "tests_extra_args": ["--no-such-flag"]})
     told, _recap = play(llmkube, llmkube_namespace, name, "-e", wrong, fails=True)
     assert "no-such-flag" in told
-    assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "state=absent")[1]
+    assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_state=absent")[1]
     assert llmkube.list(MODEL, llmkube_namespace) == llmkube.list(SERVICE, llmkube_namespace) == []
     assert llmkube.files(llmkube_namespace) == []
-    assert "changed=0" in play(llmkube, llmkube_namespace, name, "-e", "state=absent")[1]
+    assert "changed=0" in play(llmkube, llmkube_namespace, name, "-e", "tests_state=absent")[1]
