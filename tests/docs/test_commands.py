@@ -90,7 +90,7 @@ def script(page: list[Block]) -> str:
             lines.append(block.text)
         elif "file" in block.marks:
             lines.append(_saved(block.marks["file"], block.text))
-        if block.language == "yaml" and not {"settings", "variables"} & set(block.marks):
+        if block.language == "yaml" and not {"settings", "variables", "elsewhere"} & set(block.marks):
             lines.append(_tried(block, commands))
     return "\n".join(lines)
 
