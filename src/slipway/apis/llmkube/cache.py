@@ -14,11 +14,11 @@ from functools import lru_cache
 import msgspec
 
 from slipway.apis.llmkube import names, sources
-from slipway.apis.llmkube.weights import Model
+from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, created_unix, deleting, uid
-from slipway.serving.plan import Reference, World
+from slipway.serving.plan import Invalid, Reference, World
 from slipway.serving.settings import ModelCache
 from slipway.serving.times import unix_time
 
@@ -125,10 +125,25 @@ def users(world: World, namespace: str) -> dict[str, list[Object]]:
     return found
 
 
-def is_first(world: World, among: Iterable[Object]) -> bool:
-    """Whether the world's resource is the oldest of several, the one that does what is to be done once."""
-    oldest = min(among, key=_age, default=None)
-    return oldest is not None and uid(oldest) == uid(world.resource)
+def is_first(world: World, among: Iterable[Object], *, cached: bool = False) -> bool:
+    """Whether the world's resource is the oldest of several, the one that does what is to be done once.
+
+    A Model that is not valid does nothing, so it is passed over; with ``cached`` also one that has no weights in the
+    cache.
+    """
+    for model in sorted(among, key=_age):
+        if uid(model) == uid(world.resource):
+            return True
+        if _acts(model, world, cached=cached):
+            return False
+    return False
+
+
+def _acts(model: Object, world: World, *, cached: bool) -> bool:
+    try:
+        return read(model, world.settings).cached or not cached
+    except Invalid:
+        return False
 
 
 def to_evict(world: World, found: Object | None) -> str:

@@ -137,7 +137,7 @@ def into_cache(model: Model, world: World) -> Wish:
 def _watched(model: Model, world: World, record: Record) -> Wish:
     """Asks the source from time to time, one Model for all that have it."""
     interval = model.settings.sources.revalidate_seconds
-    mine = cache.is_first(world, cache.users(world, model.namespace).get(model.key, []))
+    mine = cache.is_first(world, cache.users(world, model.namespace).get(model.key, []), cached=True)
     if not (interval and mine and world.now - record.asked >= interval):
         return Wish()
     run = revalidation(model, world)

@@ -75,7 +75,7 @@ def parse(spec: ModelSpec, model: str, rules: Sources) -> Source:
     """Raises Invalid: InvalidSource, SourceNotAllowed or InvalidFileSet. ``model``: the Model's name."""
     text = spec.source
     if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
-        raise _invalid(f"{text!r} has characters that no source has")
+        raise _invalid(f"{public(text)!r} has characters that no source has")
     found = _parse(text, spec, model, rules)
     if spec.files or spec.mmproj:
         found = _with_files(found, spec)
@@ -85,19 +85,22 @@ def parse(spec: ModelSpec, model: str, rules: Sources) -> Source:
 
 
 def key(spec: ModelSpec) -> str:
-    """Folder of the cache. A set of files has one of its own, as two sets would push each other out."""
-    return _key(spec.source, (*spec.files, spec.mmproj))
+    """Folder of the cache. A set of files has one of its own, as two sets would push each other out; so has each choice
+    of the main file, whose hash the folder is known by."""
+    return _key(spec.source, spec.files, spec.mmproj)
 
 
 def key_of(resource: Object) -> str:
     """The same of a Model that may not be valid."""
     spec = resource["spec"]
-    return _key(spec["source"], (*(spec.get("files") or ()), spec.get("mmproj", "")))
+    return _key(spec["source"], tuple(spec.get("files") or ()), spec.get("mmproj", ""))
 
 
 @lru_cache(maxsize=4096)
-def _key(source: str, files: tuple[str, ...]) -> str:
-    return names.cache_key("\n".join((source, *sorted({*files} - {""}))))
+def _key(source: str, files: tuple[str, ...], mmproj: str) -> str:
+    main = files[:1]
+    others = sorted({*files, mmproj} - {*main, ""})
+    return names.cache_key("\n".join((source, *main, *others)))
 
 
 def public(text: str) -> str:

@@ -84,10 +84,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     def path(self, report: Report | None) -> str:
         """Where a container finds the main file, or the folder where there is none; ``report`` knows which file a
-        pattern meant."""
+        pattern meant, and as what another Model of the same source has stored it."""
         if self.in_claim:
             return f"{names.SOURCE}/{self.source.path}".rstrip("/")
-        main = self.source.main or (report.file if report and self.source.files else "")
+        told = report.file if report else ""
+        shared = told if self.cached and self.source.stored_as else ""
+        main = shared or self.source.main or (told if self.source.files else "")
         return f"{self.folder}/{main}" if main else self.folder
 
 

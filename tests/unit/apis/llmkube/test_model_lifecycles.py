@@ -12,7 +12,7 @@ from slipway.apis.llmkube.model import Models
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import deleting
-from slipway.serving.plan import Plan, World
+from slipway.serving.plan import Invalid, Plan, World
 from slipway.serving.settings import Settings
 
 SOURCES = ("https://files.example/a.gguf", "https://files.example/b.gguf", "pvc://other/c.gguf", "acme/whole")
@@ -59,7 +59,10 @@ class Cluster:
     def reconcile(self, name: str) -> None:
         model, world = self.models[name], self.world(name)
         if not deleting(model):
-            plan = Models().plan(world)
+            try:
+                plan = Models().plan(world)
+            except Invalid:
+                return
             if plan.finalizer and plan.finalizer not in model["metadata"]["finalizers"]:
                 model["metadata"]["finalizers"].append(plan.finalizer)
             self._apply(model, plan)
@@ -199,6 +202,37 @@ def test_a_source_that_nobody_has_any_more_leaves_the_cache() -> None:
     assert cluster.phase("changing") == "Ready"
     assert len(cluster.disk) == 1
     assert cluster.disk != before
+
+
+def test_a_model_that_is_not_valid_keeps_nobody_from_clearing_the_cache() -> None:
+    cluster = Cluster()
+    cluster.create("oldest", "datasets/no-model")
+    cluster.create("changing", SOURCES[0])
+    cluster.settle()
+    cluster.models["changing"]["spec"]["source"] = SOURCES[1]
+    cluster.settle()
+    assert cluster.phase("changing") == "Ready"
+    assert len(cluster.disk) == 1
+
+
+def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() -> None:
+    cluster = Cluster()
+    cluster.create("on-a-mac", SOURCES[0], hardware={"accelerator": "metal"})
+    cluster.create("here", SOURCES[0])
+    cluster.settle()
+    cluster.now += 3600
+    cluster.settle()
+    assert conditions(cluster, "here")["SourceDrifted"] == "False"
+    assert Models().status(cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
+
+
+def test_a_model_of_another_format_finds_the_file_under_the_name_that_the_first_one_gave_it() -> None:
+    cluster = Cluster()
+    cluster.create("first", "https://files.example/a")
+    cluster.create("second", "https://files.example/a", format="custom")
+    cluster.settle()
+    paths = {Models().status(cluster.world(name), None).status["path"] for name in cluster.models}
+    assert [path.rpartition("/")[2] for path in paths] == ["a.gguf"]
 
 
 def test_a_claim_of_a_user_makes_no_cache() -> None:

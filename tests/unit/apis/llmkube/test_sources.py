@@ -156,9 +156,10 @@ def test_characters_that_no_source_has_are_refused(text: str) -> None:
 
 
 def test_a_refusal_tells_no_secret() -> None:
-    with pytest.raises(Invalid) as refused:
-        found("https://me:hunter2@files.example/?sig=hunter2")
-    assert "hunter2" not in refused.value.message
+    for end in ("", "a b.gguf", "\n"):
+        with pytest.raises(Invalid) as refused:
+            found(f"https://me:hunter2@files.example/{end}?sig=hunter2")
+        assert "hunter2" not in refused.value.message
     assert public("https://me:hunter2@files.example/x?sig=hunter2#hunter2") == "https://files.example/x"
     assert public("acme/tiny@main") == "acme/tiny@main"
 
@@ -224,8 +225,12 @@ def test_the_key_of_a_source_is_the_originals() -> None:
     assert key_of({"spec": {"source": "a/b", "files": ["x"], "mmproj": "y"}}) == key(spec("a/b", files=["x", "y"]))
     assert key(spec(TINY)) == names.cache_key(TINY) == "9e83e73c762e8cb7"
     assert key(spec("a/b", files=["x"])) != key(spec("a/b")) != key(spec("a/b", files=["y"]))
-    assert key(spec("a/b", files=["x", "y"])) == key(spec("a/b", files=["y", "x"]))
+    assert key(spec("a/b", files=["x", "y", "z"])) == key(spec("a/b", files=["x", "z", "y"]))
     assert key(spec("a/b", files=["x"], mmproj="y")) == key(spec("a/b", files=["x", "y"]))
+
+
+def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_of_one() -> None:
+    assert key(spec("a/b", files=["x", "y"])) != key(spec("a/b", files=["y", "x"]))
 
 
 @pytest.mark.parametrize(
