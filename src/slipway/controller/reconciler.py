@@ -28,6 +28,7 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
+    NODE,
     SERVICE,
     Key,
     Kind,
@@ -107,7 +108,8 @@ class Reconciler:
         for child in self._api.child_kinds:
             made.watch(self._observed.children[child], keys=owner_keys(self.kind))
         for shared in self._api.shared_kinds:
-            made.watch_changes(self._observed.shared[shared], self._referring)
+            keys = self._equipped if shared == NODE else self._referring
+            made.watch_changes(self._observed.shared[shared], keys)
         made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
         made.watch(self._observed.routes, keys=lambda service: self._observed.owners_of_rivals(self.kind, service))
         self._agents.on_change(self.kind, made.queue.add)
@@ -234,6 +236,8 @@ class Reconciler:
             referenced={reference: obj for reference, obj in found if obj is not None},
             agents=self._agents.reports(pods),
             kin=self.resources.store.all(),
+            users=self._observed.users(self._api.user_kinds, key(resource).namespace),
+            extended_resources=self._observed.extended_resources() if NODE in self._api.shared_kinds else (),
         )
 
     def _references(self, resource: Object) -> Iterable[str]:
@@ -246,13 +250,18 @@ class Reconciler:
     def _referring(self, change: Change) -> list[Key]:
         """The resources that refer to an object, or those of them that its change may concern."""
         obj = change.new or change.old or {}
-        if change.old and change.new:
-            concerned = self._api.concerned(change.old, change.new)
-            if concerned is not None:
-                return [Key(change.key.namespace, name) for name in concerned]
+        concerned = self._api.concerned(change.old, change.new)
+        if concerned is not None:
+            return [Key(change.key.namespace, name) for name in concerned]
         kind = next(kind for kind in self._api.shared_kinds if kind.kind == obj["kind"])
         reference = Reference(kind, *key(obj))
         return [key(resource) for resource in self.resources.store.by_index(REFERENCES, _reference(reference))]
+
+    def _equipped(self, change: Change) -> list[Key]:
+        """All resources where the cluster gets an extended resource that it had not, or has none of it any more."""
+        if not self._observed.equips(change):
+            return []
+        return [key(resource) for resource in self.resources.store.all()]
 
     def _routed(self, resource: Object) -> tuple[RoutedService, ...]:
         """The Services that ask for the names of this resource's own, which are among them."""

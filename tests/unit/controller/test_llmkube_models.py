@@ -18,7 +18,7 @@ from slipway.controller.reconciler import Reconciler
 from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, POD
+from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings, Sources
 
 SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
@@ -166,3 +166,13 @@ async def test_a_claim_that_comes_later_makes_its_model_ready(server, cluster, r
     await ended(server, cluster, "a-inspect", message=report())
     await eventually(lambda: (told(cluster, "a", "gguf") or {}).get("architecture") == "llama")
     assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
+
+
+async def test_an_accelerator_that_comes_and_goes_is_told(server, cluster, running, eventually):
+    await model(server, cluster, "a", "acme/whole", hardware={"accelerator": "cuda", "gpu": {"count": 1}})
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+    node = f"{NODE.path()}/one"
+    await server.put(node, kind="Node", metadata={"name": "one"}, status={"allocatable": {"nvidia.com/gpu": "4"}})
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is True)
+    await server.remove(node)
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)

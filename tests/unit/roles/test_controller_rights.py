@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from slipway.apis import APIS
-from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
+from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
 
 VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/controller/vars/main.yml").read_text())
 MANAGED = {"get", "list", "watch", "create", "patch", "delete"}
@@ -66,6 +66,7 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
         ("batch", "jobs"): MANAGED,
         ("autoscaling", "horizontalpodautoscalers"): MANAGED,
         ("policy", "poddisruptionbudgets"): MANAGED,
+        ("", "nodes"): {"list", "watch"},
         ("", "persistentvolumeclaims"): shared,
         ("scheduling.k8s.io", "priorityclasses"): shared,
     }
@@ -84,6 +85,6 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
         assert granted[kind.group, kind.plural] >= MANAGED, kind
     own = {resource.kind for other in APIS if other.name == api.name for resource in other.resources}
     for kind in api.shared_kinds:
-        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS} | own
+        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE} | own
         verbs = {"get", "list", "watch", "patch"} | (set() if kind in own else {"create"})
-        assert granted[kind.group, kind.plural] >= verbs, kind
+        assert granted[kind.group, kind.plural] >= ({"list", "watch"} if kind == NODE else verbs), kind

@@ -48,13 +48,17 @@ class Accelerators(msgspec.Struct, frozen=True):
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
     """The Model's count goes before the service's; that GPUs are ``enabled`` asks for none."""
     gpu, vendor = hardware.gpu, _vendor(hardware)
-    backend = _backend(hardware, vendor)
-    # A resource that is shared has no vendor's name.
-    shared = gpu.runtime or (hardware.accelerator == "vulkan" and "vulkan")
-    usual = RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor]
-    resource = gpu.resource_name or usual
+    backend, wanted = _backend(hardware, vendor), resource(hardware)
     count = gpu.count or spec.resources.gpu
-    return Accelerators(count, resource, gpu.toleration_key or resource, backend if count else "", vendor)
+    return Accelerators(count, wanted, gpu.toleration_key or wanted, backend if count else "", vendor)
+
+
+def resource(hardware: Hardware) -> str:
+    """What a pod asks for that is to have GPUs."""
+    gpu, vendor = hardware.gpu, _vendor(hardware)
+    # A resource that is shared has no vendor's name.
+    shared = gpu.runtime or hardware.accelerator == "vulkan"
+    return gpu.resource_name or (RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor])
 
 
 def _vendor(hardware: Hardware) -> Vendor:

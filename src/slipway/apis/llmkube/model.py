@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from slipway.apis.llmkube import cache, loading, names
+from collections.abc import Collection
+
+from slipway.apis.llmkube import cache, loading, names, uses
 from slipway.apis.llmkube.model_status import status
 from slipway.apis.llmkube.model_types import MODEL
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.apis.llmkube.weights import read
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Kind, Object
+from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, Kind, Object
 from slipway.serving.job import ended
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import Scaling
@@ -20,7 +23,8 @@ class Models:
     name = "llmkube"
     resources: tuple[CustomResource, ...] = (MODEL,)
     child_kinds: tuple[Kind, ...] = (JOB,)
-    shared_kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM,)
+    shared_kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, INFERENCE_SERVICE, NODE)
+    user_kinds: tuple[Kind, ...] = (INFERENCE_SERVICE,)
     foreign_finalizers = frozenset({names.FINALIZER})
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
@@ -33,8 +37,10 @@ class Models:
             own = None
         return (shared,) if own in (None, shared) else (shared, own)
 
-    def concerned(self, _old: Object, _new: Object) -> None:
-        return None  # several share a folder, and what nobody uses is everybody's to remove
+    def concerned(self, old: Object | None, new: Object | None) -> Collection[str] | None:
+        """Of a service the Models that it names, or named. Of a claim all: several share a folder, and what nobody uses
+        is everybody's to remove."""
+        return uses.concerned(old, new) if (new or old or {})["kind"] == INFERENCE_SERVICE.kind else None
 
     def plan(self, world: World) -> Plan:
         model = read(world.resource, world.settings)

@@ -9,6 +9,7 @@ import msgspec
 
 from slipway.apis.llmkube import cache, loading
 from slipway.apis.llmkube.cache import Record
+from slipway.apis.llmkube.hardware import resource
 from slipway.apis.llmkube.loading import Run
 from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.gguf import Gguf
@@ -52,16 +53,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(world: World, refusal: Refusal | None) -> Verdict:
-    resource = world.resource
     model, state = _judged(world, refusal)
-    found: Object = {"phase": state.phase, "observedGeneration": generation(resource)}
+    found: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
     if model is not None:
-        found |= _facts(model, state)
+        found |= _facts(model, state) | {"acceleratorReady": _equipped(model, world)}
     found["conditions"] = [
-        msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(resource)))
+        msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(world.resource)))
         for condition in _conditions(state)
     ]
-    stamp = last_updated(resource.get("status") or {}, found, world.now)
+    stamp = last_updated(world.resource.get("status") or {}, found, world.now)
     return Verdict(found | {"lastUpdated": stamp}, state.recheck)
 
 
@@ -281,9 +281,15 @@ def _facts(model: Model, state: State) -> Object:
         "lastRevalidated": timestamp(record.asked) if record and record.complete else "",
         "gguf": _gguf(report.gguf) if report.gguf else {},
     }
-    # Only a processor, or a Mac that is none of ours, is there without anybody looking for it.
-    ready = {"acceleratorReady": True} if model.spec.hardware.accelerator in ("cpu", "metal") else {}
-    return {field: value for field, value in found.items() if value} | ready
+    return {field: value for field, value in found.items() if value}
+
+
+def _equipped(model: Model, world: World) -> bool:
+    """Whether some node has what pods would ask for. Macs are none of ours, and a processor is everywhere."""
+    hardware = model.spec.hardware
+    if hardware.accelerator == "metal" or (hardware.accelerator == "cpu" and not hardware.gpu.count):
+        return True
+    return resource(hardware) in world.extended_resources
 
 
 def _gguf(header: Gguf) -> Object:

@@ -183,7 +183,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_revalidated: Time | UnsetType = UNSET
     """When the source was last asked whether it has changed."""
     accelerator_ready: bool | UnsetType = UNSET
-    """Whether the accelerator is there. Absent where that shows only when a pod asks for it."""
+    """Whether some node of the cluster has the accelerator. That one is free shows only when a pod asks for it."""
     gguf: Gguf | UnsetType = UNSET
     """What the header of the weights says, where they are GGUF."""
     last_updated: Time | UnsetType = UNSET

@@ -30,6 +30,7 @@ class Services:
     resources: tuple[CustomResource, ...] = (INFERENCE_SERVICE,)
     child_kinds: tuple[Kind, ...] = (SERVICE, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET)
     shared_kinds: tuple[Kind, ...] = (MODEL, PRIORITY_CLASS)
+    user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers: frozenset[str] = frozenset()
 
     def references(self, resource: Object, _settings: Settings) -> tuple[Reference, ...]:
@@ -42,7 +43,7 @@ class Services:
         """Kubernetes' autoscaler does that, where the service asks for it."""
         return None
 
-    def concerned(self, _old: Object, _new: Object) -> None:
+    def concerned(self, _old: Object | None, _new: Object | None) -> None:
         return None  # each service that refers to a Model tells of it
 
     def plan(self, world: World) -> Plan:

@@ -200,3 +200,26 @@ def test_the_loader_is_no_root_and_nothing_prepares_the_volume_for_it() -> None:
     assert pod["securityContext"]["runAsNonRoot"]
     assert "initContainers" not in pod
     assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "resource"),
+    [
+        ({"accelerator": "cuda"}, "nvidia.com/gpu"),
+        ({"gpu": {"count": 1}}, "nvidia.com/gpu"),
+        ({"accelerator": "rocm"}, "amd.com/gpu"),
+        ({"accelerator": "rocm", "gpu": {"runtime": "rocm"}}, "devic.es/dri-render"),
+        ({"accelerator": "intel"}, "gpu.intel.com/i915"),
+        ({"accelerator": "cuda", "gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}, "nvidia.com/mig-1g.10gb"),
+    ],
+)
+def test_an_accelerator_is_ready_where_some_node_has_what_pods_ask_for(hardware: dict[str, Any], resource: str) -> None:
+    world = model("acme/whole", hardware=hardware)
+    assert Models().status(world, None).status["acceleratorReady"] is False
+    equipped = msgspec.structs.replace(world, extended_resources={resource, "another.example/gpu"})
+    assert Models().status(equipped, None).status["acceleratorReady"] is True
+
+
+@pytest.mark.parametrize("hardware", [{}, {"accelerator": "cpu"}, {"accelerator": "metal"}])
+def test_a_processor_and_a_mac_are_ready_without_a_look_at_the_nodes(hardware: dict[str, Any]) -> None:
+    assert Models().status(model("acme/whole", hardware=hardware), None).status["acceleratorReady"] is True
