@@ -7,6 +7,7 @@ that is connected to among them, and nothing else than public ones is asked unle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -43,6 +44,8 @@ BLOCKED: tuple[tuple[str, str], ...] = (
 )
 """Network -> what it is, the narrower one first."""
 
+HOST = re.compile(r"(\*\.)?\w([\w.-]*[\w.])?")
+
 _V4: tuple[tuple[IPv4Network, str], ...] = tuple((IPv4Network(net), word) for net, word in BLOCKED if "." in net)
 _V6: tuple[tuple[IPv6Network, str], ...] = tuple((IPv6Network(net), word) for net, word in BLOCKED if ":" in net)
 
@@ -78,7 +81,7 @@ def bare(host: str) -> str:
 
 def faults(rules: Sequence[str]) -> list[str]:
     """Those of the exceptions that say nothing that can be meant."""
-    return [rule for rule in rules if not rule.strip() or (rule.count("/") and _network(rule.strip()) is None)]
+    return [rule for rule in rules if not (HOST.fullmatch(rule.strip()) or _network(rule.strip()))]
 
 
 def _matches(rule: str, host: str, address: IPv4Address | IPv6Address) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from slipway.apis import APIS
+from slipway.artifacts import guard
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
 
@@ -40,12 +41,23 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
         return tuple(api for api in APIS if api.name in self.apis)
 
+    def check(self) -> None:
+        """Raises ValueError for what is of the right type and means nothing."""
+        self.chosen()
+        wrong = guard.faults(self.sources.allowed_remote_hosts)
+        if wrong:
+            raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
+        roots = self.sources.allowed_host_path_roots
+        aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
+        if aside is not None:
+            raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the whole path of a folder")
+
 
 def read_settings(path: Path) -> ControllerSettings:
     """Raises ValueError, naming file and key, where the file is not as it should be; OSError where there is none."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
-        settings.chosen()
+        settings.check()
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     if settings.system_namespace:

@@ -37,7 +37,7 @@ def _checked() -> Object:
         },
         "status": {"enum": ["True", "False", "Unknown"]},
         "reason": {"minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
-        "message": {"maxLength": 32768},
+        "message": {"maxLength": LONGEST_MESSAGE},
         "lastTransitionTime": {},
         "observedGeneration": {"format": "int64", "minimum": 0},
     }
@@ -47,6 +47,8 @@ def _checked() -> Object:
     return {"items": item | {"required": required, "properties": properties}, **list_map("type")}
 
 
+LONGEST_MESSAGE = 32768
+"""Characters of a condition's message: with more of them the API server refuses the whole status."""
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 CHECKED: Object = _checked()
 """Schema keys for a list of conditions that the API server checks as it does those of its own objects."""
@@ -61,7 +63,8 @@ def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[O
     """The conditions to write: those of ``new``, in its order.
 
     ``lastTransitionTime`` is kept from ``old`` where the status is the same, whatever reason and message say; otherwise
-    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed.
+    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed. A
+    message that is too long, as it may be that quotes a spec, is cut.
     """
     before = {condition["type"]: condition for condition in old}
     merged = []
@@ -69,7 +72,8 @@ def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[O
         known = before.get(condition.type, {})
         same = known.get("status") == condition.status and known.get("lastTransitionTime")
         stamp = known["lastTransitionTime"] if same else timestamp(now)
-        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, last_transition_time=stamp)))
+        cut = {"message": condition.message[:LONGEST_MESSAGE], "last_transition_time": stamp}
+        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, **cut)))
     return merged
 
 
@@ -84,7 +88,7 @@ def last_updated(before: Object, status: Object, now: float) -> str:
 
 def _timeless(status: Object) -> Object:
     conditions = status.get("conditions") or ()
-    bare = [{field: told for field, told in one.items() if field != "lastTransitionTime"} for one in conditions]
+    bare = [one | {"lastTransitionTime": "", "message": one.get("message", "")[:LONGEST_MESSAGE]} for one in conditions]
     return {**status, "conditions": bare, "lastUpdated": ""}
 
 

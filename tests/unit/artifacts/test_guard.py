@@ -68,4 +68,6 @@ def test_addresses_in_a_spec_are_refused_before_anybody_asks_and_names_are_not()
 
 
 def test_exceptions_that_mean_nothing_are_found() -> None:
-    assert faults(["store.lan", "*.lan", "10.0.0.0/8", "10.0.0.0/99", " "]) == ["10.0.0.0/99", " "]
+    assert faults(["store.lan", "*.lan", "10.0.0.0/8", "fd00::/8", "[fd00::1]", "10.1.2.3", "store"]) == []
+    wrong = ["10.0.0.0/99", " ", "https://store.lan", "store.lan:9000", "*", "store lan"]
+    assert faults(wrong) == wrong

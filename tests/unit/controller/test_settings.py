@@ -43,6 +43,9 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
         ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
         ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai, llmkube"),
         ("runAsUser: root", "runAsUser"),
+        ("sources: {allowedRemoteHosts: [store.lan, 'http://store.lan']}", "'http://store.lan' is no host"),
+        ("sources: {allowedHostPathRoots: [models]}", "'models' is not the whole path"),
+        ("sources: {allowedHostPathRoots: [/mnt/../etc]}", "'/mnt/../etc' is not the whole path"),
         ("[", "controller.yaml"),
     ],
 )
