@@ -78,15 +78,13 @@ def stage(
     """
     selection = Selection(source(), chosen)
     outdated = _outdated(folder, selection, work.patiently(url)) if refresh else None
-    policy = replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
-    try:
-        fresh = load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
-    except LoadError as error:
-        raise _judged(error, selection, chosen) from error
+    fresh = _loaded(url, selection, folder, chosen, work, outdated)
     known = None if fresh else _noted(folder)
     if known is None:
-        if not fresh:
-            selection.listing(work.patiently(url))
+        # Where a loader was cut off before it could tell, its source may have changed since.
+        if not fresh and not _is_of(folder, selection.listing(work.patiently(url)).entries):
+            outdated = _outdated(folder, selection, work.patiently(url))
+            fresh = _loaded(url, selection, folder, chosen, work, outdated)
         known = _reported(selection, folder, work)
         _note(folder, known)
     if chosen.sha256 and known.sha256 != chosen.sha256:
@@ -94,6 +92,17 @@ def stage(
             _remove(folder, known.file)
         raise _wrong(known.file, known.sha256, chosen.sha256)
     return known
+
+
+def _loaded(
+    url: str, selection: Selection, folder: Path, chosen: Chosen, work: Work, outdated: frozenset[str] | None
+) -> bool:
+    """Whether something was to be loaded. Raises what stage does."""
+    policy = replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
+    try:
+        return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
+    except LoadError as error:
+        raise _judged(error, selection, chosen) from error
 
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
@@ -236,6 +245,14 @@ def _outdated(folder: Path, selection: Selection, patiently: Patiently) -> froze
     with suppress(FileNotFoundError, NotADirectoryError):
         (folder / NOTES).unlink()
     return frozenset(entry.path for entry in entries if entry.digest is None)
+
+
+def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
+    """Whether the folder has these files, as far as their sizes tell."""
+    try:
+        return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
+    except OSError:
+        return False
 
 
 def _remove(folder: Path, file: str) -> None:

@@ -114,6 +114,18 @@ def test_the_second_time_nothing_is_asked_and_the_same_is_told(site: Site, folde
     assert staged(site.url, folder) == first
 
 
+def test_where_a_loader_could_not_tell_any_more_the_next_one_does_whatever_the_source_has_now(
+    site: Site, folder: Path
+) -> None:
+    first = staged(site.url, folder)
+    (folder / ".slipway-report").unlink()
+    assert staged(site.url, folder) == first
+    (folder / ".slipway-report").unlink()
+    site.content, site.etag = GGUF + bytes(5), '"v2"'
+    assert staged(site.url, folder).size == len(GGUF) + 5
+    assert visible(folder) == {"tiny.gguf": GGUF + bytes(5)}
+
+
 def test_a_hash_of_a_file_of_the_web_is_checked(site: Site, folder: Path) -> None:
     """The original looks at it for local files only."""
     assert staged(site.url, folder, Chosen(sha256=SHA)).sha256 == SHA
@@ -303,6 +315,15 @@ def test_a_folder_of_the_machine_is_copied_with_all_that_is_in_it(tmp_path: Path
     assert visible(folder) == {"a/b.json": b"{}", "link.json": b"{}", "model.safetensors": tensors(4)}
     assert report.safetensors is not None
     assert report.sha256 == ""
+
+
+def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipway.loader.source.MOST_FILES", 2)
+    write(tmp_path / "home", {"a": b"", "b": b"", "c": b""})
+    with pytest.raises(LoadError, match="more than 2 files"):
+        staged(f"file://{tmp_path}/home", folder)
 
 
 def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from slipway.loader.errors import LoadError
 from slipway.loader.selection import FaultError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
 
 SCHEME = "file://"
 
@@ -32,7 +32,7 @@ class LocalFiles:
 
     def listing(self, patiently: Patiently) -> Listing:  # noqa: ARG002 - a disk is not asked twice
         try:
-            return Listing("", tuple(self._entries()))
+            return Listing("", bounded(self._entries(), str(self._path)))
         except OSError as error:
             raise unreadable(self._path, error) from error
 
