@@ -8,7 +8,7 @@ import pytest
 
 from .cluster import PATIENCE, Object, condition, unique, wait
 from .kubeai import chat
-from .llmkube import CLAIM, HUB, MODEL, REVALIDATE_SECONDS, LLMKube, Shelf
+from .llmkube import CLAIM, HUB, MODEL, REVALIDATE_SECONDS, SERVICE, LLMKube, Shelf
 
 SLOW = 15_000
 """Bytes in a second: most of a minute for the whole file."""
@@ -111,8 +111,11 @@ def test_a_download_that_is_cut_is_gone_on_with(llmkube: LLMKube, llmkube_namesp
 def test_a_source_that_changes_is_told_and_loaded_again_where_that_is_wanted(
     llmkube: LLMKube, llmkube_namespace: str, shelf: Shelf
 ) -> None:
-    weights = unique("drift")
+    weights, name = unique("drift"), unique("drift")
     llmkube.make_model(llmkube_namespace, weights, source=shelf.url)
+    llmkube.make_service(llmkube_namespace, name, weights)
+    llmkube.wait_serving(llmkube_namespace, name)
+    [old] = llmkube.pods(llmkube_namespace, name)
     before = llmkube.wait_model(llmkube_namespace, weights)["status"]
     shelf.change(edition=2)
     patience = PATIENCE + REVALIDATE_SECONDS
@@ -134,6 +137,9 @@ def test_a_source_that_changes_is_told_and_loaded_again_where_that_is_wanted(
     llmkube.wait_condition(llmkube_namespace, weights, "SourceDrifted", "False", "AsExpected", patience)
     assert llmkube.loads(llmkube_namespace) == {f"{weights}-download": 2}
     assert llmkube.files(llmkube_namespace) == [f"{key_of(shelf.url)}/tiny.gguf"]
+    llmkube.wait_serving(llmkube_namespace, name)
+    [new] = llmkube.pods(llmkube_namespace, name)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"], "the pods of the old weights are replaced"
 
 
 def test_weights_leave_the_cache_with_the_last_model_that_has_them(
@@ -161,6 +167,22 @@ def test_weights_leave_the_cache_with_the_last_model_that_has_them(
     )
     assert llmkube.files(llmkube_namespace) == [f"{kept}/tiny.gguf"]
     assert llmkube.on_claim(llmkube_namespace, CLAIM, "ls /volume").split() == [kept]
+
+
+def test_weights_stay_while_pods_read_them(llmkube: LLMKube, llmkube_namespace: str, gateway_url: str) -> None:
+    weights, name = unique("read"), unique("read")
+    llmkube.make_model(llmkube_namespace, weights)
+    llmkube.make_service(llmkube_namespace, name, weights)
+    llmkube.wait_serving(llmkube_namespace, name)
+    llmkube.wait_routed(llmkube_namespace, name)
+    llmkube.delete(MODEL, llmkube_namespace, weights)
+    model = llmkube.wait_model(llmkube_namespace, weights, "Pending", "InUse")
+    assert name in condition(model, "Available")["message"]
+    assert llmkube.files(llmkube_namespace) == [f"{key_of(HUB)}/tiny.gguf"]
+    assert chat(gateway_url, name).status == 200
+    llmkube.delete(SERVICE, llmkube_namespace, name)
+    llmkube.wait_gone(MODEL, llmkube_namespace, weights)
+    assert llmkube.files(llmkube_namespace) == []
 
 
 def test_a_namespace_goes_with_its_models(llmkube: LLMKube) -> None:
@@ -202,9 +224,13 @@ def test_pods_load_the_weights_themselves_where_the_service_wants_no_cache(
     llmkube: LLMKube, llmkube_namespace: str, gateway_url: str
 ) -> None:
     weights, name = unique("ephemeral"), unique("ephemeral")
-    llmkube.make_model(llmkube_namespace, weights)
     llmkube.make_service(llmkube_namespace, name, weights, modelCache={"persistence": "Ephemeral"})
+    llmkube.make_model(llmkube_namespace, weights)
     llmkube.wait_serving(llmkube_namespace, name)
+    model = llmkube.wait_model(llmkube_namespace, weights, "Ready", "WorkloadResolved")
+    wait("the header is read", PATIENCE, lambda: llmkube.model(llmkube_namespace, weights)["status"].get("gguf"))
+    assert "cacheKey" not in model["status"]
+    assert llmkube.get("PersistentVolumeClaim", llmkube_namespace, CLAIM) is None
     [pod] = llmkube.pods(llmkube_namespace, name)
     assert [found["name"] for found in pod["spec"]["initContainers"]] == ["model-downloader"]
     assert not [volume for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]

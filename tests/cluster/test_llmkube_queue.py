@@ -82,9 +82,11 @@ def test_accelerators_go_by_priority_and_who_waits_is_told_its_place(
     llmkube: LLMKube, llmkube_namespace: str, node: Node, gateway_url: str
 ) -> None:
     """Three services, two GPUs; then one is freed. The original's queue knows no priority."""
-    node.give("nvidia.com/gpu", 2)
     model = unique("gpu")
     llmkube.make_model(llmkube_namespace, model, hardware={"accelerator": "cuda", "gpu": {"enabled": True}})
+    assert llmkube.wait_model(llmkube_namespace, model)["status"]["acceleratorReady"] is False
+    node.give("nvidia.com/gpu", 2)
+    wait("the Model has GPUs", PATIENCE, lambda: llmkube.model(llmkube_namespace, model)["status"]["acceleratorReady"])
     high, normal = (make(llmkube, llmkube_namespace, model, priority) for priority in ("high", "normal"))
     for name in (high, normal):
         llmkube.wait_serving(llmkube_namespace, name)
