@@ -45,3 +45,18 @@ class OllamaModel(msgspec.Struct, frozen=True):
 
 
 Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel | Unnamed
+
+
+def shown(weights: Weights) -> str:
+    """Weights in words, for people."""
+    if isinstance(weights, HuggingFaceFile):
+        return f"the file {weights}"
+    if isinstance(weights, HubRepository):
+        return f"the repository {weights.reference}{f' at {weights.revision}' if weights.revision else ''}"
+    if isinstance(weights, MountedFolder):
+        return f"the folder {weights.path}"
+    if isinstance(weights, BucketFolder):
+        return f"the bucket's folder {weights.url}"
+    if isinstance(weights, OllamaModel):
+        return f"the model {weights.reference} of Ollama's"
+    return "weights that nothing names"

@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from slipway.artifacts.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed
+from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, shown
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, Sharding, Task, http_probes
 from slipway.engines.sayings import (
     ARGUMENT,
@@ -43,11 +43,13 @@ def _model(launch: Launch) -> dict[str, str]:
     weights = launch.weights
     if isinstance(weights, HuggingFaceFile):
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
-    if isinstance(weights, HubRepository) and not weights.revision:
+    if isinstance(weights, HubRepository):
+        if weights.revision:
+            raise ValueError(f"llama.cpp cannot be told the revision of {shown(weights)}: name the file in it as well")
         return {"--hf-repo": weights.reference}
     if isinstance(weights, MountedFolder) and weights.model:
         return {"--model": f"{weights.path}/{weights.model}"}
-    raise ValueError(f"{weights} names no file")
+    raise ValueError(f"{shown(weights)}: that is no file")
 
 
 def _owned(launch: Launch) -> Owned:

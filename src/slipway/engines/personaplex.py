@@ -4,10 +4,10 @@ probe could ask, and fetches its weights itself."""
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.artifacts.weights import HubRepository
+from slipway.artifacts.weights import HubRepository, shown
 from slipway.engines.engine import Engine, Launch, tcp_probes
 from slipway.engines.llamacpp import LLAMACPP_TUNED
-from slipway.engines.python import model_of
+from slipway.engines.python import model_of, revision_of
 from slipway.engines.settings import Setting, Table, arguments, flags
 
 SETTINGS: Table = (
@@ -21,6 +21,8 @@ def _args(launch: Launch) -> tuple[str, ...]:
     of; then it takes its own."""
     weights = launch.weights
     named = isinstance(weights, HubRepository) and "--hf-repo" not in flags(launch.extra_args)
+    if named and revision_of(weights):
+        raise ValueError(f"PersonaPlex cannot be told the revision of {shown(weights)}: leave it out")
     model = ("--hf-repo", model_of(weights)) if named else ()
     settings = arguments(SETTINGS, launch.settings, launch.extra_args, launch.gpus)
     return ("--ssl", "/app/ssl", "--port", str(launch.port), *model, *settings, *launch.extra_args)

@@ -99,7 +99,7 @@ def test_llama_cpp_takes_a_name_and_metrics_of_the_users_own() -> None:
 
 def test_llama_cpp_with_weights_that_are_in_its_image_is_told_of_none() -> None:
     assert LLAMACPP_TUNED.args(launch(Unnamed()))[0] == "--host"
-    with pytest.raises(ValueError, match="Unnamed"):
+    with pytest.raises(ValueError, match="weights that nothing names"):
         VLLM_TUNED.args(launch(Unnamed()))
 
 

@@ -14,6 +14,7 @@ from slipway.serving.settings import Settings
 SINCE = "2026-11-21T09:00:00Z"
 GGUF = {"source": "https://models.example/tiny.gguf"}
 HUB = {"source": "acme/tiny@v2", "format": "safetensors"}
+NEWEST = {"source": "acme/tiny", "format": "safetensors"}
 ONE_GPU = {"resources": {"gpu": 1}}
 READY = {"phase": "Ready", "observedGeneration": 1}
 VLLM = {"runtime": "vllm", "model": HUB}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .services import GGUF, HUB, ONE_GPU, READY, VLLM, container, line, model, pod, unused, world
+from .services import GGUF, HUB, NEWEST, ONE_GPU, READY, VLLM, container, line, model, pod, unused, world
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
 
 def test_personaplex_and_generic_are_told_their_fields() -> None:
     own = {"personaPlexConfig": {"quantize4Bit": True, "cpuOffload": True}, "image": "own:1"}
-    assert line(runtime="personaplex", model=HUB, **own) == (
+    assert line(runtime="personaplex", model=NEWEST, **own) == (
         "--ssl /app/ssl --port 8998 --hf-repo acme/tiny --quantize-4bit --cpu-offload"
     )
     asked = world(runtime="generic", image="own:1", command=["serve"], args=["--all", "mine"])

@@ -12,7 +12,7 @@ from slipway.apis.llmkube.service import Services
 from slipway.serving.route import Route
 from slipway.serving.settings import Settings
 
-from .services import GGUF, HUB, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world
+from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_gpu_memory_is_no_dead_field_but_a_liking_for_nodes_that_have_it() -> No
 
 @pytest.mark.parametrize("runtime", ["generic", "personaplex"])
 def test_a_runtime_without_image_is_refused_in_place_of_a_pod_without_one(runtime: str) -> None:
-    assert refusal(runtime=runtime, model=HUB).reason == "NoImage"
-    assert Services().status(world(runtime=runtime, model=HUB), None).status["phase"]
-    own = msgspec.structs.replace(world(runtime=runtime, model=HUB), settings=Settings(images={runtime: "own:1"}))
+    assert refusal(runtime=runtime, model=NEWEST).reason == "NoImage"
+    assert Services().status(world(runtime=runtime, model=NEWEST), None).status["phase"]
+    own = msgspec.structs.replace(world(runtime=runtime, model=NEWEST), settings=Settings(images={runtime: "own:1"}))
     assert container(own)["image"] == "own:1"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("port", [{}, {"containerPort": 9999}, {"endpoint": {"port": 7000}}])
 def test_the_services_port_leads_to_the_engines_whatever_both_are(runtime: str, port: dict[str, Any]) -> None:
-    asked = world(runtime=runtime, image="own:1", model={**HUB, "source": "acme/tiny"}, **port)
+    asked = world(runtime=runtime, image="own:1", model=NEWEST, **port)
     (service,) = child(asked, "Service")["spec"]["ports"]
     (listening,) = container(asked)["ports"]
     usual = {"llamacpp": 8080, "vllm": 8000, "tgi": 80, "personaplex": 8998, "generic": 8080, "sglang": 30000}
@@ -181,7 +181,7 @@ def test_a_runtime_that_listens_on_a_port_of_root_may_do_so() -> None:
     ],
 )
 def test_probes_are_the_runtimes_unless_they_are_replaced(runtime: str, probe: dict[str, Any]) -> None:
-    asked = {"runtime": runtime, "image": "own:1", "model": {**HUB, "source": "acme/tiny"}}
+    asked = {"runtime": runtime, "image": "own:1", "model": NEWEST}
     made = container(world(**asked))
     assert all(probe.items() <= made[field].items() for field in ("startupProbe", "livenessProbe", "readinessProbe"))
     assert made["startupProbe"]["periodSeconds"] * made["startupProbe"]["failureThreshold"] == 1800
@@ -234,7 +234,6 @@ def test_the_operators_images_go_before_the_public_ones(
 
 def test_no_runtime_gets_variables_of_other_services() -> None:
     assert all(
-        pod(world(runtime=runtime, image="own:1", model={**HUB, "source": "acme/tiny"}))["spec"]["enableServiceLinks"]
-        is False
+        pod(world(runtime=runtime, image="own:1", model=NEWEST))["spec"]["enableServiceLinks"] is False
         for runtime in RUNTIMES
     )

@@ -10,7 +10,23 @@ import pytest
 from slipway.apis.llmkube.service import Services
 from slipway.serving.settings import ModelCache, Settings
 
-from .services import GGUF, HUB, READY, VLLM, child, container, kinds, line, model, pod, refusal, tiny_at, unused, world
+from .services import (
+    GGUF,
+    HUB,
+    NEWEST,
+    READY,
+    VLLM,
+    child,
+    container,
+    kinds,
+    line,
+    model,
+    pod,
+    refusal,
+    tiny_at,
+    unused,
+    world,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +39,7 @@ from .services import GGUF, HUB, READY, VLLM, child, container, kinds, line, mod
 )
 def test_the_hubs_token_has_the_name_that_the_runtime_reads(runtime: str, block: str, variable: str) -> None:
     secret = {"name": "hf", "key": "token"}
-    asked = world(runtime=runtime, image="own:1", model=HUB, **{block: {"hfTokenSecretRef": secret}})
+    asked = world(runtime=runtime, image="own:1", model=NEWEST, **{block: {"hfTokenSecretRef": secret}})
     assert {"name": variable, "valueFrom": {"secretKeyRef": secret}} in container(asked)["env"]
 
 
