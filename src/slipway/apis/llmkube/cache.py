@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from slipway.apis.llmkube import names, sources
+from slipway.apis.llmkube import names, sources, uses
 from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import timestamp
@@ -45,6 +45,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     seen: Seen | None = None
     evicted_by: str = ""
     """uid of the Model whose Job removes it."""
+    evicted_at: str = ""
+    """When it began to do that."""
 
     @property
     def complete(self) -> bool:
@@ -94,7 +96,7 @@ def _record(text: str) -> Record:
     """What cannot be read says that something is there, and no more."""
     try:
         record = msgspec.json.decode(text, type=Record)
-        for stamp in (record.loaded, record.seen.at if record.seen else ""):
+        for stamp in (record.loaded, record.seen.at if record.seen else "", record.evicted_at):
             unix_time(stamp or timestamp(0))
     except (msgspec.MsgspecError, ValueError):
         return Record()
@@ -117,12 +119,23 @@ def asked(record: Record, report: Report | None, at: float) -> Record:
 
 
 def users(world: World, namespace: str) -> dict[str, list[Object]]:
-    """Key -> the Models of the namespace that have it and stay."""
+    """Key -> the Models of the namespace that have it and stay, and are wanted in the cache."""
     found: dict[str, list[Object]] = {}
+    asked = uses.demand(world)
     for model in world.kin:
-        if model["metadata"]["namespace"] == namespace and not deleting(model):
+        mine = model["metadata"]["namespace"] == namespace and not deleting(model)
+        if mine and uses.wants_cache(model, asked):
             found.setdefault(sources.key_of(model), []).append(model)
     return found
+
+
+def holders(world: World, found: Object | None) -> list[str]:
+    """Names of the services because of which a Model that goes, and nobody else, keeps its weights in the cache."""
+    metadata, own = world.resource["metadata"], sources.key_of(world.resource)
+    record = inventory(found).get(own)
+    if record is None or not record.complete or own in users(world, metadata["namespace"]):
+        return []
+    return uses.readers(world, metadata["name"], own)
 
 
 def is_first(world: World, among: Iterable[Object], *, cached: bool = False) -> bool:
@@ -158,14 +171,31 @@ def to_evict(world: World, found: Object | None) -> str:
     if mine:
         return mine[0]
     idle = [key for key in sorted(records) if key not in used]
-    present = {uid(model) for model in world.kin} if idle else set()
-    unused = [key for key in idle if records[key].evicted_by not in present]
-    if not unused:
+    if not idle:
         return ""
+    present, read_yet = {uid(model) for model in world.kin}, _read(world, namespace)
+    unused = [key for key in idle if records[key].evicted_by not in present and key not in read_yet]
+    own = sources.key_of(world.resource)
+    if own in unused or not unused:
+        return own if unused else ""
     if deleting(world.resource):
-        own = sources.key_of(world.resource)
-        return own if own in unused else "" if used else unused[0]
+        return "" if used else unused[0]
     return unused[0] if is_first(world, (model for models in used.values() for model in models)) else ""
+
+
+def idle_but_read(world: World, found: Object | None) -> bool:
+    """Whether there are folders that go as soon as no pod reads them any more."""
+    namespace = world.resource["metadata"]["namespace"]
+    used = users(world, namespace)
+    idle = [key for key in inventory(found) if key not in used]
+    return bool(idle) and not _read(world, namespace).isdisjoint(idle)
+
+
+def _read(world: World, namespace: str) -> set[str]:
+    """Keys of what pods of the namespace read, or are about to though their Model goes."""
+    asked = uses.wanted_names(world)
+    leaving = (model for model in world.kin if model["metadata"]["namespace"] == namespace and deleting(model))
+    return uses.read_keys(world) | {sources.key_of(model) for model in leaving if model["metadata"]["name"] in asked}
 
 
 def being_evicted(world: World, record: Record | None) -> bool:

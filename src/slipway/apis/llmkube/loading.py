@@ -15,6 +15,7 @@ from slipway.apis.llmkube.cache import Record
 from slipway.apis.llmkube.weights import Model, affinity, inspector, loader, prober, source_volumes, tolerations
 from slipway.artifacts.report import Fault, Report, fault
 from slipway.artifacts.report import read as read_report
+from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, Object, deleting, uid
 from slipway.serving import volumes
 from slipway.serving.job import Task, ended, job, last_words, pods_of, told
@@ -32,7 +33,7 @@ ANSWER_SECONDS = 600
 REPORT_SECONDS = 60
 """After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
 EVICTION_SECONDS = 600
-"""From a Model's deletion on, after which it goes with its weights left on the volume."""
+"""After which a Model that is deleted waits no more for its Jobs, and goes with its weights left on the volume."""
 LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet")
 """What another try would only find again, after as many bytes: a change of the spec, or the Job's deletion, asks for
 one."""
@@ -177,17 +178,19 @@ def out_of_cache(world: World) -> Wish:
     me = uid(world.resource)
     record = cache.inventory(there)[key]
     if record.evicted_by != me:
-        marked = msgspec.structs.replace(record, evicted_by=me)
+        marked = msgspec.structs.replace(record, evicted_by=me, evicted_at=timestamp(world.now))
         return Wish((), (Note(reference, cache.noted(key, marked)),))
     run = _evict(world, key)
-    if run.complete_since is None and run.failed_since is None and not is_late(world):
+    since = record.evicted_at or world.resource["metadata"].get("deletionTimestamp")
+    late = deleting(world.resource) and world.now - unix_time(since) > EVICTION_SECONDS
+    if run.complete_since is None and run.failed_since is None and not late:
         return Wish((run.wanted,))
     kept = (run.wanted,) if run.made else ()
     return Wish(kept, (Note(reference, cache.noted(key, None)),))
 
 
 def is_late(world: World) -> bool:
-    """Whether a Model that goes has waited long enough for what is left to do."""
+    """Whether a Model that goes has waited long enough for Jobs that load."""
     since = world.resource["metadata"].get("deletionTimestamp")
     return since is not None and world.now - unix_time(since) > EVICTION_SECONDS
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from slipway.apis.llmkube import cache, loading, names, uses
+from slipway.apis.llmkube import cache, loading, names, uses, weights
 from slipway.apis.llmkube.model_status import status
 from slipway.apis.llmkube.model_types import MODEL
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.apis.llmkube.weights import read
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, Kind, Object
 from slipway.serving.job import ended
@@ -32,7 +31,7 @@ class Models:
         the claim that the source names."""
         shared = cache.claim_reference(resource["metadata"]["namespace"])
         try:
-            own = read(resource, settings).claim
+            own = weights.read(resource, settings).claim
         except Invalid:
             own = None
         return (shared,) if own in (None, shared) else (shared, own)
@@ -43,13 +42,15 @@ class Models:
         return uses.concerned(old, new) if (new or old or {})["kind"] == INFERENCE_SERVICE.kind else None
 
     def plan(self, world: World) -> Plan:
-        model = read(world.resource, world.settings)
+        asked = uses.demand(world)
+        model = weights.wanted(world.resource, world.settings, asked)
         wish = loading.out_of_cache(world)
         if model.in_claim:
             wish += loading.from_claim(model, world)
         if model.by_each_pod:
             wish += loading.from_afar(model, world)
-        if not model.cached:
+        unsettled = uses.undecided(world, asked) and loading.record_of(model, world) is None
+        if not model.cached or unsettled:
             return Plan(children=wish.children, notes=wish.notes)
         wish += loading.into_cache(model, world)
         return Plan(
@@ -60,10 +61,12 @@ class Models:
         )
 
     def finish(self, world: World) -> Plan | None:
-        """Ends in any case: without a claim or a working Job, and after a time."""
+        """Ends in any case: without a claim or a working Job, and after a time; once nobody reads the weights."""
         evict = names.job_name(world.resource["metadata"]["name"], "evict")
         others = [child for (_kind, name), child in world.children.items() if name != evict]
-        if any(_works(job) for job in others) and not loading.is_late(world):
+        working = any(_works(job) for job in others) and not loading.is_late(world)
+        claim = cache.claim_reference(world.resource["metadata"]["namespace"])
+        if working or cache.holders(world, world.referenced.get(claim)):
             return Plan(children=())
         wish = loading.out_of_cache(world)
         return Plan(children=wish.children, notes=wish.notes) if wish.children or wish.notes else None

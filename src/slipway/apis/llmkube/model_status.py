@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.llmkube import cache, loading
+from slipway.apis.llmkube import cache, loading, uses
 from slipway.apis.llmkube.cache import Record
 from slipway.apis.llmkube.hardware import resource
 from slipway.apis.llmkube.loading import Run
-from slipway.apis.llmkube.weights import Model, read
+from slipway.apis.llmkube.weights import Model, wanted
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
@@ -22,7 +22,7 @@ from slipway.serving.job import without_pods
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
 
 Phase = Literal["Pending", "Downloading", "Copying", "Ready", "Failed"]
-UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS = 10.0, 30.0, 10.0, 30.0
+UNBOUND_SECONDS, MISSING_SECONDS, WAITING_SECONDS, LEAVING_SECONDS, IN_USE_SECONDS = 10.0, 30.0, 10.0, 30.0, 5.0
 """When to look again, where time alone may change something, or a word of the API server gets lost."""
 STARTING_SECONDS = 60
 ALL_IS_WELL = "AsExpected"
@@ -62,17 +62,16 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         for condition in _conditions(state)
     ]
     stamp = last_updated(world.resource.get("status") or {}, found, world.now)
-    return Verdict(found | {"lastUpdated": stamp}, state.recheck)
+    return Verdict(found | {"lastUpdated": stamp}, _soonest(state.recheck, _until_unread(world)))
 
 
 def _judged(world: World, refusal: Refusal | None) -> tuple[Model | None, State]:
     try:
-        model = read(world.resource, world.settings)
+        model = wanted(world.resource, world.settings, uses.demand(world))
     except Invalid as error:
         return None, State(phase="Failed", reason=error.reason, message=error.message)
     if deleting(world.resource):
-        text = "The Model is being deleted: its weights leave the cache where no other Model uses them."
-        return model, State(phase="Pending", reason="Leaving", message=text, recheck=LEAVING_SECONDS)
+        return model, _leaving(model, world)
     state = _state(model, world)
     if refusal is None or state.phase == "Ready":
         return model, state
@@ -94,15 +93,35 @@ def _state(model: Model, world: World) -> State:
     return State(phase="Ready", reason="RuntimeResolved", message=text)
 
 
+def _leaving(model: Model, world: World) -> State:
+    record = loading.record_of(model, world)
+    holders = cache.holders(world, world.referenced.get(cache.claim_reference(model.namespace)))
+    if holders:
+        several = len(holders) != 1
+        some = f"the InferenceService{'s' * several} {', '.join(holders)} read{'s' * (not several)}"
+        text = f"The Model is being deleted, and goes when {some} its weights no longer."
+        return State(phase="Pending", reason="InUse", message=text, record=record, recheck=IN_USE_SECONDS)
+    text = "The Model is being deleted: its weights leave the cache where no other Model uses them."
+    return State(phase="Pending", reason="Leaving", message=text, recheck=LEAVING_SECONDS)
+
+
+def _until_unread(world: World) -> float | None:
+    """When to look whether folders can go that pods read: a pod's end is told to nobody."""
+    claim = world.referenced.get(cache.claim_reference(world.resource["metadata"]["namespace"]))
+    return LEAVING_SECONDS if cache.idle_but_read(world, claim) else None
+
+
 def _from_afar(model: Model, world: World) -> State:
     """Weights that each pod loads itself: their header is of interest, and whether the source has them at all."""
     run = loading.inspection(model, world)
     failed = _failed(model, run, world.now, "InspectionFailed")
     if failed is not None and run.fault[0]:
         return failed
-    text = _described("There is no cache: each pod loads the weights itself", run.report or Report())
+    kept = model.settings.model_cache.persistence == "Cached"
+    why = "No service wants these weights in the cache" if kept else "There is no cache"
+    text = _described(f"{why}: each pod loads them itself", run.report or Report())
     recheck = _until(run.retried_at(), world.now)
-    return State(phase="Ready", reason="WorkloadResolved", message=text, report=run.report, recheck=recheck)
+    return State(phase="Ready", reason=uses.BY_EACH_POD, message=text, report=run.report, recheck=recheck)
 
 
 def _in_cache(model: Model, world: World) -> State:
@@ -115,6 +134,10 @@ def _in_cache(model: Model, world: World) -> State:
     if cache.being_evicted(world, record):
         text = "Another Model takes these weights out of the cache; they are loaded again after that."
         return State(phase="Pending", reason=_started(model), message=text, recheck=WAITING_SECONDS)
+    pause = uses.undecided(world, uses.demand(world))
+    if pause and record is None:
+        text = "The weights are loaded in a moment, unless the first services bring them themselves."
+        return State(phase="Pending", reason=_started(model), message=text, recheck=pause)
     return _brought(model, world, loading.download(model, world))
 
 

@@ -109,7 +109,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """SHA-256 of the file, in hexadecimal. Checked for every kind of source; other weights are not served."""
     refresh_policy: Literal["IfNotPresent", "OnChange"] = "IfNotPresent"
     """What happens when the source changes: IfNotPresent says so in the condition SourceDrifted, OnChange loads the
-    weights again."""
+    weights again and replaces the pods that read them."""
     format: Literal["gguf", "mlx", "safetensors", "pytorch", "custom"] = "gguf"
     """Format of the weights. llamacpp serves gguf, vllm, sglang and tgi serve safetensors and pytorch."""
     quantization: str = ""
@@ -127,7 +127,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     mmproj: InnerPath = ""
     """File of the source with the projector of a multimodal model, for llama.cpp."""
     prefetch: bool = False
-    """Kept for the sake of manifests: weights that go into a cache are loaded as soon as there is the Model."""
+    """Whether the weights are loaded into the cache also where all services have them otherwise. Without it they are
+    loaded as soon as there is the Model, unless that is so."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("!has(self.mmproj) || has(self.files)", "mmproj is a file of the same source as files, which is missing."),

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.llmkube import names
+from slipway.apis.llmkube import names, uses
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.service_types import InferenceServiceSpec
 from slipway.apis.llmkube.sources import Source
@@ -44,6 +44,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the projector; empty: there is none."""
     loader: Model | None = None
     """What the pod loads before its engine starts; None: nothing."""
+    used: tuple[tuple[str, str], ...] = ()
+    """Cache key and digest of what is read from the namespace's cache."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,23 +116,29 @@ def _from_claim(wanted: Wanted, source: Source) -> Placed:
 
 
 def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
-    told = (wanted.resource.get("status") or {}).get("path") or model.path(None)
+    alone, status = own_loader(service, settings), wanted.resource.get("status") or {}
+    # What the namespace's cache has may be stored under the name that another Model gave it.
+    path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
     # An engine that takes a folder finds all files of a set in it.
     several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
     mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
-    alone = own_loader(service, settings)
     fault = _fault(wanted, model) if alone else ""
     if fault:
         raise Invalid("InvalidSpec", f"without the cache of the namespace {fault}")
     volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
-        weights=_mounted(wanted, model.folder if several else told),
+        weights=_mounted(wanted, model.folder if several else path),
         volumes=(volume, *(source_volumes(model) if alone else ())),
         mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
         mmproj=mmproj,
         loader=model if alone else None,
+        used=() if alone else ((model.key, uses.digest(status, alone=_is_one_file(model))),),
     )
+
+
+def _is_one_file(model: Model) -> bool:
+    return bool(model.source.stored_as) or (len(model.source.files) == 1 and bool(model.source.main))
 
 
 def _fault(wanted: Wanted, model: Model) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from slipway.apis.llmkube import autoscaling, names, sources, weights
+from slipway.apis.llmkube import autoscaling, names, sources, uses, weights
 from slipway.apis.llmkube.hardware import affinity
 from slipway.apis.llmkube.placement import Placed
 from slipway.apis.llmkube.queue import class_name
@@ -67,7 +67,7 @@ def server(service: Service) -> Server:
         labels=labels,
         selector=own,
         pod_labels={**spec.pod_labels, **labels, MANAGED_BY: MANAGER},
-        pod_annotations={**unmoved, **spec.pod_annotations},
+        pod_annotations={**unmoved, **spec.pod_annotations, **_uses(service)},
         engine=_engine(service),
         port=service.port,
         probes=_probes(service),
@@ -79,6 +79,10 @@ def server(service: Service) -> Server:
         security=POD_SECURITY if spec.pod_security_context is None else spec.pod_security_context,
         scheduling=_scheduling(service),
     )
+
+
+def _uses(service: Service) -> Object:
+    return uses.annotation(used for place in _places(service) for used in place.used)
 
 
 def _engine(service: Service) -> Container:

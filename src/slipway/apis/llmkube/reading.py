@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import placement, service_settings
+from slipway.apis.llmkube import placement, service_settings, uses
 from slipway.apis.llmkube.hardware import Accelerators, accelerators
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
-from slipway.apis.llmkube.placement import Placed, Wanted
+from slipway.apis.llmkube.placement import Placed, Wanted, Way
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
 from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
@@ -19,7 +19,7 @@ from slipway.engines.settings import Value, flags
 from slipway.engines.sglang import SGLANG_TUNED
 from slipway.engines.tgi import TGI
 from slipway.engines.vllm import VLLM_TUNED
-from slipway.kube.objects import PRIORITY_CLASS, Object, generation
+from slipway.kube.objects import PRIORITY_CLASS, Object, deleting, generation
 from slipway.kube.quantity import multiply
 from slipway.serving.plan import Invalid, Reference, World
 from slipway.serving.settings import Settings
@@ -122,17 +122,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 def references(resource: Object) -> tuple[Reference, ...]:
     """The Models of a service, and the class that says how important it is."""
     spec, namespace = resource["spec"], resource["metadata"]["namespace"]
-    models = (spec.get("modelRef", ""), _draft_name(spec))
-    found = tuple(Reference(MODEL, namespace, name) for name in models if name)
+    found = tuple(Reference(MODEL, namespace, name) for name in uses.model_names(resource))
     given = spec.get("priorityClassName")
     return (*found, Reference(PRIORITY_CLASS, "", given)) if given else found
-
-
-def _draft_name(spec: Object) -> str:
-    """Name of the Model that proposes tokens; empty: there is none."""
-    asked = (spec.get("vllmConfig") or {}).get("speculative") or {}
-    name: str = asked.get("model", "") if asked.get("enabled") and spec.get("runtime") == "vllm" else ""
-    return name
 
 
 def model_of(world: World, name: str) -> Object | None:
@@ -141,7 +133,7 @@ def model_of(world: World, name: str) -> Object | None:
 
 
 def draft_of(world: World) -> Object | None:
-    return model_of(world, _draft_name(world.resource["spec"]))
+    return model_of(world, uses.draft_name(world.resource["spec"]))
 
 
 def read(world: World) -> Service:
@@ -237,21 +229,25 @@ def waits_for(world: World, service: Service) -> tuple[str, str] | None:
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
-        found = unready(model) if place and model and place.way not in ("loader", "image") else None
+        found = unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
         if found:
             return found
     return None
 
 
-def unready(model: Object) -> tuple[str, str] | None:
+def unready(model: Object, way: Way = "engine") -> tuple[str, str] | None:
     """The same of one Model; what its status says of an older spec does not count."""
     name, status = model["metadata"]["name"], model.get("status") or {}
+    if deleting(model):
+        return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
     if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
         return "ModelNotReady", f"The Model {name} is being looked at."
-    if status["phase"] == "Ready":
-        return None
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    told = str((conditions.get("Available") or conditions.get("Accepted") or {}).get("message", ""))
+    available = conditions.get("Available") or conditions.get("Accepted") or {}
+    if status["phase"] == "Ready":
+        elsewhere = way == "cache" and available.get("reason") == uses.BY_EACH_POD
+        return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
+    told = str(available.get("message", ""))
     if status["phase"] == "Failed":
         return "ModelFailed", f"The Model {name} cannot be served: {told or 'its status says why'}"
     return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"

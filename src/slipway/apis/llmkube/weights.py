@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import names, sources
+from slipway.apis.llmkube import names, sources, uses
 from slipway.apis.llmkube.hardware import RESOURCES
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.sources import Source
@@ -37,6 +37,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     spec: ModelSpec
     source: Source
     settings: Settings
+    shared: bool = True
+    """Whether it is wanted in the cache of its namespace."""
 
     @property
     def name(self) -> str:
@@ -60,11 +62,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cached(self) -> bool:
         """Whether it is brought into the cache of its namespace."""
-        return self.source.cached and not self.on_a_mac and self.settings.model_cache.persistence == "Cached"
+        kept = self.settings.model_cache.persistence == "Cached"
+        return self.source.cached and not self.on_a_mac and kept and self.shared
 
     @property
     def by_each_pod(self) -> bool:
-        """Whether there is no cache, so that each pod brings it for itself."""
+        """Whether it is in no cache, so that each pod brings it for itself."""
         return self.source.cached and not self.on_a_mac and not self.cached
 
     @property
@@ -101,6 +104,11 @@ def read(resource: Object, settings: Settings) -> Model:
         raise Invalid("InvalidSource", f"spec: {error}") from error
     source = sources.parse(spec, resource["metadata"]["name"], settings.sources)
     return Model(resource=resource, spec=spec, source=source, settings=settings)
+
+
+def wanted(resource: Object, settings: Settings, asked: Mapping[str, bool]) -> Model:
+    """The same, as the services of the namespace want it; ``asked``: see ``uses.demand``. Raises Invalid."""
+    return msgspec.structs.replace(read(resource, settings), shared=uses.wants_cache(resource, asked))
 
 
 def loader(model: Model, name: str = agent.CONTAINER, *, refresh: bool = False, volume: str = "") -> Container:

@@ -28,6 +28,8 @@ class Cluster:
         self.pods: dict[str, dict[str, Any]] = {}
         self.claim: dict[str, Any] | None = None
         self.disk: set[str] = set()
+        self.users: list[dict[str, Any]] = []
+        """Services, and pods that read the cache."""
         self.downloads: list[str] = []
         self.now, self._made = START, 0
 
@@ -54,6 +56,7 @@ class Cluster:
             now=self.now,
             referenced={claims[0]: self.claim} if self.claim else {},
             kin=list(self.models.values()),
+            users=self.users,
         )
 
     def reconcile(self, name: str) -> None:

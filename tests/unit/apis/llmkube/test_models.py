@@ -1,7 +1,8 @@
 """Every example in ``models/`` becomes the children, the plan and the status of its golden files.
 
-An example has the ``resource``, the other Models of its namespace (``kin``), claims that are ``observed``, the
-operator's ``settings``, and ``jobs``: of those that the Model wants, what became of them and of their pods.
+An example has the ``resource``, the other Models of its namespace (``kin``), the services and pods that use them
+(``users``), claims that are ``observed``, the operator's ``settings``, and ``jobs``: of those that the Model wants,
+what became of them and of their pods.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def example(path: Path) -> World:
             if (place := (reference.kind.kind, reference.namespace, reference.name)) in known
         },
         kin=[resource, *written.get("kin", [])],
+        users=written.get("users", []),
         agents={pod: msgspec.convert(report, AgentReport) for pod, report in written.get("agents", {}).items()},
     )
     return with_jobs(world, written.get("jobs", {}))
