@@ -16,7 +16,8 @@ import msgspec
 from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed, route_names
 from slipway.controller.patches import difference, own_patch
-from slipway.kube.applier import OWNER, Applied, Applier
+from slipway.kube import errors
+from slipway.kube.applier import OWNER, Applied, Applier, Failure
 from slipway.kube.client import Client
 from slipway.kube.conditions import Condition, merge
 from slipway.kube.controller import Controller, Result, owner_keys
@@ -193,25 +194,28 @@ class Reconciler:
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
         shared = await self._applier.ensure(resource, plan.shared)
         applied = await self._applier.sync(resource, plan.children, finishing=finishing)
-        for note in plan.notes:
-            await self._note(resource, note)
+        noted = [await self._note(resource, note) for note in plan.notes]
         # The status must not be read off children as they were before.
         await self._expectations.met(uid(resource))
-        return shared + applied
+        return shared + applied + Applied(tuple(failure for failure in noted if failure))
 
-    async def _note(self, resource: Object, note: Note) -> None:
-        """Writes annotations of an object that is not ours, if it is there and they differ."""
+    async def _note(self, resource: Object, note: Note) -> Failure | None:
+        """Writes annotations of an object that is not ours, if it is there and they differ. What the server refuses is
+        told, such as more than an object may have."""
         noted = self._observed.shared_object(note.reference)
         changes = difference(noted["metadata"].get("annotations") or {}, note.annotations) if noted else {}
         if noted is None or not changes:
-            return
+            return None
         patch = {"metadata": {"uid": uid(noted), "annotations": changes}}
         kind = note.reference.kind
         try:
             answer = await self._client.merge_patch(kind, key(noted), patch, field_manager=FIELD_MANAGER)
         except NotFound:
-            return
+            return None
+        except (errors.Invalid, errors.Forbidden) as error:
+            return Failure(kind.kind, note.reference.name, error.reason, error.message)
         self._expectations.wrote(uid(resource), self._observed.shared[kind], answer)
+        return None
 
     async def _report(self, resource: Object, applied: Applied, refusal: Refusal | None) -> Result:
         """Writes the status that follows from what the stores show now."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 from slipway.apis.llmkube import cache, names
 from slipway.apis.llmkube.model import Models
@@ -89,6 +90,26 @@ def reason(cluster, name):
 
 def inventory(cluster):
     return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+
+
+async def test_a_claim_that_takes_no_more_notes_is_told_of_in_the_status(server, cluster, running, eventually):
+    text = "metadata.annotations: Too long: must have at most 262144 bytes"
+
+    async def full(_request):
+        return web.json_response({"kind": "Status", "reason": "Invalid", "code": 422, "message": text}, status=422)
+
+    server.fault("PATCH", "/persistentvolumeclaims", full, times=100)
+    await model(server, cluster, "tiny")
+    await eventually(lambda: told(cluster, "tiny") == "Failed")
+    (available, *_others) = told(cluster, "tiny", "conditions")
+    assert (available["reason"], available["message"]) == (
+        "Invalid",
+        f"PersistentVolumeClaim {names.CLAIM}: {text}",
+    )
+    server.faults.clear()
+    claim = cluster.get(PERSISTENT_VOLUME_CLAIM, names.CLAIM)
+    await server.store(cluster.path(PERSISTENT_VOLUME_CLAIM, names.CLAIM), {**claim, "status": {"phase": "Bound"}})
+    await eventually(lambda: inventory(cluster) and reason(cluster, "tiny") != "Invalid")
 
 
 async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_away(
