@@ -47,7 +47,7 @@ class Accelerators(msgspec.Struct, frozen=True):
 
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
     """The Model's count goes before the service's; that GPUs are ``enabled`` asks for none."""
-    gpu, vendor = hardware.gpu, _vendor(hardware)
+    gpu, vendor = hardware.gpu, vendor_of(hardware)
     backend, wanted = _backend(hardware, vendor), resource(hardware)
     count = gpu.count or spec.resources.gpu
     return Accelerators(count, wanted, gpu.toleration_key or wanted, backend if count else "", vendor)
@@ -55,13 +55,13 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
 
 def resource(hardware: Hardware) -> str:
     """What a pod asks for that is to have GPUs."""
-    gpu, vendor = hardware.gpu, _vendor(hardware)
+    gpu, vendor = hardware.gpu, vendor_of(hardware)
     # A resource that is shared has no vendor's name.
     shared = gpu.runtime or hardware.accelerator == "vulkan"
     return gpu.resource_name or (RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor])
 
 
-def _vendor(hardware: Hardware) -> Vendor:
+def vendor_of(hardware: Hardware) -> Vendor:
     """An accelerator that only one vendor's GPUs can be says more than the vendor, which has a default."""
     if hardware.accelerator == "rocm":
         return "amd"

@@ -110,8 +110,9 @@ def download(model: Model, world: World) -> Run:
 
 def inspection(model: Model, world: World) -> Run:
     """Of what lies on a claim, or where there is no cache of what the source says of itself."""
-    container = inspector(model) if model.in_claim else prober(model, header=True)
-    return _run(model, world, "inspect", container, source_volumes(model))
+    if model.in_claim:
+        return _run(model, world, "inspect", inspector(model), source_volumes(model))
+    return _run(model, world, "inspect", prober(model, header=True), source_volumes(model), ANSWER_SECONDS)
 
 
 def revalidation(model: Model, world: World) -> Run:
@@ -143,7 +144,9 @@ def _watched(model: Model, world: World, record: Record) -> Wish:
         return Wish()
     run = revalidation(model, world)
     over = run.complete_since if run.complete_since is not None else run.failed_since
-    if over is None:
+    # That the Job is over may be seen before what its pod has told.
+    unheard = run.complete_since is not None and run.report is None
+    if over is None or (unheard and world.now < over + REPORT_SECONDS):
         return Wish((run.wanted,))
     asked = cache.asked(record, run.report, world.now)
     return Wish((run.wanted,), (Note(cache.claim_reference(model.namespace), cache.noted(model.key, asked)),))
@@ -178,7 +181,8 @@ def out_of_cache(world: World) -> Wish:
     me = uid(world.resource)
     record = cache.inventory(there)[key]
     if record.evicted_by != me:
-        marked = msgspec.structs.replace(record, evicted_by=me, evicted_at=timestamp(world.now))
+        # Shorter than before, so that it has room where the claim takes no more.
+        marked = Record(evicted_by=me, evicted_at=timestamp(world.now))
         return Wish((), (Note(reference, cache.noted(key, marked)),))
     run = _evict(world, key)
     since = record.evicted_at or world.resource["metadata"].get("deletionTimestamp")

@@ -147,10 +147,7 @@ def _token(service: Service) -> tuple[Object, ...]:
         return ({"name": variable, "valueFrom": {"secretKeyRef": own}},)
     if service.placed.way != "engine" and spec.runtime != "personaplex":
         return ()
-    secret = service.model.source_secret_ref
-    name, key = (secret.name, "HF_TOKEN") if secret else (service.settings.sources.hugging_face_secret, "token")
-    source = {"name": name, "key": key, "optional": True}
-    return ({"name": variable, "valueFrom": {"secretKeyRef": source}},) if name else ()
+    return weights.hub_token(service.model, service.settings, variable)
 
 
 def _resources(service: Service) -> Object:

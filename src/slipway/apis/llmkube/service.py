@@ -55,7 +55,8 @@ class Services:
         scaler = (autoscaling.scaler(service, server),) if autoscaling.autoscaled(service) else ()
         budget = (policies.disruption_budget(server),) if service.spec.eviction_protection else ()
         serving = (deployment,) if waits_for(world, service) is None else _earlier(world, deployment)
-        return Plan(children=(address, *serving, *scaler, *budget), shared=_classes(service))
+        # An autoscaler would complain of a Deployment that is not there yet.
+        return Plan(children=(address, *serving, *(scaler if serving else ()), *budget), shared=_classes(service))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         return status(world, refusal)

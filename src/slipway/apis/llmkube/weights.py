@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from slipway.apis.llmkube import names, sources, uses
-from slipway.apis.llmkube.hardware import RESOURCES
+from slipway.apis.llmkube.hardware import resource, vendor_of
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.sources import Source
 from slipway.artifacts import huggingface
@@ -22,6 +22,9 @@ from slipway.serving.workload import UNPRIVILEGED
 HEADERS = {"gguf": "gguf", "safetensors": "safetensors"}
 """Formats whose headers the loader reads."""
 TOKEN_KEY = "token"  # noqa: S105 - the key of a Secret
+NEEDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+FURTHER = ("AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
+"""Keys of a Secret for a bucket. Without those that are needed the pod says so, before anybody is asked."""
 GPU_NODES = {
     "nvidia": "nvidia.com/gpu.present",
     "amd": "amd.com/gpu.product-name",
@@ -152,27 +155,25 @@ def tolerations(model: Model) -> tuple[Object, ...]:
     gpu = model.spec.hardware.gpu
     if not gpu.count:
         return ()
-    key = gpu.toleration_key or gpu.resource_name or RESOURCES[gpu.vendor]
+    key = gpu.toleration_key or resource(model.spec.hardware)
     return ({"key": key, "operator": "Exists", "effect": "NoSchedule"},)
 
 
 def affinity(model: Model) -> Object:
     """A liking for nodes with GPUs, for the same reason."""
-    gpu = model.spec.hardware.gpu
-    if not gpu.count:
+    hardware = model.spec.hardware
+    if not hardware.gpu.count:
         return {}
-    has = {"matchExpressions": [{"key": GPU_NODES[gpu.vendor], "operator": "Exists"}]}
+    has = {"matchExpressions": [{"key": GPU_NODES[vendor_of(hardware)], "operator": "Exists"}]}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 50, "preference": has}]}}
 
 
 def _container(model: Model, name: str, words: Sequence[str], mounts: tuple[Mount, ...]) -> Container:
-    env, env_from = _credentials(model)
     return Container(
         name=name,
         image=model.settings.loader_image,
         args=("loader", *words),
-        env=env,
-        env_from=env_from,
+        env=_credentials(model),
         mounts=mounts,
         security=UNPRIVILEGED,
     )
@@ -200,21 +201,31 @@ def _guard(model: Model) -> tuple[str, ...]:
     return ("--guard", *_repeated("--allow-host", model.settings.sources.allowed_remote_hosts))
 
 
-def _credentials(model: Model) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
-    """Variables, and what they come from. A web address has no others than those in it."""
-    secret, kind = model.spec.source_secret_ref, model.source.kind
-    named = secret.name if secret else ""
-    given: tuple[Object, ...] = ({"secretRef": {"name": named}},) if named and kind in ("hub", "bucket") else ()
-    if kind != "hub":
-        return (), given
-    mirror = variables(huggingface.environment(model.settings.hugging_face_endpoint))
-    if given:
-        return (*mirror, *huggingface.token((), given)), given
-    secret_name = model.settings.sources.hugging_face_secret
-    if not secret_name:
-        return mirror, ()
-    key = {"name": secret_name, "key": TOKEN_KEY, "optional": True}
-    return (*mirror, {"name": huggingface.TOKEN, "valueFrom": {"secretKeyRef": key}}), ()
+def _credentials(model: Model) -> tuple[Object, ...]:
+    """Variables for the source alone: a web address has no others than those in it. Of a Secret these keys are given
+    and no others, which could send the loader anywhere, such as through a proxy."""
+    if model.source.kind == "hub":
+        mirror = variables(huggingface.environment(model.settings.hugging_face_endpoint))
+        return (*mirror, *hub_token(model.spec, model.settings, huggingface.TOKEN))
+    secret = model.spec.source_secret_ref
+    if model.source.kind != "bucket" or not (secret and secret.name):
+        return ()
+    return tuple(_key(name, secret.name, name, optional=name not in NEEDED) for name in (*NEEDED, *FURTHER))
+
+
+def hub_token(spec: ModelSpec, settings: Settings, variable: str) -> tuple[Object, ...]:
+    """A token for the hub: of the Secret that the Model names, else of the namespace's. A missing one is no error, as
+    most repositories need none."""
+    named = spec.source_secret_ref.name if spec.source_secret_ref else ""
+    if named:
+        return (_key(variable, named, huggingface.TOKEN),)
+    usual = settings.sources.hugging_face_secret
+    return (_key(variable, usual, TOKEN_KEY),) if usual else ()
+
+
+def _key(variable: str, secret: str, key: str, *, optional: bool = True) -> Object:
+    source: Object = {"name": secret, "key": key}
+    return {"name": variable, "valueFrom": {"secretKeyRef": source | ({"optional": True} if optional else {})}}
 
 
 def _host_mount(model: Model) -> tuple[Mount, ...]:

@@ -121,6 +121,16 @@ def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     assert Models().status(later, refusal).status == first
 
 
+@pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])
+def test_an_answer_is_waited_for_that_is_seen_after_the_end_of_its_job(passed: int, noted: int) -> None:
+    asked = example(Path(__file__).parent / "models" / "drift-due.yaml")
+    over = {"ended": "Complete", "at": timestamp(NOW - passed), "pods": []}
+    plan, _refusal = planned(with_jobs(asked, {"revalidate": over}))
+    assert plan
+    assert [child["metadata"]["name"] for child in plan.children] == ["tiny-revalidate"]
+    assert len(plan.notes) == noted
+
+
 def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}
     resource = {"metadata": metadata, "spec": {"source": source} | spec}
@@ -160,10 +170,39 @@ def test_a_gated_file_is_asked_for_with_a_token() -> None:
     (token,) = container(model(REMOTE["hub"]))["env"]
     assert token["name"] == "HF_TOKEN"
     assert token["valueFrom"]["secretKeyRef"]["optional"]
-    own = container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"}))
-    assert own["envFrom"] == [{"secretRef": {"name": "mine"}}]
+    (own,) = container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"}))["env"]
+    assert own["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "HF_TOKEN", "optional": True}
     none = Settings(sources=Sources(hugging_face_secret=""))
     assert "env" not in container(model(REMOTE["hub"], none))
+
+
+def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
+    """The original gives it every key, and so every variable that a program or a library heeds."""
+    for source in REMOTE.values():
+        found = Models().plan(model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
+        for one in found:
+            made = one["spec"]["template"]["spec"]["containers"][0]
+            assert "envFrom" not in made
+            assert {variable["name"] for variable in made.get("env", [])} <= {
+                "HF_TOKEN",
+                "AWS_ACCESS_KEY_ID",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_SESSION_TOKEN",
+                "AWS_REGION",
+                "AWS_ENDPOINT_URL",
+            }
+    wanted = container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"}))["env"]
+    needed = [one["name"] for one in wanted if "optional" not in one["valueFrom"]["secretKeyRef"]]
+    assert needed == ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+
+
+def test_the_loader_may_go_where_the_accelerators_are_that_the_model_is_for() -> None:
+    hardware = {"accelerator": "rocm", "gpu": {"count": 1}}
+    (job,) = Models().plan(model(REMOTE["web"], hardware=hardware)).children
+    pod = job["spec"]["template"]["spec"]
+    assert [taint["key"] for taint in pod["tolerations"]] == ["amd.com/gpu"]
+    (liking,) = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [one["key"] for one in liking["preference"]["matchExpressions"]] == ["amd.com/gpu.product-name"]
 
 
 def test_no_other_host_gets_a_token() -> None:

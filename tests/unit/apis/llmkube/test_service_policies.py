@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.llmkube.service import Services
 
-from .services import HUB, SINCE, child, kinds, plan, pod, refusal, unused, world
+from .services import GGUF, HUB, SINCE, child, kinds, model, plan, pod, refusal, unused, world
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,11 @@ def test_a_class_of_the_users_own_goes_before_the_priority() -> None:
     asked = world(priority="batch", priorityClassName="mine")
     assert pod(asked)["spec"]["priorityClassName"] == "mine"
     assert plan(asked).shared == ()
+
+
+def test_no_autoscaler_is_there_before_there_is_something_to_scale() -> None:
+    waiting = model("tiny", GGUF, {"phase": "Pending", "observedGeneration": 1})
+    assert "HorizontalPodAutoscaler" in kinds(world(autoscaling={"maxReplicas": 3}))
+    assert kinds(world(waiting, autoscaling={"maxReplicas": 3})) == ["Service"]
+    wrong = {"maxReplicas": 3, "metrics": [{"type": "Pods", "name": "x"}]}
+    assert refusal(waiting, autoscaling=wrong).reason == "InvalidSpec"
