@@ -50,6 +50,8 @@ class Kind:
     # It is as it was asked to be, but nothing answers, and nothing is to be waited for.
     settled: Rule | None = None
     needs: tuple[Need, ...] = ()
+    # List of what its status has seen of those: name, uid, generation, ready.
+    seen: str = ""
     # Its controller finds the spec wrong, and does not wait for what it needs to say so.
     refused: Rule | None = None
     # Conditions that tell why it is not ready, the most telling first, each with what it is while nothing is wrong.
@@ -173,6 +175,7 @@ LLMKUBE_SERVICE = Kind(
     ),
     refused=Condition("Accepted", "False"),
     needs=(Need(LLMKUBE_MODEL, "spec.modelRef"), Need(LLMKUBE_MODEL, "spec.vllmConfig.speculative.model")),
+    seen="status.observedModels",
     telling=(Condition("Accepted", "True"), Condition("Available", "True"), _COMPLETE),
     url="status.endpoint",
     facts=(Fact("waiting_for", "status.waitingFor", ""), Fact("queue_position", "status.queuePosition", 0)),

@@ -38,9 +38,6 @@ WATCH_SECONDS = 60
 POLL_SECONDS = 2.0
 # Right after a restart the API server may refuse what it allows a moment later.
 REFUSAL_SECONDS = 15.0
-# How long a status may speak of what something else was before it changed: a service's of its model, for example.
-CATCHING_UP_SECONDS = 5.0
-NEVER = float("-inf")
 DELETED = Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
 
 
@@ -54,9 +51,6 @@ class Watched:
     # What its own status says, and what that means beside all others.
     told: Verdict = field(default_factory=lambda: Verdict(WAITING))
     verdict: Verdict = field(default_factory=lambda: Verdict(WAITING))
-    # When the states of these changed last, on the monotonic clock.
-    told_since: float = NEVER
-    since: float = NEVER
     waited: float = 0.0
 
 
@@ -75,10 +69,8 @@ class Board:
     def add(self, key: Key, resource: Object) -> None:
         """Waits for this object, in this generation or a newer one."""
         metadata = resource["metadata"]
-        item = self.items[key] = Watched(resource, metadata["uid"], metadata.get("generation", 0))
+        self.items[key] = Watched(resource, metadata["uid"], metadata.get("generation", 0))
         self.saw(key, resource)
-        # One that is done already has not changed just now.
-        item.since = NEVER if item.verdict.state in DONE else self._started
 
     def saw(self, key: Key, resource: Object) -> None:
         """Takes note of an object as it is now. What a watch tells of the time before the change is ignored."""
@@ -136,11 +128,8 @@ class Board:
         return self.error is not None or FAILED in states or WAITING not in states
 
     def _conclude(self, key: Key, item: Watched, resource: Object | None) -> None:
-        told, now = self._judge(key, resource), time.monotonic()
-        if told.state != item.told.state:
-            item.told_since = now
-        item.told, item.resource = told, resource or item.resource
-        self._weigh(key, item, now)
+        item.told, item.resource = self._judge(key, resource), resource or item.resource
+        self._weigh(key, item)
 
     def _judge(self, key: Key, resource: Object | None) -> Verdict:
         if self._gone:
@@ -149,40 +138,49 @@ class Board:
             return DELETED
         return judge(key.kind, resource, self._wait_for.get(key.kind))
 
-    def _weigh(self, key: Key, item: Watched, now: float) -> None:
+    def _weigh(self, key: Key, item: Watched) -> None:
         """Makes of what an object says of itself what it means beside those that it needs."""
         before, item.verdict = item.verdict.state, item.told
         certain = self._gone or item.told is DELETED or item.told.state == WAITING
-        if not certain and (needed := self._in_doubt_for(key, item, now)):
-            text = f"The {needed.kind.kind} {needed.name} is not ready, or just has become so."
+        if not certain and (needed := self._in_doubt_for(key, item)):
+            text = f"The {needed.kind.kind} {needed.name} is not ready, or its change is not seen yet."
             item.verdict = Verdict(WAITING, f"{needed.kind.kind}NotReady", f"{text} {item.told.text}".rstrip())
         if item.verdict.state != before:
-            item.since, item.waited = now, now - self._started
+            item.waited = time.monotonic() - self._started
         self._changed.notify_all()
 
-    def _in_doubt_for(self, key: Key, item: Watched, now: float) -> Key | None:
-        """What the object needs, if what it says of itself may be of the time before that was changed by this task."""
+    def _in_doubt_for(self, key: Key, item: Watched) -> Key | None:
+        """What the object needs, if what it says of itself may be of the time before that was changed by this task.
+
+        Watches keep no order among each other; but its status tells what it has seen.
+        """
+        refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
         for need in key.kind.needs:
             name = Key(need.kind, key.namespace, str(value_at(item.resource, need.path)))
             needed = self.items.get(name)
             if needed is None:
                 continue
-            just_changed = now - needed.since < CATCHING_UP_SECONDS
-            if needed.verdict.state in DONE:
-                # Watches keep no order among each other, so that a failure may be older than it looks.
-                doubtful = just_changed and (item.told.state == FAILED or item.told_since <= needed.since)
-            else:
-                refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
-                doubtful = just_changed or not refused
-            if doubtful:
+            seen = _seen(key.kind, item.resource, name.name, needed)
+            ready = bool(seen and seen.get("ready")) and needed.verdict.state in DONE
+            if seen is None or not (ready or refused):
                 return name
         return None
 
     def _judge_doubted(self) -> None:
-        """Time ends doubts, and so does what becomes of others."""
+        """What becomes of others ends doubts."""
         for key, item in self.items.items():
             if item.verdict.state == WAITING != item.told.state:
-                self._weigh(key, item, time.monotonic())
+                self._weigh(key, item)
+
+
+def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Object | None:
+    """What a status tells of an object that is needed; None: nothing, or of the time before it was changed."""
+    told = value_at(resource, kind.seen)
+    entries = told if isinstance(told, list) else []
+    for entry in entries:
+        if (entry.get("name"), entry.get("uid")) == (name, needed.uid) and entry["generation"] >= needed.generation:
+            return dict(entry)
+    return None
 
 
 def _held_by(resource: Mapping[str, Any]) -> str:

@@ -84,10 +84,19 @@ METAL: Object = {
 }
 NO_MODEL: Object = {
     "phase": "Failed",
+    "observedModels": [],
     "conditions": conditions(
         Accepted=("False", "ModelNotFound", "There is no Model a in the namespace models."),
         Available=("False", "ModelNotFound", "See the condition Accepted."),
         Progressing=("False", "ModelNotFound", "See the condition Accepted."),
+    ),
+}
+REFUSED: Object = {
+    "phase": "Failed",
+    "conditions": conditions(
+        Accepted=("False", "InvalidSpec", "spec.extraArgs sets --port: remove it."),
+        Available=("False", "InvalidSpec", "See the condition Accepted."),
+        Progressing=("False", "InvalidSpec", "See the condition Accepted."),
     ),
 }
 CRASHING: Object = {
@@ -106,10 +115,24 @@ def becomes(model: Object | None = None, service: Object | None = None) -> Calla
     def act(api: FakeApi, resource: Object) -> None:
         name = resource["metadata"]["name"]
         path, status = (MODELS, model) if resource["kind"] == "Model" else (SERVICES, service)
-        if status is not None:
+        if status is not None and resource["kind"] == "Model":
             api.set_status(path + name, **status)
+        elif status is not None:
+            tell(api, name, status)
 
     return act
+
+
+def tell(api: FakeApi, name: str, status: Object) -> None:
+    """What the controller does when it has seen a service and its model as they are now."""
+    model = api.objects.get(MODELS + api.objects[SERVICES + name]["spec"]["modelRef"])
+    seen = []
+    if model is not None:
+        metadata = model["metadata"]
+        ready = (model.get("status") or {}).get("phase") == "Ready"
+        identity = {"uid": metadata["uid"], "generation": metadata["generation"]}
+        seen.append({"name": metadata["name"], **identity, "ready": ready})
+    api.set_status(SERVICES + name, **{"observedModels": seen, **status})
 
 
 def task(*names: str, **options: Any) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import pods, queue, service_settings
+from slipway.apis.llmkube import pods, queue, service_settings, uses
 from slipway.apis.llmkube.queue import Scheduling
 from slipway.apis.llmkube.reading import (
     CONTAINERS,
@@ -22,7 +22,7 @@ from slipway.apis.llmkube.reading import (
 )
 from slipway.engines.settings import NOT_KNOWN
 from slipway.kube.conditions import Condition, last_updated
-from slipway.kube.objects import PRIORITY_CLASS, Object, generation
+from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
 from slipway.serving.report import STARTING, Awaited, Report, report, routed
@@ -51,8 +51,8 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     found = _found(world, refusal)
     resource = world.resource
     metadata, observed = resource["metadata"], generation(resource)
-    key = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
-    others = (routed(key, (metadata["name"],), world.routed), *_others(world, found))
+    served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
+    others = (routed(served, (metadata["name"],), world.routed), *_others(world, found))
     fetches = found.service is not None and found.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
     told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
@@ -64,6 +64,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
+        "observedModels": _observed_models(world),
         "observedGeneration": observed,
         "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
     }
@@ -180,6 +181,21 @@ def _of_service(world: World, found: Found) -> Object:
     # Where nothing is made for a service there is no address either.
     outside = service.model.hardware.accelerator == METAL
     return told if outside else told | {"endpoint": pods.endpoint_url(service)}
+
+
+def _observed_models(world: World) -> list[Object]:
+    """Who has changed a Model and waits for its service sees by this that the status is of the time since."""
+    models = [model_of(world, name) for name in uses.model_names(world.resource)]
+    return [
+        {
+            "name": key(model).name,
+            "uid": uid(model),
+            "generation": generation(model),
+            "ready": unready(model) is None,
+        }
+        for model in models
+        if model
+    ]
 
 
 def _priority(world: World, service: Service) -> int | None:

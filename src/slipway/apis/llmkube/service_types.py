@@ -251,6 +251,19 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """Settings of personaplex."""
 
 
+class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model as the service has seen it."""
+
+    name: str
+    """Name of the Model."""
+    uid: str
+    """Identity of the Model, which another one of its name has not."""
+    generation: Number64
+    """Generation of its spec."""
+    ready: bool
+    """Whether it was ready."""
+
+
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of it."""
 
@@ -261,6 +274,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """What the model does: chat, embedding or rerank."""
     model_ready: bool | UnsetType = UNSET
     """Whether the Model is ready."""
+    observed_models: tuple[ObservedModel, ...] | UnsetType = UNSET
+    """The Models that this status speaks of. One that is not there is not among them."""
     replicas: Count | UnsetType = UNSET
     """Replicas that there are."""
     desired_replicas: Count | UnsetType = UNSET

@@ -31,7 +31,7 @@ def world(
     metadata = {"name": "chat", "namespace": "models", "uid": "s", "generation": 3, "creationTimestamp": SINCE}
     gpu = {"count": 2, "resourceName": resource} if resource else {}
     weights = {
-        "metadata": {"name": "tiny", "namespace": "models", "generation": 1, "creationTimestamp": SINCE},
+        "metadata": {"name": "tiny", "namespace": "models", "uid": "m", "generation": 1, "creationTimestamp": SINCE},
         "spec": {"source": "https://models.example/tiny.gguf", "hardware": {"gpu": gpu}},
         "status": {"phase": "Ready", "observedGeneration": 1} if model is None else model,
     }
