@@ -18,9 +18,10 @@ def shared_memory(name: str) -> Object:
     return {"name": name, "emptyDir": {"medium": "Memory"}}
 
 
-def claim(name: str, claim_name: str) -> Object:
-    """A PersistentVolumeClaim of the pod's namespace."""
-    return {"name": name, "persistentVolumeClaim": {"claimName": claim_name}}
+def claim(name: str, claim_name: str, *, read_only: bool = False) -> Object:
+    """A PersistentVolumeClaim of the pod's namespace. Where it is read only nobody gives its files another group."""
+    source = {"claimName": claim_name} | ({"readOnly": True} if read_only else {})
+    return {"name": name, "persistentVolumeClaim": source}
 
 
 def image(name: str, reference: str) -> Object:

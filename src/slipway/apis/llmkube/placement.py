@@ -105,12 +105,15 @@ def _mounted(wanted: Wanted, path: str) -> MountedFolder:
 
 
 def _from_claim(wanted: Wanted, source: Source) -> Placed:
+    if wanted.files and not source.path:
+        text = f"this runtime takes a file, and its source names none of the claim: pvc://{source.claim}/model.gguf"
+        raise Invalid("InvalidSpec", text)
     place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
     path = f"{place}/{source.path}" if source.path else place
     return Placed(
         way="claim",
         weights=_mounted(wanted, path),
-        volumes=(volumes.claim(volume, source.claim),),
+        volumes=(volumes.claim(volume, source.claim, read_only=True),),
         mounts=(Mount(volume, place, read_only=True),),
     )
 

@@ -176,6 +176,11 @@ def _places(service: Service) -> tuple[Placed, ...]:
 
 
 def _volumes(service: Service) -> tuple[Object, ...]:
+    for volume in service.spec.extra_volumes:
+        path = (volume.get("hostPath") or {}).get("path")
+        if path is not None and not sources.on_node(path, service.settings.sources):
+            text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
+            raise Invalid("SourceNotAllowed", text)
     found = [volume for place in _places(service) for volume in place.volumes]
     found += [volume for volume, _mount in _folders(service)]
     # The target and its draft may lie on the same volume.

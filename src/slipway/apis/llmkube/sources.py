@@ -251,6 +251,13 @@ def _host(path: str, spec: ModelSpec, model: str, rules: Sources) -> Source:
     return Source(kind="host", path=place, stored_as=_stored(last, spec, model) if single else "")
 
 
+def on_node(path: str, rules: Sources) -> bool:
+    """Whether the operator allows a path of the nodes: one of these folders, or what is below it."""
+    place = path.rstrip("/")
+    named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
+    return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
+
+
 def _below(place: str, root: str) -> bool:
     folder = root.rstrip("/")
     return root.startswith("/") and not _fault(folder[1:] or "x") and place.startswith(f"{folder}/")

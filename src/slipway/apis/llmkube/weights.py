@@ -142,8 +142,7 @@ def prober(model: Model, *, header: bool = False) -> Container:
 def source_volumes(model: Model) -> tuple[Object, ...]:
     """What a loader reads from, beside the network."""
     if model.source.kind == "claim":
-        read_only = {"persistentVolumeClaim": {"claimName": model.source.claim, "readOnly": True}}
-        return ({"name": names.SOURCE_VOLUME, **read_only},)
+        return (volumes.claim(names.SOURCE_VOLUME, model.source.claim, read_only=True),)
     if model.source.kind == "host":
         single = bool(model.source.stored_as)
         return (volumes.of_the_node(names.HOST_VOLUME, model.source.path, "File" if single else "Directory"),)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube.service import Services
-from slipway.serving.settings import ModelCache, Settings
+from slipway.serving.plan import Invalid
+from slipway.serving.settings import ModelCache, Settings, Sources
 
 from .services import (
     GGUF,
@@ -154,3 +155,39 @@ def test_no_pod_is_made_before_the_model_is_ready_and_those_that_run_stay(status
 def test_an_image_that_has_its_weights_needs_no_model_that_is_ready() -> None:
     failed = model("tiny", {"source": "/opt/x.gguf"}, {"phase": "Failed", "observedGeneration": 1})
     assert "Deployment" in kinds(world(failed, skipModelInit=True))
+
+
+def test_a_claim_of_a_user_is_read_only_so_that_its_files_keep_their_group() -> None:
+    (volume,) = pod(world(model={"source": "pvc://mine/tiny.gguf"}))["spec"]["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "mine", "readOnly": True}
+
+
+def test_a_runtime_that_takes_a_file_is_given_no_folder() -> None:
+    found = refusal(model={"source": "pvc://mine/", "format": "safetensors"})
+    assert found.message == (
+        "The Model tiny cannot be served: this runtime takes a file, and its source names none of the claim:"
+        " pvc://mine/model.gguf"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "roots", "taken"),
+    [
+        ("/mnt/data", (), False),
+        ("/", (), False),
+        ("/", ("/mnt",), False),
+        ("/mnt/data", ("/mnt",), True),
+        ("/mnt/", ("/mnt",), True),
+        ("/mnt/../etc", ("/mnt",), False),
+        ("/mntx", ("/mnt",), False),
+    ],
+)
+def test_volumes_of_the_node_are_those_that_the_operator_allows(path: str, roots: tuple[str, ...], taken: bool) -> None:
+    asked = world(extraVolumes=[{"name": "node", "hostPath": {"path": path}}])
+    asked = msgspec.structs.replace(asked, settings=Settings(sources=Sources(allowed_host_path_roots=roots)))
+    if taken:
+        assert {"name": "node", "hostPath": {"path": path}} in pod(asked)["spec"]["volumes"]
+    else:
+        with pytest.raises(Invalid) as refused:
+            plan(asked)
+        assert refused.value.reason == "SourceNotAllowed"
