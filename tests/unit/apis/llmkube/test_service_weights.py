@@ -22,6 +22,7 @@ from .services import (
     kinds,
     line,
     model,
+    plan,
     pod,
     refusal,
     tiny_at,
