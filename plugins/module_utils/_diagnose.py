@@ -11,6 +11,8 @@ Best effort: what the account may not read, or what takes too long, is left out.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +22,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 
 EVENTS = 10
 LOG_LINES = 20
+LABEL_LENGTH = 63
 
 
 def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
@@ -39,10 +42,19 @@ def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: flo
 def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> Object | None:
     """The newest pod that should be ready and is not."""
     for selector in kind.pods:
-        for pod in _pods(client, selector.format(name=metadata["name"]), metadata, until):
+        for pod in _pods(client, selector.format(name=label_value(metadata["name"])), metadata, until):
             if not _is_ready(pod) and (pod.get("status") or {}).get("phase") != "Succeeded":
                 return pod
     return None
+
+
+def label_value(name: str) -> str:
+    """A resource's name as the value of its pods' labels, as the controller writes it: a long one ends in a digest."""
+    if len(name) <= LABEL_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    return f"{plain[: LABEL_LENGTH - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def _pods(client: Client, selector: str, metadata: Mapping[str, Any], until: float) -> list[Object]:

@@ -107,6 +107,11 @@ def template_digest(templated: Object) -> str | None:
     return mark
 
 
+def sentence(text: str) -> str:
+    """What a program said, with its end."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def remains(pod: Object, now: float) -> bool:
     """Whether a pod may still use its volumes."""
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):

@@ -17,7 +17,7 @@ from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
 from slipway.kube.objects import Object, created_unix, deleting, generation, uid
 from slipway.serving.agent import Progress
-from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.diagnosis import Diagnosis, Limits, diagnose, sentence
 from slipway.serving.job import without_pods
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
 
@@ -177,10 +177,10 @@ def _brought(model: Model, world: World, run: Run) -> State:
     progress = next((report.progress for report in told if report and report.progress), None)
     parts = ["The weights are being loaded into the cache."]
     if progress and progress.message:
-        parts = [f"The weights are being loaded into the cache: {_sentence(progress.message)}"]
+        parts = [f"The weights are being loaded into the cache: {sentence(progress.message)}"]
     attempts = len(run.pods) - len(running) - (run.complete_since is not None)
     if attempts > 0:
-        parts.append(f"{attempts} attempt{'s' * (attempts != 1)} failed: {_sentence(run.fault[1])}")
+        parts.append(f"{attempts} attempt{'s' * (attempts != 1)} failed: {sentence(run.fault[1])}")
     began = progress is not None or any(_runs(pod) for pod in running)
     if model.source.kind == "host" and not began:
         parts += [_held_up(pod) for pod in running if _waits(pod, world.now)]
@@ -202,7 +202,7 @@ def _failed(model: Model, run: Run, now: float, otherwise: str) -> State | None:
     name = run.wanted["metadata"]["name"]
     again = "It is tried again by itself." if retried else f"Change the spec, or delete the Job {name} to try again."
     does = "be loaded" if model.cached else "be read"
-    message = f"The weights could not {does}: {_sentence(text or 'no reason is given')} {again}"
+    message = f"The weights could not {does}: {sentence(text or 'no reason is given')} {again}"
     return State(phase="Failed", reason=word or otherwise, message=message, recheck=_until(retried, now))
 
 
@@ -270,10 +270,6 @@ def _until(at: float | None, now: float) -> float | None:
 
 def _soonest(*times: float | None) -> float | None:
     return min((one for one in times if one is not None), default=None)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _described(begin: str, report: Report) -> str:
