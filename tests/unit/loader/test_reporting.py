@@ -16,7 +16,7 @@ from slipway.loader.main import last_words, main
 from slipway.serving.settings import Settings, Sources
 
 from .conftest import WEIGHTS, Service, content, write
-from .test_stage import GGUF, OTHER, SHA
+from .site import GGUF, OTHER, SHA
 
 LISTEN = ["--listen", "127.0.0.1:0"]
 

@@ -6,9 +6,6 @@ import hashlib
 import json
 import os
 import struct
-import threading
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,74 +13,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.guard import Guard
 from slipway.artifacts.report import Report
 from slipway.loader.errors import LoadError
-from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen
-from slipway.loader.stage import Work, inspect, opened, probe, stage
+from slipway.loader.stage import inspect, opened, probe, stage
 
-from .conftest import FILES, HASTY, Service, content, cut_after, write
-
-TEXTS = {"general.architecture": "llama", "general.name": "Tiny", "general.license": "mit"}
-WHOLE = Chosen()
-
-
-def text(value: str) -> bytes:
-    return struct.pack("<Q", len(value)) + value.encode()
-
-
-GGUF = (
-    b"GGUF"
-    + struct.pack("<IQQ", 3, 7, len(TEXTS))
-    + b"".join(text(key) + struct.pack("<I", 8) + text(value) for key, value in TEXTS.items())
-    + bytes(300_000)
-)
-SHA = hashlib.sha256(GGUF).hexdigest()
-OTHER = "ab" * 32
+from .conftest import FILES, Service, content, cut_after, work, write
+from .site import GGUF, OTHER, SHA, TEXTS, WHOLE, Site, text
 
 
 def tensors(count: int) -> bytes:
     header = json.dumps({"a": {"dtype": "BF16", "shape": [count], "data_offsets": [0, 2 * count]}}).encode()
     return len(header).to_bytes(8, "little") + header + bytes(2 * count)
-
-
-def work(header: str = "gguf") -> Work:
-    return Work(HASTY, threading.Event(), Meter(), header)
-
-
-class Site:
-    """One file at an address, whose content and ETag tests change."""
-
-    def __init__(self) -> None:
-        self.content, self.etag, self.ranges = GGUF, '"v1"', True
-        self.service: Service | None = None
-
-    @property
-    def url(self) -> str:
-        assert self.service
-        return f"{self.service.url}/tiny.gguf"
-
-    async def get(self, request: web.Request) -> web.StreamResponse:
-        headers = {"ETag": self.etag} if self.etag else {}
-        start = request.http_range.start
-        if start is None or not self.ranges or request.headers.get("If-Range") != self.etag:
-            return web.Response(body=self.content, headers=headers)
-        part = {"Content-Range": f"bytes {start}-{len(self.content) - 1}/{len(self.content)}"}
-        return web.Response(status=206, body=self.content[start:], headers={**headers, **part})
-
-
-@pytest.fixture
-def site(start: Callable[[web.Application], Service]) -> Site:
-    made, app = Site(), web.Application()
-    app.router.add_get("/tiny.gguf", made.get)
-    made.service = start(app)
-    return made
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "models" / "0123456789abcdef"
 
 
 def staged(url: str, folder: Path, chosen: Chosen = WHOLE, env: dict[str, str] | None = None, **others: Any) -> Report:
@@ -356,65 +297,3 @@ def test_what_is_in_place_is_read_and_its_hash_found_where_one_is_expected(tmp_p
 def test_a_header_that_cannot_be_read_is_told_and_fails_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"page.gguf": b"<!DOCTYPE html>"})
     assert inspect(tmp_path / "page.gguf", "", work()).header_fault == "it does not begin with GGUF"
-
-
-@pytest.mark.parametrize("name", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "127.1"])
-def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
-    url = site.url.replace("127.0.0.1", name)
-    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as told:
-        stage(url, partial(opened, url, {}, Guard()), folder, WHOLE, work())
-    assert not told.value.passing
-    assert site.service
-    assert site.service.seen == []
-
-
-def test_what_the_operator_allows_is_asked(site: Site, folder: Path) -> None:
-    url = site.url
-    assert stage(url, partial(opened, url, {}, Guard(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
-
-
-def test_a_redirect_leads_nowhere_that_is_not_allowed(
-    start: Callable[[web.Application], Service], site: Site, folder: Path
-) -> None:
-    async def elsewhere(_request: web.Request) -> web.StreamResponse:
-        raise web.HTTPFound(site.url.replace("127.0.0.1", "127.0.0.2"))
-
-    app = web.Application()
-    app.router.add_get("/tiny.gguf", elsewhere)
-    url = f"{start(app).url}/tiny.gguf"
-    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127.0.0.2"):
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
-
-
-def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
-    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which of its addresses would be asked is not ours to say; nor may it say another one a moment later."""
-    asked: list[str] = []
-
-    def getaddrinfo(host: str, port: int, **_others: Any) -> list[Any]:
-        asked.append(host)
-        return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.1", "10.0.0.7")]
-
-    monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
-    url = site.url.replace("127.0.0.1", "weights.example")
-    with pytest.raises(LoadError, match=r"weights.example leads to 10.0.0.7, which is a private network"):
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
-    allowed = Guard(("weights.example",))
-    asked.clear()
-    assert stage(url, partial(opened, url, {}, allowed), folder, WHOLE, work()).sha256 == SHA
-    assert set(asked) == {"weights.example"}
-
-
-def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
-    url = "http://127.0.0.1:9/x.gguf"
-    with pytest.raises(LoadError, match=r"cannot be reached") as told:
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
-    assert told.value.passing
-
-
-def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
-    url = site.url.replace("http://", "http://me:hunter2@").replace("tiny.gguf", "none?sig=hunter2")
-    with pytest.raises(LoadError) as told:
-        stage(url, partial(opened, url, {}, None), folder, WHOLE, replace(work(), policy=HASTY))
-    assert "hunter2" not in str(told.value)
