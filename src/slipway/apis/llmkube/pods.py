@@ -177,14 +177,26 @@ def _places(service: Service) -> tuple[Placed, ...]:
 
 def _volumes(service: Service) -> tuple[Object, ...]:
     for volume in service.spec.extra_volumes:
-        path = (volume.get("hostPath") or {}).get("path")
-        if path is not None and not sources.on_node(path, service.settings.sources):
-            text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
-            raise Invalid("SourceNotAllowed", text)
+        _check_place(service, volume)
     found = [volume for place in _places(service) for volume in place.volumes]
     found += [volume for volume, _mount in _folders(service)]
     # The target and its draft may lie on the same volume.
     return (*{volume["name"]: volume for volume in found}.values(), *service.spec.extra_volumes)
+
+
+def _check_place(service: Service, volume: Object) -> None:
+    """Raises Invalid for a path of the node that the operator does not allow, or that pods could write to: a link that
+    they make there would lead whoever reads it anywhere on the node."""
+    path = (volume.get("hostPath") or {}).get("path")
+    if path is None:
+        return
+    if not sources.on_node(path, service.settings.sources):
+        text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
+        raise Invalid("SourceNotAllowed", text)
+    mounts = (mount for mount in service.spec.extra_volume_mounts if mount.get("name") == volume["name"])
+    if not all(mount.get("readOnly") for mount in mounts):
+        text = f"spec.extraVolumeMounts: {volume['name']} is of the node, so that it has to be readOnly"
+        raise Invalid("SourceNotAllowed", text)
 
 
 def _mounts(service: Service) -> tuple[Mount, ...]:

@@ -192,3 +192,15 @@ def test_volumes_of_the_node_are_those_that_the_operator_allows(path: str, roots
         with pytest.raises(Invalid) as refused:
             plan(asked)
         assert refused.value.reason == "SourceNotAllowed"
+
+
+@pytest.mark.parametrize("mount", [{}, {"readOnly": False}, {"readOnly": True}])
+def test_nobody_writes_to_the_node_where_a_link_would_lead_others_anywhere(mount: dict[str, bool]) -> None:
+    place = {"name": "node", "mountPath": "/data", **mount}
+    asked = world(extraVolumes=[{"name": "node", "hostPath": {"path": "/mnt/models"}}], extraVolumeMounts=[place])
+    asked = msgspec.structs.replace(asked, settings=Settings(sources=Sources(allowed_host_path_roots=("/mnt",))))
+    if mount.get("readOnly"):
+        assert place in container(asked)["volumeMounts"]
+    else:
+        with pytest.raises(Invalid, match="has to be readOnly"):
+            plan(asked)
