@@ -16,6 +16,7 @@ from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import config
 from slipway.apis.kubeai import types as kubeai
 from slipway.apis.llmkube import model_types, runtime_types, service_types
+from slipway.apis.llmkube.reading import ENGINES as LLMKUBE_ENGINES
 from slipway.controller.settings import ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
@@ -201,3 +202,8 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 def _is_content(path: Path) -> bool:
     return not path.name.startswith(("_", ".")) and (path.is_dir() or path.suffix in (".yml", ".py"))
+
+
+def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
+    images = {image for engine in LLMKUBE_ENGINES.values() for image in engine.images.values()}
+    assert images - words("llmkube.md") == set()
