@@ -96,7 +96,7 @@ def record_of(model: Model, world: World) -> Record | None:
 
 def is_current(model: Model, record: Record | None) -> bool:
     """Whether what the cache has is what the Model wants."""
-    if record is None or not record.complete:
+    if record is None or not record.complete or model.spec.sha256.lower() not in ("", record.report.sha256):
         return False
     return not (record.drifted and model.spec.refresh_policy == "OnChange")
 

@@ -145,8 +145,10 @@ def _complete(model: Model, world: World, record: Record) -> State:
     expected, found = model.spec.sha256.lower(), record.report.sha256
     due = _due(model, world, record)
     if expected and expected != found:
-        text = f"What the cache has of this source has the SHA-256 {found or '(unknown)'}, not {expected} as expected."
-        return State(phase="Failed", reason="IntegrityCheckFailed", message=text, record=record, recheck=due)
+        newer = _brought(model, world, loading.download(model, world))
+        text = f"What the cache has of this source has another SHA-256 than is expected. {newer.message}"
+        message = newer.message if newer.phase == "Failed" else text
+        return msgspec.structs.replace(newer, message=message, record=record)
     reason = "ModelReady" if record.by == model.name else "ModelCached"
     text = _described("The weights are complete in the cache", record.report)
     ready = State(phase="Ready", reason=reason, message=text, report=record.report, record=record, recheck=due)

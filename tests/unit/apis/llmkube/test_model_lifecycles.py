@@ -28,6 +28,8 @@ class Cluster:
         self.pods: dict[str, dict[str, Any]] = {}
         self.claim: dict[str, Any] | None = None
         self.disk: set[str] = set()
+        self.sha256 = ""
+        """Of what sources have."""
         self.users: list[dict[str, Any]] = []
         """Services, and pods that read the cache."""
         self.downloads: list[str] = []
@@ -98,7 +100,7 @@ class Cluster:
         if words[1] == "stage":
             self.disk.add(words[3].rpartition("/")[2])
             self.downloads.append(words[2])
-        return written(Report(file="a.gguf", size=5, etag="1")).decode()
+        return written(Report(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
 
     def working(self) -> list[tuple[str, str]]:
         return [place for place, job in self.jobs.items() if "status" not in job]
@@ -264,6 +266,18 @@ def test_a_source_that_changes_is_loaded_again_if_that_is_wanted() -> None:
     drifted = {name: conditions(cluster, name).get("SourceDrifted") for name in cluster.models}
     assert drifted["kept"] == "True"
     assert drifted["followed"] in (None, "False")
+
+
+def test_a_hash_that_was_corrected_with_the_source_is_loaded_and_not_refused_for_ever() -> None:
+    cluster = Cluster()
+    cluster.sha256 = "a" * 64
+    cluster.create("tiny", SOURCES[0], sha256="A" * 64)
+    cluster.settle()
+    assert (cluster.phase("tiny"), len(cluster.downloads)) == ("Ready", 1)
+    cluster.sha256 = cluster.models["tiny"]["spec"]["sha256"] = "b" * 64
+    assert cluster.phase("tiny") == "Pending"
+    cluster.settle()
+    assert (cluster.phase("tiny"), len(cluster.downloads)) == ("Ready", 2)
 
 
 def conditions(cluster: Cluster, name: str) -> dict[str, str]:
