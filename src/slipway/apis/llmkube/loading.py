@@ -96,9 +96,15 @@ def record_of(model: Model, world: World) -> Record | None:
 
 def is_current(model: Model, record: Record | None) -> bool:
     """Whether what the cache has is what the Model wants."""
-    if record is None or not record.complete or model.spec.sha256.lower() not in ("", record.report.sha256):
+    if record is None or not record.complete or not _expects(model.resource, record):
         return False
     return not (record.drifted and model.spec.refresh_policy == "OnChange")
+
+
+def _expects(resource: Object, record: Record) -> bool:
+    """Whether a Model, which may not be valid, is content with the hash of what the cache has."""
+    expected: str = resource["spec"].get("sha256") or ""
+    return expected.lower() in ("", record.report.sha256)
 
 
 def download(model: Model, world: World) -> Run:
@@ -139,7 +145,8 @@ def into_cache(model: Model, world: World) -> Wish:
 def _watched(model: Model, world: World, record: Record) -> Wish:
     """Asks the source from time to time, one Model for all that have it."""
     interval = model.settings.sources.revalidate_seconds
-    mine = cache.is_first(world, cache.users(world, model.namespace).get(model.key, []), cached=True)
+    content = [one for one in cache.users(world, model.namespace).get(model.key, []) if _expects(one, record)]
+    mine = cache.is_first(world, content, cached=True)
     if not (interval and mine and world.now - record.asked >= interval):
         return Wish()
     run = revalidation(model, world)

@@ -231,6 +231,17 @@ def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() 
     assert Models().status(cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
 
 
+def test_a_model_that_expects_another_hash_keeps_nobody_from_asking_either() -> None:
+    cluster = Cluster()
+    cluster.create("strict", SOURCES[0], sha256="ab" * 32)
+    cluster.create("content", SOURCES[0])
+    cluster.settle()
+    cluster.now += 3600
+    cluster.settle()
+    assert cluster.phase("content") == "Ready"
+    assert conditions(cluster, "content")["SourceDrifted"] == "False"
+
+
 def test_a_model_of_another_format_finds_the_file_under_the_name_that_the_first_one_gave_it() -> None:
     cluster = Cluster()
     cluster.create("first", "https://files.example/a")
