@@ -245,7 +245,7 @@ def _task(
         container=container,
         volumes=found,
         retries=RETRIES,
-        security=restricted(settings.run_as_user),
+        security={**restricted(settings.run_as_user), "fsGroup": names.GROUP_ID},
     )
 
 

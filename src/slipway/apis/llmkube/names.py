@@ -17,6 +17,8 @@ CACHE, SOURCE, HOST = "/models", "/model-source", "/host-model"
 """Where containers find the cache, a claim that a source names, and a file of the node."""
 CACHE_VOLUME, SOURCE_VOLUME, HOST_VOLUME = "model-cache", "model-source", "host-model"
 
+GROUP_ID = 102
+"""Of the cache's files: that of the original's. Pods of two groups would give all files from one to the other."""
 NAME_LENGTH = 63
 """Of labels' values, Services, and Jobs, whose pods carry the name as a label."""
 KEPT = re.compile(r"[^A-Za-z0-9._-]+")

@@ -19,10 +19,10 @@ from slipway.serving.workload import MANAGER, UNPRIVILEGED
 
 POD_SECURITY: Object = {
     "seccompProfile": {"type": "RuntimeDefault"},
-    "fsGroup": 102,
+    "fsGroup": names.GROUP_ID,
     "fsGroupChangePolicy": "OnRootMismatch",
 }
-"""The group is the one that the original's caches belong to; it is not given to each file of a cache at each start."""
+"""The group is not given to each file of a cache at each start."""
 START_SECONDS = 1800
 FIRST_FREE_PORT = 1024
 """From which on every process may listen."""
