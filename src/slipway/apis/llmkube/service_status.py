@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from slipway.apis.llmkube import pods, queue, service_settings, uses
+from slipway.apis.llmkube.autoscaling import stopped
 from slipway.apis.llmkube.queue import Scheduling
 from slipway.apis.llmkube.reading import (
     CONTAINERS,
@@ -52,7 +53,9 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     resource = world.resource
     metadata, observed = resource["metadata"], generation(resource)
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
-    others = (routed(served, (metadata["name"],), world.routed), *_others(world, found))
+    # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
+    route = () if found.refusal is OUT_OF_REACH else (routed(served, (metadata["name"],), world.routed),)
+    others = (*route, *_others(world, found))
     fetches = found.service is not None and found.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
     told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
@@ -116,7 +119,8 @@ def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Aw
 
 
 def _position(world: World, service: Service, scheduling: Scheduling) -> int:
-    return queue.position(world, _priority(world, service) or 0, scheduling.resource)
+    priority = _priority(world, service)
+    return queue.position(world, queue.VALUES["normal"] if priority is None else priority, scheduling.resource)
 
 
 def _accelerator(deployment: Object | None) -> str:
@@ -209,7 +213,7 @@ def _priority(world: World, service: Service) -> int | None:
 
 def _others(world: World, found: Found) -> tuple[Condition, ...]:
     service = found.service
-    if service is None:
+    if service is None or found.refusal is OUT_OF_REACH:
         return ()
     conditions = [_fields_used(world, service)]
     if service.accelerators.count and _desired(world.resource, found.deployment):
@@ -234,10 +238,9 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
     found = dict.fromkeys(service_settings.strangers(spec, written), NOT_KNOWN)
-    if service.model.hardware.accelerator == METAL:
-        return found
     idle, place = service.engine.idle(service.launch), service.placed
     found |= {one.field: idle[one.setting] for one in service_settings.given(spec) if one.setting in idle}
+    found |= _outdone(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
         found["modelCache"] = "the weights come from elsewhere"
@@ -251,6 +254,20 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
         found["resources.gpuMemory"] = "it prefers nodes with NVIDIA GPUs, and the service asks for none"
     return found
+
+
+def _outdone(service: Service) -> dict[str, str]:
+    """Fields that another one goes before."""
+    spec, count = service.spec, service.model.hardware.gpu.count
+    draft = spec.vllm_config.speculative
+    told = (
+        ("autoscaling", spec.autoscaling and stopped(service), "the service is to have no replicas"),
+        ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
+        ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
+        ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
+        ("vllmConfig.speculative.model", draft.model and not draft.enabled, "speculative.enabled is not true"),
+    )
+    return {field: why for field, idle, why in told if idle}
 
 
 def _gpu_available(found: Found) -> Condition:
@@ -286,4 +303,5 @@ def _degraded(told: Report, observed: int) -> Condition:
     if progressing.status == "False" and progressing.reason != "Complete":
         text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
         return Condition("Degraded", "True", progressing.reason, text, observed_generation=observed)
-    return Condition("Degraded", "False", "AsExpected", "Nothing is wrong.", observed_generation=observed)
+    text = "No failure keeps it from serving."
+    return Condition("Degraded", "False", "AsExpected", text, observed_generation=observed)

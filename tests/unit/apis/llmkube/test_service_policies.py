@@ -9,7 +9,7 @@ import pytest
 
 from slipway.apis.llmkube.service import Services
 
-from .services import GGUF, HUB, SINCE, child, kinds, model, plan, pod, refusal, unused, world
+from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, refusal, unused, world
 
 
 @pytest.mark.parametrize(
@@ -144,3 +144,35 @@ def test_no_autoscaler_is_there_before_there_is_something_to_scale() -> None:
     assert kinds(world(waiting, autoscaling={"maxReplicas": 3})) == ["Service"]
     wrong = {"maxReplicas": 3, "metrics": [{"type": "Pods", "name": "x"}]}
     assert refusal(waiting, autoscaling=wrong).reason == "InvalidSpec"
+
+
+GPU_OF_THE_MODEL = {"source": "https://models.example/tiny.gguf", "hardware": {"gpu": {"count": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"replicas": 0, "autoscaling": {"maxReplicas": 3}}, "autoscaling"),
+        ({"suspend": True, "autoscaling": {"maxReplicas": 3}}, "autoscaling"),
+        ({"model": GPU_OF_THE_MODEL, "resources": {"gpu": 1}}, "resources.gpu"),
+        ({"resources": {"memory": "1Gi", "hostMemory": "2Gi"}}, "resources.memory"),
+        ({"priority": "high", "priorityClassName": "mine"}, "priority"),
+        (VLLM | {"vllmConfig": {"speculative": {"model": "draft"}}}, "vllmConfig.speculative.model"),
+    ],
+)
+def test_a_field_that_another_one_goes_before_is_told(spec: dict[str, Any], field: str) -> None:
+    assert f" {field} (" in unused(**spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"autoscaling": {"maxReplicas": 3}},
+        {"model": GPU_OF_THE_MODEL, "resources": {"gpu": 2}},
+        {"resources": {"hostMemory": "2Gi"}},
+        {"priority": "high"},
+        {"priorityClassName": "mine"},
+    ],
+)
+def test_a_field_that_counts_is_not_told(spec: dict[str, Any]) -> None:
+    assert unused(**spec) == ""
