@@ -11,6 +11,7 @@ from aiohttp import web
 from slipway.apis.llmkube import cache, names
 from slipway.apis.llmkube.model import Models
 from slipway.apis.llmkube.model_types import KIND
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents
@@ -197,3 +198,42 @@ async def test_an_accelerator_that_comes_and_goes_is_told(server, cluster, runni
     await eventually(lambda: told(cluster, "a", "acceleratorReady") is True)
     await server.remove(node)
     await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+
+
+async def service(server, cluster, **spec):
+    """A new spec of the service ``chat``, which has the Model ``tiny``."""
+    generation = len(spec) + 1
+    metadata = {"generation": generation, "namespace": "models", "name": "chat"}
+    await server.put(
+        cluster.path(INFERENCE_SERVICE, "chat"),
+        kind="InferenceService",
+        apiVersion=INFERENCE_SERVICE.api_version,
+        metadata=metadata,
+        spec={"modelRef": "tiny"} | spec,
+    )
+
+
+async def test_a_service_that_goes_over_to_the_cache_has_its_model_loaded_and_keeps_it(
+    server, cluster, running, eventually
+):
+    await service(server, cluster, modelCache={"persistence": "Ephemeral"})
+    await model(server, cluster, "tiny")
+    await eventually(lambda: reason(cluster, "tiny") == "WorkloadResolved")
+    assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
+    await service(server, cluster)
+    await eventually(lambda: cluster.find(JOB, "tiny-download") and inventory(cluster))
+    await ended(server, cluster, "tiny-download", message=report())
+    await eventually(lambda: reason(cluster, "tiny") == "ModelReady")
+
+    uses = {"slipway.inference/uses": f"{names.cache_key(SOURCE)}=1"}
+    labels = {"app.kubernetes.io/managed-by": "slipway", names.SERVICE_LABEL: "chat"}
+    metadata = {"labels": labels, "annotations": uses}
+    await server.put(cluster.path(POD, "chat-x"), kind="Pod", metadata=metadata, status={"phase": "Running"})
+    await deleted(server, cluster, "tiny")
+    await eventually(lambda: reason(cluster, "tiny") == "InUse")
+    assert "chat reads its weights" in told(cluster, "tiny", "conditions")[0]["message"]
+    await server.remove(cluster.path(POD, "chat-x"))
+    await server.remove(cluster.path(INFERENCE_SERVICE, "chat"))
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"), 20)
+    await ended(server, cluster, "tiny-evict")
+    await eventually(lambda: released(cluster, "tiny"))
