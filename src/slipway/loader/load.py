@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
+from slipway.artifacts.addresses import public
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import Folder, checked, disk_error
 from slipway.loader.progress import Meter, human
-from slipway.loader.source import Listing, Patiently, Source, public
+from slipway.loader.source import Listing, Patiently, Source
 from slipway.loader.transfer import Patience, Policy, Transfer
 
 LOG = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from slipway.artifacts.addresses import public
 from slipway.loader import reporting
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.evict import evict
 from slipway.loader.folder import Folder
-from slipway.loader.source import public
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import PORT
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from slipway.artifacts import gguf, safetensors
+from slipway.artifacts.addresses import WEB, public
 from slipway.artifacts.guard import Guard
 from slipway.artifacts.ranges import Malformed, Read
 from slipway.artifacts.report import Report, written
@@ -29,7 +30,7 @@ from slipway.loader.folder import MARKER
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen, FaultError, Selection, etag
-from slipway.loader.source import CHUNK, WEB, Entry, Patiently, Source, open_source, public
+from slipway.loader.source import CHUNK, Entry, Patiently, Source, open_source
 from slipway.loader.sources import local
 from slipway.loader.transfer import Patience, Policy
 

@@ -9,6 +9,7 @@ from slipway.apis.llmkube.hardware import affinity
 from slipway.apis.llmkube.placement import Placed
 from slipway.apis.llmkube.queue import class_name
 from slipway.apis.llmkube.reading import CONTAINERS, Service, mode, quantity
+from slipway.artifacts.addresses import public
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
 from slipway.serving import volumes
 from slipway.serving.plan import Invalid, World
@@ -273,7 +274,7 @@ def address(service: Service) -> Address:
         models=(service.name,),
         created=created_unix(service.resource),
         owned_by="llmkube",
-        source=sources.public(service.model.source),
+        source=public(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
     )

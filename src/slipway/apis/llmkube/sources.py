@@ -16,6 +16,7 @@ import msgspec
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.model_types import ModelSpec
+from slipway.artifacts.addresses import public
 from slipway.artifacts.guard import Guard
 from slipway.artifacts.huggingface import REPOSITORY
 from slipway.kube.objects import Object
@@ -101,15 +102,6 @@ def _key(source: str, files: tuple[str, ...], mmproj: str) -> str:
     main = files[:1]
     others = sorted({*files, mmproj} - {*main, ""})
     return names.cache_key("\n".join((source, *main, *others)))
-
-
-def public(text: str) -> str:
-    """A source as it may be shown: without passwords and signatures, which an address may have in it."""
-    scheme, separator, rest = text.partition("://")
-    if scheme.lower() not in ("http", "https"):
-        return text
-    place, slash, path = rest.partition("?")[0].partition("#")[0].partition("/")
-    return scheme + separator + place.rpartition("@")[2] + slash + path
 
 
 def _parse(text: str, spec: ModelSpec, model: str, rules: Sources) -> Source:

@@ -10,7 +10,8 @@ import pytest
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.model_types import SOURCE, ModelSpec
-from slipway.apis.llmkube.sources import Source, key, key_of, parse, public
+from slipway.apis.llmkube.sources import Source, key, key_of, parse
+from slipway.artifacts.addresses import public
 from slipway.serving.plan import Invalid
 from slipway.serving.settings import Sources
 
@@ -161,6 +162,7 @@ def test_a_refusal_tells_no_secret() -> None:
             found(f"https://me:hunter2@files.example/{end}?sig=hunter2")
         assert "hunter2" not in refused.value.message
     assert public("https://me:hunter2@files.example/x?sig=hunter2#hunter2") == "https://files.example/x"
+    assert public("HTTPS://me:hunt?er2@files.example/x@y?z") == "HTTPS://files.example/x@y"
     assert public("acme/tiny@main") == "acme/tiny@main"
 
 
