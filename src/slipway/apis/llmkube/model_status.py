@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
-from slipway.apis.llmkube import cache, loading, uses
+from slipway.apis.llmkube import cache, loading, uses, words
 from slipway.apis.llmkube.cache import Record
 from slipway.apis.llmkube.hardware import resource
 from slipway.apis.llmkube.loading import Run
 from slipway.apis.llmkube.weights import Model, wanted
-from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
 from slipway.kube.objects import Object, created_unix, deleting, generation, uid
@@ -28,14 +26,6 @@ STARTING_SECONDS = 60
 ALL_IS_WELL = "AsExpected"
 LOADING = "LoadingCache"
 """Reason why weights are not available while they are on their way."""
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-LICENCES = (
-    (re.compile(r"apache[-_ ]?(license)?[-_ ,]*(version)?[-_ ]?2(\.0)?", re.IGNORECASE), "apache-2.0"),
-    (re.compile(r"mit([-_ ]licen[sc]e)?", re.IGNORECASE), "mit"),
-    (re.compile(r"llama[-_ ]?3\.([123]).*", re.IGNORECASE), r"llama-3.\1-community"),
-    (re.compile(r"gemma.*", re.IGNORECASE), "gemma"),
-)
-"""What makers write -> the one word for it. Others stay as they are written."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +37,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     under_way: str = ""
     """What is done meanwhile for weights that are ready."""
     report: Report | None = None
+    recalled: Object = {}
+    """Fields of the status as it is, of weights whose report is gone."""
     record: Record | None = None
     progress: Progress | None = None
     recheck: float | None = None
@@ -56,7 +48,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     model, state = _judged(world, refusal)
     found: Object = {"phase": state.phase, "observedGeneration": generation(world.resource)}
     if model is not None:
-        found |= _facts(model, state) | {"acceleratorReady": _equipped(model, world)}
+        found |= {**state.recalled, **_facts(model, state), "acceleratorReady": _equipped(model, world)}
     found["conditions"] = [
         msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(world.resource)))
         for condition in _conditions(state)
@@ -120,8 +112,19 @@ def _from_afar(model: Model, world: World) -> State:
     kept = model.settings.model_cache.persistence == "Cached"
     why = "No service wants these weights in the cache" if kept else "There is no cache"
     text = _described(f"{why}: each pod loads them itself", run.report or Report())
-    recheck = _until(run.retried_at(), world.now)
-    return State(phase="Ready", reason=uses.BY_EACH_POD, message=text, report=run.report, recheck=recheck)
+    recheck, recalled = _until(run.retried_at(), world.now), {} if run.report else _recalled(world)
+    return State(
+        phase="Ready", reason=uses.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
+    )
+
+
+def _recalled(world: World) -> Object:
+    """What the status says of weights that were ready with this spec. The pod that told it may go with its node; what
+    is known stays until the next one has looked."""
+    status = world.resource.get("status") or {}
+    if status.get("phase") != "Ready" or status.get("observedGeneration") != generation(world.resource):
+        return {}
+    return {field: status[field] for field in ("size", "sha256", "gguf") if field in status}
 
 
 def _in_cache(model: Model, world: World) -> State:
@@ -223,7 +226,8 @@ def _in_claim(model: Model, world: World) -> State:
     if failed is not None and (model.spec.sha256 or run.fault[0]):
         return failed
     report, retried = run.report, _until(run.retried_at(), world.now)
-    if model.spec.sha256 and report is None:
+    recalled = {} if report else _recalled(world)
+    if report is None and model.spec.sha256.lower() not in ("", recalled.get("sha256")):
         checked = _brought(model, world, run)
         if checked.phase == "Failed":
             return checked
@@ -233,7 +237,7 @@ def _in_claim(model: Model, world: World) -> State:
         text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the one that is expected."
         return State(phase="Failed", reason="IntegrityCheckFailed", message=text)
     text = _described(ready, report or Report())
-    return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recheck=retried)
+    return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
 
 
 def _diagnosis(world: World, run: Run, running: list[Object]) -> Diagnosis:
@@ -291,7 +295,7 @@ def _facts(model: Model, state: State) -> Object:
     report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     found: Object = {
-        "size": human(report.size) if report.size else "",
+        "size": words.human(report.size) if report.size else "",
         "doneBytes": state.progress.done_bytes if state.progress else 0,
         "totalBytes": state.progress.total_bytes if state.progress else 0,
         "path": model.path(state.report) if state.phase == "Ready" and sized else "",
@@ -300,7 +304,7 @@ def _facts(model: Model, state: State) -> Object:
         "sourceETag": record.report.etag if record else "",
         "sourceContentLength": record.report.size if record else 0,
         "lastRevalidated": timestamp(record.asked) if record and record.complete else "",
-        "gguf": _gguf(report.gguf) if report.gguf else {},
+        "gguf": words.header(report.gguf) if report.gguf else {},
     }
     return {field: value for field, value in found.items() if value}
 
@@ -311,37 +315,6 @@ def _equipped(model: Model, world: World) -> bool:
     if hardware.accelerator == "metal" or (hardware.accelerator == "cpu" and not hardware.gpu.count):
         return True
     return resource(hardware) in world.extended_resources
-
-
-def _gguf(header: Gguf) -> Object:
-    found = {
-        "architecture": header.architecture,
-        "modelName": header.name,
-        "quantization": header.quantization,
-        "contextLength": header.context_length,
-        "embeddingSize": header.embedding_length,
-        "layerCount": header.block_count,
-        "headCount": header.head_count,
-        "tensorCount": header.tensor_count,
-        "fileVersion": header.file_version,
-        "license": licence(header.license),
-    }
-    return {field: value for field, value in found.items() if value}
-
-
-def licence(text: str) -> str:
-    """The usual word for a licence, however it is written."""
-    return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
-
-
-def human(size: float) -> str:
-    """Bytes as people read them."""
-    unit = UNITS[0]
-    for unit in UNITS:
-        if size < 1024 or unit == UNITS[-1]:
-            break
-        size /= 1024
-    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
 def _conditions(state: State) -> list[Condition]:

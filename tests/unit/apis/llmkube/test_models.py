@@ -121,6 +121,22 @@ def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     assert Models().status(later, refusal).status == first
 
 
+def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() -> None:
+    world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
+    first = Models().status(world, None).status
+    assert first["phase"] == "Ready"
+    assert first["gguf"]
+    resource = world.resource | {"status": first, "spec": world.resource["spec"] | {"sha256": first["sha256"]}}
+    alone = msgspec.structs.replace(world, resource=resource, children={}, pods=[])
+    later = Models().status(alone, None).status
+    assert (later["phase"], later["sha256"], later["gguf"]) == ("Ready", first["sha256"], first["gguf"])
+    assert [child["metadata"]["name"] for child in Models().plan(alone).children] == ["tiny-inspect"]
+    newer = resource | {"metadata": resource["metadata"] | {"generation": 2}}
+    assert Models().status(msgspec.structs.replace(alone, resource=newer), None).status["phase"] == "Pending"
+    resource["spec"]["sha256"] = "cd" * 32
+    assert Models().status(alone, None).status["phase"] == "Pending"
+
+
 @pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])
 def test_an_answer_is_waited_for_that_is_seen_after_the_end_of_its_job(passed: int, noted: int) -> None:
     asked = example(Path(__file__).parent / "models" / "drift-due.yaml")
