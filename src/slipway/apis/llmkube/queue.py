@@ -95,4 +95,4 @@ def _waiting(services: Iterable[Object], resource: str) -> Iterable[Place]:
     for service in services:
         status = service.get("status") or {}
         if str(status.get("waitingFor", "")).partition(":")[0] == resource and not deleting(service):
-            yield place(service, int(status.get("effectivePriority", 0)))
+            yield place(service, int(status.get("effectivePriority", VALUES["normal"])))

@@ -263,10 +263,11 @@ def test_the_queue_knows_the_priority_of_the_service_itself() -> None:
     assert ranks == [1, 2, 3, 3, 4]
 
 
-def test_two_services_of_classes_that_are_not_there_agree_who_is_first() -> None:
-    nameless = waiting("a", 0, YOUNGER)
+@pytest.mark.parametrize(("created", "place"), [(OLDER, 2), (YOUNGER, 1)])
+def test_two_services_of_classes_that_are_not_there_agree_who_is_first(created: str, place: int) -> None:
+    nameless = waiting("a", 0, created)
     del nameless["status"]["effectivePriority"]
-    assert position(nameless, priorityClassName="missing") == 1
+    assert position(nameless, priorityClassName="missing") == place
 
 
 def test_the_effective_priority_is_that_of_the_class_which_counts() -> None:
