@@ -7,9 +7,13 @@ from pathlib import Path
 import msgspec
 
 from slipway.apis import APIS
+from slipway.apis.llmkube.reading import ENGINES
 from slipway.artifacts import guard
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
+
+ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
+"""What the name of an image may end in."""
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -51,6 +55,11 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
         if aside is not None:
             raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the whole path of a folder")
+        known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
+        stranger = next((name for name in self.images if name not in known), None)
+        if stranger is not None:
+            text = f"there are {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
+            raise ValueError(f"images: {stranger!r} is no engine; {text}")
 
 
 def read_settings(path: Path) -> ControllerSettings:
