@@ -33,8 +33,7 @@ from llmkube_objects import (
 )
 from module_run import Run
 
-SOON = 5.0
-"""Seconds; a wait that ends at once ends before that on a slow machine, too."""
+SOON = 5.0  # Seconds: a wait that ends at once takes less on a slow machine, too.
 
 
 def test_a_model_and_its_service_are_made_and_waited_for(api: FakeApi, run: Run) -> None:
