@@ -16,6 +16,7 @@ from aiohttp import web
 from slipway.artifacts.report import Report
 from slipway.loader.errors import LoadError
 from slipway.loader.selection import Chosen
+from slipway.loader.source import Entry, Listing, Patiently
 from slipway.loader.stage import inspect, opened, probe, stage
 
 from .conftest import FILES, Service, content, cut_after, work, write
@@ -297,3 +298,21 @@ def test_what_is_in_place_is_read_and_its_hash_found_where_one_is_expected(tmp_p
 def test_a_header_that_cannot_be_read_is_told_and_fails_nothing(tmp_path: Path) -> None:
     write(tmp_path, {"page.gguf": b"<!DOCTYPE html>"})
     assert inspect(tmp_path / "page.gguf", "", work()).header_fault == "it does not begin with GGUF"
+
+
+class Hostile:
+    """A source that lists a file outside of the folder, as a bucket may."""
+
+    def listing(self, _patiently: Patiently) -> Listing:
+        return Listing("", tuple(Entry(path=path, locator=path, size=1) for path in ("a.gguf", "../other/x.gguf")))
+
+    def read(self, entry: Entry, start: int) -> Any:
+        raise AssertionError((entry, start))
+
+
+def test_a_refresh_touches_nothing_outside_of_its_folder(folder: Path) -> None:
+    write(folder.parent, {"other/x.gguf": GGUF})
+    folder.mkdir()
+    with pytest.raises(LoadError, match="leads out of the folder"):
+        stage("s3://bucket/a", Hostile, folder, WHOLE, work(), refresh=True)
+    assert (folder.parent / "other/x.gguf").read_bytes() == GGUF
