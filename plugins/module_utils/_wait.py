@@ -31,6 +31,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._readiness impor
     WAITING,
     Verdict,
     judge,
+    tell,
 )
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule, holds, value_at
 
@@ -38,6 +39,7 @@ WATCH_SECONDS = 60
 POLL_SECONDS = 2.0
 # Right after a restart the API server may refuse what it allows a moment later.
 REFUSAL_SECONDS = 15.0
+IN_USE = "InUse"
 DELETED = Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
 
 
@@ -133,7 +135,7 @@ class Board:
 
     def _judge(self, key: Key, resource: Object | None) -> Verdict:
         if self._gone:
-            return Verdict(READY) if resource is None else Verdict(WAITING, "Deleting", _held_by(resource))
+            return Verdict(READY) if resource is None else _leaving(key.kind, resource)
         if resource is None:
             return DELETED
         return judge(key.kind, resource, self._wait_for.get(key.kind))
@@ -181,6 +183,12 @@ def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Ob
         if (entry.get("name"), entry.get("uid")) == (name, needed.uid) and entry["generation"] >= needed.generation:
             return dict(entry)
     return None
+
+
+def _leaving(kind: Kind, resource: Object) -> Verdict:
+    """Why something that is deleted is still there: its status may know who needs it."""
+    reason, message = tell(kind, resource)
+    return Verdict(WAITING, *((reason, message) if reason == IN_USE else ("Deleting", _held_by(resource))))
 
 
 def _held_by(resource: Mapping[str, Any]) -> str:

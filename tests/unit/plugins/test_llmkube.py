@@ -13,7 +13,9 @@ import pytest
 import yaml
 from ansible_collections.slipway.inference.plugins.module_utils._apis import LLMKUBE_MODEL, LLMKUBE_SERVICE, Kind
 from ansible_collections.slipway.inference.plugins.module_utils._diagnose import label_value
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
+from ansible_collections.slipway.inference.plugins.module_utils._wait import Board
 
 from slipway.apis.llmkube import names
 
@@ -94,3 +96,15 @@ def test_a_status_of_the_spec_before_does_not_count() -> None:
 def test_pods_of_long_names_are_found_by_the_label_that_the_controller_gives_them(name: str) -> None:
     assert label_value(name) == names.label_value(name)
     assert len(label_value(name)) <= 63
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("leaving-in-use", "InUse: The Model is being deleted, and goes when"), ("leaving-marks", "Deleting: ")],
+)
+def test_who_needs_a_model_that_is_to_go_is_told(name: str, told: str) -> None:
+    resource = example(LLMKUBE_MODEL, name)
+    resource["metadata"] |= {"uid": "1", "finalizers": ["inference.llmkube.dev/model-cache"]}
+    key, board = Key(LLMKUBE_MODEL, "models", name), Board({}, gone=True)
+    board.add(key, resource)
+    assert board.items[key].verdict.text.startswith(told)
