@@ -96,7 +96,7 @@ def test_where_another_one_is_registered_nothing_is_installed() -> None:
 
     assert look["kubernetes.core.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
     assert say["when"] == "__metrics_server_others.resources | length > 0"
-    assert install["when"] == "__metrics_server_others.resources | length == 0"
+    assert install["when"] == "__metrics_server_others.resources | default([none]) | length == 0"
 
 
 @pytest.mark.parametrize(
