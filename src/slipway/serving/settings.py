@@ -30,6 +30,8 @@ class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Empty: the cluster's default."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
     """ReadWriteOnce keeps the pods that read it on one node."""
+    run_as_user: int = 65532
+    """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -245,8 +245,13 @@ def _task(
         container=container,
         volumes=found,
         retries=RETRIES,
-        security={**restricted(settings.run_as_user), "fsGroup": names.GROUP_ID},
+        security=_security(settings.model_cache.run_as_user),
     )
+
+
+def _security(user: int) -> Object:
+    """Volumes that take no group belong to root, and are written by nobody else."""
+    return {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
 
 
 def _observed(world: World, wanted: Object) -> Run:
