@@ -47,9 +47,14 @@ def prepare(llmkube: LLMKube, namespace: str) -> None:
 
 
 def make(llmkube: LLMKube, namespace: str, prefix: str, **spec: Any) -> str:
-    """A service on llama.cpp with four slots; returns its name."""
+    """A service on llama.cpp with four slots, whose replicas share no volume; returns its name."""
     name = unique(prefix)
-    settings = {"resources": {"cpu": "50m", "memory": "64Mi"}, "parallelSlots": 4, "extraArgs": ["--threads", "1"]}
+    settings: Object = {
+        "resources": {"cpu": "50m", "memory": "64Mi"},
+        "modelCache": {"persistence": "Ephemeral"},
+        "parallelSlots": 4,
+        "extraArgs": ["--threads", "1"],
+    }
     llmkube.make_service(namespace, name, "tiny", **settings, **spec)
     return name
 
