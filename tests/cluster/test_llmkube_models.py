@@ -199,14 +199,13 @@ def test_weights_are_served_from_a_volume_of_the_users_own(
 ) -> None:
     weights, name = unique("volume"), unique("volume")
     source, digest = "pvc://weights/llm/tiny.gguf", shelf.look()["sha256"]
-    llmkube.make_model(llmkube_namespace, weights, source=source, sha256=digest)
-    llmkube.make_service(llmkube_namespace, name, weights)
-    llmkube.wait_model(llmkube_namespace, weights, "Failed", "PVCNotFound")
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     metadata = {"name": "weights", "namespace": llmkube_namespace}
     llmkube.create({"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
     fill = "mkdir /volume/llm && cp /opt/standins/tiny.gguf /volume/llm/"
     llmkube.on_claim(llmkube_namespace, "weights", fill)
+    llmkube.make_model(llmkube_namespace, weights, source=source, sha256=digest)
+    llmkube.make_service(llmkube_namespace, name, weights)
     status = llmkube.wait_model(llmkube_namespace, weights, "Ready", "PVCModelReady")["status"]
     assert status["path"] == "/model-source/llm/tiny.gguf"
     assert status["gguf"].items() >= HEADER.items()
@@ -244,10 +243,11 @@ def test_pods_load_the_weights_themselves_where_the_service_wants_no_cache(
         ("http://kubernetes.default.svc/model.gguf", "SourceNotAllowed", "private network"),
         ("http://169.254.169.254/latest/model.gguf", "SourceNotAllowed", "metadata"),
         ("/etc/kubernetes/admin.conf", "SourceNotAllowed", "/etc/kubernetes/admin.conf"),
+        ("pvc://nowhere/model.gguf", "PVCNotFound", "nowhere"),
         ("hf://acme/tiny/other.gguf", "SourceNotFound", "other.gguf"),
         ("hf://acme/no-such-model/tiny.gguf", "DownloadFailed", "no-such-model"),
     ],
-    ids=["neighbour", "metadata", "host", "file", "repository"],
+    ids=["neighbour", "metadata", "host", "claim", "file", "repository"],
 )
 def test_a_source_that_cannot_be_had_is_told_with_its_reason(
     llmkube: LLMKube, llmkube_namespace: str, source: str, reason: str, word: str
