@@ -105,14 +105,16 @@ class LLMKube(Cluster):
         return told
 
     def ask_inside(self, url: str, body: object) -> Any:
-        """The answer to a POST by a pod of the cluster."""
+        """The answer to a POST by a pod of the cluster; it waits for the nodes to know a Service that has just come."""
         script = (
             "import sys, urllib.request as web\n"
             "asked = web.Request(sys.argv[1], sys.argv[2].encode(), {'Content-Type': 'application/json'})\n"
-            "print(web.urlopen(asked, timeout=60).read().decode())"
+            "try: print(web.urlopen(asked, timeout=60).read().decode())\n"
+            "except OSError as error: print(error, file=sys.stderr)"
         )
         pod = ["deployment/stores", "--container", "registry", "--namespace", STORES]
-        return json.loads(self.kubectl("exec", *pod, "--", "python3", "-c", script, url, json.dumps(body)))
+        command = ["exec", *pod, "--", "python3", "-c", script, url, json.dumps(body)]
+        return json.loads(wait(f"{url} answers", PATIENCE, lambda: self.kubectl(*command)))
 
     # --- waits -------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
-
-import yaml
 
 from .cluster import unique
 from .kubeai import chat
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def play(llmkube: LLMKube, namespace: str, name: str, *arguments: str, fails: bool = False) -> tuple[str, str]:
     """What the playbook says, and its recap."""
     variables = {"tests_namespace": namespace, "tests_name": name}
-    command = ["ansible-playbook", "tests/cluster/inference_services.yml", "-e", yaml.safe_dump(variables), *arguments]
+    command = ["ansible-playbook", "tests/cluster/inference_services.yml", "-e", json.dumps(variables), *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": llmkube.kubeconfig}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
@@ -45,7 +44,7 @@ def test_one_task_registers_a_model_and_its_services(
     [pod] = llmkube.pods(llmkube_namespace, f"{name}-one")
     assert "--ctx-size 2048" in " ".join(pod["spec"]["containers"][0]["args"])
     # The task ends when a service cannot start, long before its time is over, and says why.
-    wrong = yaml.safe_dump({"tests_context_size": 2048, "tests_extra_args": ["--no-such-flag"]})
+    wrong = json.dumps({"tests_context_size": 2048, "tests_extra_args": ["--no-such-flag"]})
     told, _recap = play(llmkube, llmkube_namespace, name, "-e", wrong, fails=True)
     assert "no-such-flag" in told
     assert "changed=1" in play(llmkube, llmkube_namespace, name, "-e", "tests_state=absent")[1]

@@ -211,7 +211,7 @@ def test_a_deleted_service_takes_all_but_the_weights_along(llmkube: LLMKube, llm
 
 def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_namespace: str) -> None:
     weights, good, bad = "weights", "good", "bad"
-    llmkube.make_model(llmkube_namespace, weights)
+    llmkube.make_model(llmkube_namespace, weights, hardware={"accelerator": "cpu"})
     llmkube.make_service(llmkube_namespace, good, weights)
     llmkube.make_service(llmkube_namespace, bad, "missing")
     llmkube.wait_serving(llmkube_namespace, good)
