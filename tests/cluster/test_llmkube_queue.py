@@ -50,8 +50,8 @@ class Node:
         self._cluster.kubectl("patch", "node", self._name, *patch)
 
 
-@pytest.fixture(scope="module")
-def node(llmkube: LLMKube) -> Iterator[Node]:
+@pytest.fixture
+def node(llmkube: LLMKube, accelerators: None) -> Iterator[Node]:
     found = Node(llmkube)
     yield found
     for resource in ("nvidia.com/gpu", "amd.com/gpu", "example.com/slice"):

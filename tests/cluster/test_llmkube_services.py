@@ -238,7 +238,7 @@ def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_nam
         ["KiB", "cpu", "llama", "hf://acme/tiny/tiny.gguf", "ModelReady", "AGE"],
     )
     both = shown("isvc,mdl").splitlines()
-    assert [line.split("/")[0] for line in both if "/" in line.split()[0]] == [
+    assert [line.split("/")[0] for line in both if ".dev/" in line] == [
         "inferenceservice.inference.llmkube.dev",
         "inferenceservice.inference.llmkube.dev",
         "model.inference.llmkube.dev",
