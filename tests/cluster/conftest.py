@@ -86,8 +86,8 @@ def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
 
 @pytest.fixture
 def accelerators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the node is said to have is one test's at a time, whichever worker it is in: groups of tests do not hold with
-    every version of pytest."""
+    """One test at a time says what the node has, whichever worker it is in: groups of tests do not hold with every
+    version of pytest."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if hasattr(request.config, "workerinput") else own
     with (shared / "accelerators.lock").open("w") as lock:
