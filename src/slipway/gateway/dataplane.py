@@ -85,7 +85,7 @@ class DataPlane:
                 raise CommandFailed("its settings are older")
             maps = state.maps(self._settings)
             arriving = runtime.arrivals(self._settings.run_directory, running, state.table, maps)
-            leaving = list(runtime.withdrawals(running, state.table))
+            leaving = list(runtime.withdrawals(self._settings.run_directory, running, state.table, maps))
             for command in arriving:
                 await line.tell(command.text, command.answer)
             if arriving and leaving:

@@ -158,7 +158,7 @@ global
 def _hold_arguments(settings: Settings) -> str:
     usual = f"{settings.hold_seconds} {settings.hold_requests}"
     woken = f"{settings.wake_seconds} {settings.wake_requests} {settings.run_directory}/wake.map"
-    return f"{usual} {woken} {settings.hold_bytes}"
+    return f"{usual} {woken} {settings.run_directory}/hold.map {settings.hold_bytes}"
 
 
 def _defaults(settings: Settings) -> str:
@@ -205,7 +205,7 @@ def _frontend(settings: Settings) -> str:
         _paths(settings),
         _body(settings),
         _route(settings),
-        _hold(),
+        _hold(settings.run_directory),
         _endpoint(settings),
         _leave(),
     )
@@ -297,10 +297,10 @@ def _route(settings: Settings) -> str:
 {rewrite.rules(run)}"""
 
 
-def _hold() -> str:
+def _hold(run: str) -> str:
     """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
     return f"""\
-    http-request lua.hold unless {{ var(txn.be),nbsrv gt 0 }}
+    http-request lua.hold if {{ var(txn.be),map_str({run}/hold.map) -m found }} || !{{ var(txn.be),nbsrv gt 0 }}
     http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
     http-request reject if {{ var(txn.hold) -m str left }}
     http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}"""

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from slipway.gateway import balancing, errors, haproxy, rewrite
+from slipway.gateway.runtime import HELD
 from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
@@ -30,6 +31,7 @@ class State(NamedTuple):
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
             **rewrite.maps(self.table),
+            HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},

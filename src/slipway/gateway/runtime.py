@@ -17,6 +17,8 @@ from slipway.gateway.haproxy import server as haproxy_server
 from slipway.gateway.table import RoutingTable
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
+HELD = "hold.map"
+"""The map of backends whose requests are held, whatever servers they have."""
 
 
 class Command(NamedTuple):
@@ -72,12 +74,19 @@ def parse_map(text: str) -> dict[str, str]:
 def arrivals(
     directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Commands that bring what is wanted and does not run yet, and let the maps lead to it."""
+    """Commands that bring what is wanted and does not run yet, and let the maps lead to it.
+
+    HAProxy chooses from a server a moment after it says that there is one: so requests for a backend whose first
+    server comes, or whose last one goes, are held while that is under way.
+    """
+    held = running.maps.get(HELD, {})
     return [
+        *_map(directory, HELD, held, {**held, **_unsettled(running, table)}),
         *_additions(running, table),
         *(
             command
             for name, wanted in maps.items()
+            if name != HELD
             for command in _map(directory, name, running.maps.get(name, {}), wanted)
         ),
     ]
@@ -130,8 +139,12 @@ def _map(directory: str, name: str, running: Mapping[str, str], wanted: Mapping[
             yield Command(f"del map {path} {key}")
 
 
-def withdrawals(running: Running, table: RoutingTable) -> Iterator[Command]:
-    """Commands that send no more requests to what is not wanted; to be given when the arrivals are in use."""
+def withdrawals(
+    directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
+) -> Iterator[Command]:
+    """Commands that send no more requests to what is not wanted, and let go those that were held for what came; to be
+    given when the arrivals are in use."""
+    yield from _map(directory, HELD, {**running.maps.get(HELD, {}), **_unsettled(running, table)}, maps.get(HELD, {}))
     for name, backend in running.backends.items():
         wanted = _wanted_servers(table, name)
         for server, active in backend.servers.items():
@@ -139,3 +152,9 @@ def withdrawals(running: Running, table: RoutingTable) -> Iterator[Command]:
                 yield Command(f"set server {name}/{server} state maint")
         if name not in table.backends and backend.published:
             yield Command(f"unpublish backend {name}", "Backend unpublished.")
+
+
+def _unsettled(running: Running, table: RoutingTable) -> dict[str, str]:
+    """The map's entries for backends that have no endpoint, or have none that takes requests yet."""
+    active = {name for name, backend in running.backends.items() if any(backend.servers.values())}
+    return {name: "1" for name, backend in table.backends.items() if not backend.endpoints or name not in active}

@@ -43,6 +43,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Sta
     for file in (
         "haproxy.cfg",
         "models.map",
+        "hold.map",
         "wake.map",
         "labels.map",
         "rings.map",

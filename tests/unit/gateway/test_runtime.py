@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slipway.gateway.runtime import (
+    HELD,
     Running,
     RunningBackend,
     arrivals,
@@ -27,7 +28,11 @@ def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -
 
 
 def told(now: Running, wanted: RoutingTable) -> list[str]:
-    commands = [*arrivals("/run", now, wanted, {"models.map": dict(wanted.models)}), *withdrawals(now, wanted)]
+    maps = {
+        "models.map": dict(wanted.models),
+        HELD: {name: "1" for name, b in wanted.backends.items() if not b.endpoints},
+    }
+    commands = [*arrivals("/run", now, wanted, maps), *withdrawals("/run", now, wanted, maps)]
     return [command.text for command in commands]
 
 
@@ -37,6 +42,7 @@ def test_nothing_is_told_when_nothing_differs() -> None:
 
 def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
     assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
+        "add map /run/hold.map ns:m 1",
         "add backend ns:m from model",
         "add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 pool-conn-name var(txn.alone)",
         "set server ns:m/10.0.0.1:80 state ready",
@@ -44,6 +50,7 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
         "set server ns:m/fd00::1:80 state ready",
         "publish backend ns:m",
         "add map /run/models.map m ns:m",
+        "del map /run/hold.map ns:m",
     ]
 
 
@@ -58,7 +65,18 @@ def test_new_servers_come_before_old_ones_leave() -> None:
 
 def test_a_server_that_comes_back_while_it_drains_is_used_again() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": False})
-    assert told(now, table(m=["10.0.0.1:80"])) == ["set server ns:m/10.0.0.1:80 state ready"]
+    assert "set server ns:m/10.0.0.1:80 state ready" in told(now, table(m=["10.0.0.1:80"]))
+
+
+def test_requests_are_held_before_the_last_server_goes_and_until_the_first_is_in_use() -> None:
+    awake, asleep = running({"m": "ns:m"}, m={"10.0.0.1:80": True}), running({"m": "ns:m"}, m={"10.0.0.1:80": False})
+    asleep.maps[HELD] = {"ns:m": "1"}  # type: ignore[index]
+    assert told(awake, table(m=[])) == ["add map /run/hold.map ns:m 1", "set server ns:m/10.0.0.1:80 state maint"]
+    assert told(asleep, table(m=[])) == []
+    assert told(asleep, table(m=["10.0.0.1:80"])) == [
+        "set server ns:m/10.0.0.1:80 state ready",
+        "del map /run/hold.map ns:m",
+    ]
 
 
 def test_a_model_that_goes_leaves_the_map_first() -> None:

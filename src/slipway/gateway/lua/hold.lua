@@ -3,15 +3,16 @@
 -- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
 -- successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
--- model; the same for models that are woken when requests wait; the map of these; bytes that all waiting bodies may have;
--- host and port on which a successor would listen.
+-- model; the same for models that are woken when requests wait; the map of these; the map of models whose servers are not
+-- to be used yet, or no more; bytes that all waiting bodies may have; host and port on which a successor would listen.
 
-local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, most_bytes, public_host, public_port = ...
+local hold_seconds, hold_places, wake_seconds, wake_places, wake_map, held_map, most_bytes, public_host, public_port = ...
 most_bytes = tonumber(most_bytes)
 local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
 local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
 
 local woken_backends = Map.new(wake_map, Map._str)
+local held_backends = Map.new(held_map, Map._str)
 
 local POLL = 20               -- milliseconds between two looks at the model's servers
 local SLOW_POLL = 100         -- the same for requests that wait for longer than
@@ -120,7 +121,7 @@ end
 
 -- The end of the wait, or nil: still waiting.
 local function outcome(txn, backend, room, now, deadline)
-    local servers = txn.c:nbsrv(backend) or 0   -- nil: the model was deleted meanwhile
+    local servers = not held_backends:lookup(backend) and txn.c:nbsrv(backend) or 0   -- nil: the model was deleted meanwhile
     if servers > 0 and may_pass(room, servers, now) then return "released" end
     if now >= deadline then return "timeout" end
     return nil
