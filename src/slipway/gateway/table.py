@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.serving.route import InvalidRoute, Route, RoutedService, routed_service, winners
+from slipway.serving.route import InvalidRoute, Route, RoutedService, by_age, owners, routed_service, winners
 
 SERVICE_NAME = "kubernetes.io/service-name"
 """Label by which an EndpointSlice names its Service."""
@@ -101,21 +101,22 @@ def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[Routing
         backend = Backend(service.namespace, service.name, addresses, service.route)
         backends[backend.name] = backend
 
-    qualified: dict[str, RoutedService] = {}
-    for service in sorted(routed, key=lambda service: (service.since, service.key)):
-        winner = qualified.setdefault(service.qualified, service)
+    aged = by_age(routed)
+    qualified = owners(aged)
+    for service in aged:
+        winner = qualified[service.qualified]
         if winner is not service:
             message = f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
             faults.append(Fault(service.namespace, service.name, message))
     # The qualified id is promised to its owner, so nobody else's public name can take it.
-    public = {model: winner for model, winner in winners(routed).items() if model not in qualified}
-    owners = public | qualified
+    public = {model: winner for model, winner in winners(aged).items() if model not in qualified}
+    answering = public | qualified
     winning = {winner.key for winner in public.values()}
     listed = [*public, *(name for name, service in qualified.items() if service.key not in winning)]
     table = RoutingTable(
         backends=dict(sorted(backends.items())),
-        models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(owners.items())},
-        cards={model: _card(model, owner) for model, owner in sorted(owners.items())},
+        models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(answering.items())},
+        cards={model: _card(model, owner) for model, owner in sorted(answering.items())},
         listed=tuple(sorted(listed)),
     )
     return table, tuple(faults)

@@ -15,7 +15,7 @@ from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
-from slipway.serving.route import RoutedService, winners
+from slipway.serving.route import RoutedService, owners, winners
 
 PASSED_THROUGH = frozenset(
     {"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving", "ModelNotReady", "NotScheduled"}
@@ -127,8 +127,7 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     ident = next((service.qualified for service in services if service.key == key), None)
     if ident is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
-    own = min((service for service in services if service.qualified == ident), key=lambda one: (one.since, one.key))
-    if own.key != key:
+    if owners(services)[ident].key != key:
         text = f"An older model of another API has this name in the same namespace, and requests for {ident} go to it."
         return Condition("Routed", "False", "NameConflict", f"{text} No id leads to this one: rename one of the two.")
     lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]

@@ -130,14 +130,26 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(route, order="deterministic").decode()}
 
 
+def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
+    """Those that go first first: the oldest; of equals the first by ``namespace/name``."""
+    return sorted(services, key=lambda service: (service.since, service.key))
+
+
 def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     """Decides which Service answers for each public model name.
 
-    The oldest wins; of equals the first by ``namespace/name``. Controller and gateway both call this, so that the
-    status of a model says what the gateway does.
+    Controller and gateway both call this and ``owners``, so that the status of a model says what the gateway does.
     """
     decided: dict[str, RoutedService] = {}
-    for service in sorted(services, key=lambda service: (service.since, service.key)):
+    for service in by_age(services):
         for model in service.route.models:
             decided.setdefault(model, service)
+    return decided
+
+
+def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        decided.setdefault(service.qualified, service)
     return decided
