@@ -79,9 +79,8 @@ def arrivals(
     HAProxy chooses from a server a moment after it says that there is one: so requests for a backend whose first
     server comes, or whose last one goes, are held while that is under way.
     """
-    held = running.maps.get(HELD, {})
     return [
-        *_map(directory, HELD, held, {**held, **_unsettled(running, table)}),
+        *_map(directory, HELD, running.maps.get(HELD, {}), _held_meanwhile(running, table, maps)),
         *_additions(running, table),
         *(
             command
@@ -144,7 +143,7 @@ def withdrawals(
 ) -> Iterator[Command]:
     """Commands that send no more requests to what is not wanted, and let go those that were held for what came; to be
     given when the arrivals are in use."""
-    yield from _map(directory, HELD, {**running.maps.get(HELD, {}), **_unsettled(running, table)}, maps.get(HELD, {}))
+    yield from _map(directory, HELD, _held_meanwhile(running, table, maps), maps[HELD])
     for name, backend in running.backends.items():
         wanted = _wanted_servers(table, name)
         for server, active in backend.servers.items():
@@ -154,7 +153,9 @@ def withdrawals(
             yield Command(f"unpublish backend {name}", "Backend unpublished.")
 
 
-def _unsettled(running: Running, table: RoutingTable) -> dict[str, str]:
-    """The map's entries for backends that have no endpoint, or have none that takes requests yet."""
+def _held_meanwhile(running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The map's entries between arrivals and withdrawals: those of before and after, and backends whose first server
+    comes."""
     active = {name for name, backend in running.backends.items() if any(backend.servers.values())}
-    return {name: "1" for name, backend in table.backends.items() if not backend.endpoints or name not in active}
+    starting = {name: "1" for name in table.backends if name not in active}
+    return {**running.maps.get(HELD, {}), **maps[HELD], **starting}
