@@ -61,9 +61,8 @@ tests() { # DESCRIPTION ARGUMENT OF PYTEST...
   fi
 }
 
-scenario() { # NAME OF MOLECULE'S SCENARIO
-  local command=("${bounded[@]}" molecule test --scenario-name "$1")
-  step "Molecule scenario $1" "${command[@]}" || again "Molecule scenario $1" "${command[@]}"
+twice() { # DESCRIPTION COMMAND...: as a whole, where its tests cannot be tried singly
+  step "$@" || again "$@"
 }
 
 # ---- the cluster ------------------------------------------------------------------------------------------------------
@@ -129,8 +128,7 @@ without_cluster() {
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
   tests "Unit tests" -n 2 --dist loadfile "${folders[@]}"
-  local modules="Unit tests of the modules, as Ansible runs them"
-  step "$modules" "${bounded[@]}" scripts/ansible-test.sh units || again "$modules" "${bounded[@]}" scripts/ansible-test.sh units
+  twice "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
 }
 
 use_cluster() {
@@ -145,14 +143,15 @@ before_installation() {
 
 on_cluster() {
   use_cluster
-  local folder
+  local scenario
   # Most of these tests wait for pods; four at a time keep two cores busy.
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
   tests "Tests in tests/docs" --durations 5 tests/docs
-  for folder in extensions/molecule/*/molecule.yml; do
-    scenario "$(basename "$(dirname "$folder")")"
+  for scenario in extensions/molecule/*/molecule.yml; do
+    scenario=$(basename "$(dirname "$scenario")")
+    twice "Molecule scenario $scenario" "${bounded[@]}" molecule test --scenario-name "$scenario"
   done
 }
 
