@@ -166,8 +166,9 @@ def _fault_of_features(model: Model) -> str | None:
 def _fault_of_adapters(model: Model) -> str | None:
     spec = model.spec
     if spec.adapters and not model.engine.adapters:
-        other = ", or give it one for its start, by spec.args: --lora and its file" * (spec.engine == "LlamaCpp")
-        advice = f"take VLLM, or weights that have the adapter merged in{other}"
+        advice = "take VLLM, or weights that have the adapter merged in"
+        if spec.engine == "LlamaCpp":
+            advice += ", or give it one for its start, by spec.args: --lora and its file"
         return f"spec.adapters: the engine {spec.engine} loads none while it runs: {advice}"
     seen: set[str] = set()
     for adapter in spec.adapters:
