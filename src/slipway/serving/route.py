@@ -131,7 +131,7 @@ def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
-    """Those that go first first: the oldest; of equals the first by ``namespace/name``."""
+    """In the order in which they get ids: the oldest first; of equals the first by ``namespace/name``."""
     return sorted(services, key=lambda service: (service.since, service.key))
 
 
