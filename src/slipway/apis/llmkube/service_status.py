@@ -172,7 +172,9 @@ def _of_service(world: World, found: Found) -> Object:
     if scheduling:
         told |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
     if service is None:
-        return told
+        # What runs goes on answering where it did, though its Model is gone.
+        before = (world.resource.get("status") or {}) if found.deployment else {}
+        return told | {name: before[name] for name in ("mode", "endpoint") if name in before}
     priority = _priority(world, service)
     if priority is not None:
         told["effectivePriority"] = priority

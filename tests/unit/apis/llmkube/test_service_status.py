@@ -356,3 +356,15 @@ def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
     stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
     for asked in (world(deployment=deployment(ready=1)), stopped):
         assert "ScalingActive" not in {one["type"] for one in told(asked)["conditions"]}
+
+
+def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() -> None:
+    before = {
+        "mode": "chat",
+        "endpoint": "http://chat.models.svc.cluster.local:8080/v1/chat/completions",
+        "phase": "Ready",
+    }
+    asked = msgspec.structs.replace(world(deployment=deployment(ready=1), status=before), referenced={})
+    now = told(asked)
+    assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
+    assert "endpoint" not in told(msgspec.structs.replace(asked, children={}))
