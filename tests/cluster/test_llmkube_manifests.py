@@ -23,7 +23,10 @@ WEIGHTS = ("/acme/tiny/", "/TheBloke/TinyLlama-1.1B", "/bartowski/Llama-3.2-3B",
 
 
 def documents(manifest: Path) -> list[Object]:
-    found: list[Object] = [one for one in yaml.safe_load_all(manifest.read_text()) if one and one.get("kind") in KINDS]
+    read = (document for document in yaml.safe_load_all(manifest.read_text()) if document)
+    found: list[Object] = [
+        one for document in read for one in document.get("items", [document]) if one.get("kind") in KINDS
+    ]
     return [one for one in found if one["apiVersion"] == "inference.llmkube.dev/v1alpha1"]
 
 

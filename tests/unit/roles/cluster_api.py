@@ -199,7 +199,7 @@ def _place(path: str) -> tuple[str, str, str]:
 
 def _labelled(item: Object, selector: str) -> bool:
     labels = item["metadata"].get("labels", {})
-    name, _, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
+    name, _sign, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
     return (labels.get(name) == value) != ("!=" in selector)
 
 
