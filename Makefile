@@ -69,6 +69,7 @@ lint: setup ## Check style, types, imports and the collection's rules
 
 .PHONY: test
 test: setup docker ## Run all tests, on a cluster that is made and removed for them
+	@images/public.sh auto $(METRICS_SERVER_IMAGE)
 	scripts/test.sh
 
 .PHONY: bench

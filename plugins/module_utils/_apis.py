@@ -13,19 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.slipway.inference.plugins.module_utils._rules import AllOf, AnyOf, Condition, Field, Rule
 
 
 @dataclass(frozen=True)
-class Pods:
-    """Pods that explain a failure: their label selector, with {name} of the object, and the container to hear."""
+class Need:
+    """An object of the same namespace that another cannot do without; ``path``: of the field that has its name."""
 
-    selector: str
-    container: str
+    kind: Kind
+    path: str
 
 
 @dataclass(frozen=True)
+class Fact:
+    """What else a summary shows: its name there, the path of the field, and what it is where there is none."""
+
+    name: str
+    path: str
+    otherwise: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Kind:
     """A kind of resource, and what its status means."""
 
@@ -37,13 +47,21 @@ class Kind:
     # None: it is ready as soon as it is there, and never fails.
     ready: Rule | None = None
     failed: Rule | None = None
+    # It is as it was asked to be, but nothing answers, and nothing is to be waited for.
+    settled: Rule | None = None
+    needs: tuple[Need, ...] = ()
+    # List of what its status has seen of those: name, uid, generation, ready.
+    seen: str = ""
+    # Its controller finds the spec wrong, and does not wait for what it needs to say so.
+    refused: Rule | None = None
     # Conditions that tell why it is not ready, the most telling first, each with what it is while nothing is wrong.
     telling: tuple[Condition, ...] = ()
     # Paths of what a summary shows; empty where its status has no such field.
     phase: str = "status.phase"
     url: str = "status.url"
-    # Where the cause of a failure may be found, the likeliest place first.
-    pods: tuple[Pods, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    # Label selectors, with {name} of the object, of pods that may know the cause of a failure, the likeliest first.
+    pods: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -82,7 +100,7 @@ KRYPTON_MODEL = Kind(
         Condition("Available", "True"),
         Condition("Progressing", "False", reasons=("Complete",)),
     ),
-    pods=(Pods("krypton.ai/model={name}", "llama-server"),),
+    pods=("krypton.ai/model={name}",),
 )
 
 # A model that nobody asks anything has no replica, and that is as it should be.
@@ -110,11 +128,61 @@ KUBEAI_MODEL = Kind(
     phase="",
     url="",
     pods=(
-        Pods("app=model,model={name}", "server"),
-        Pods("batch.kubernetes.io/job-name=load-cache-{name}", "loader"),
-        Pods("batch.kubernetes.io/job-name=evict-cache-{name}", "evictor"),
+        "app=model,model={name}",
+        "batch.kubernetes.io/job-name=load-cache-{name}",
+        "batch.kubernetes.io/job-name=evict-cache-{name}",
     ),
 )
 
+# Weights. They are ready when services can be started with them.
+LLMKUBE_MODEL = Kind(
+    group="inference.llmkube.dev",
+    version="v1alpha1",
+    kind="Model",
+    plural="models",
+    ready=Field("status.phase", within=("Ready",)),
+    failed=Field("status.phase", within=("Failed",)),
+    telling=(Condition("Available", "True"),),
+    url="",
+    pods=("app.kubernetes.io/name=model-loader,inference.llmkube.dev/model={name}",),
+)
+
+LLMKUBE_SERVICE = Kind(
+    group="inference.llmkube.dev",
+    version="v1alpha1",
+    kind="InferenceService",
+    plural="inferenceservices",
+    ready=AllOf((Field("status.phase", within=("Ready",)), _COMPLETE)),
+    failed=AnyOf(
+        (
+            Field("status.phase", within=("Failed",)),
+            Condition("Progressing", "False", other_than=("Complete",)),
+            Condition("Accepted", "False"),
+        )
+    ),
+    # Without replicas because it was asked for none, or computed by a Mac outside of the cluster.
+    settled=AnyOf(
+        (
+            AllOf(
+                (
+                    Field("status.phase", within=("Stopped", "Suspended")),
+                    Condition("Accepted", "True"),
+                    Condition("Progressing", "False", reasons=("Complete",), excused=("ModelNotReady",)),
+                )
+            ),
+            Condition("Accepted", "False", reasons=("MetalOutOfReach",)),
+        )
+    ),
+    refused=Condition("Accepted", "False"),
+    needs=(Need(LLMKUBE_MODEL, "spec.modelRef"), Need(LLMKUBE_MODEL, "spec.vllmConfig.speculative.model")),
+    seen="status.observedModels",
+    telling=(Condition("Accepted", "True"), Condition("Available", "True"), _COMPLETE),
+    url="status.endpoint",
+    facts=(Fact("waiting_for", "status.waitingFor", ""), Fact("queue_position", "status.queuePosition", 0)),
+    pods=("inference.llmkube.dev/service={name}",),
+)
+
 # Kinds that the modules `model` and `model_info` handle, by the name of their API.
-MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL, "kubeai": KUBEAI_MODEL}
+MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL, "kubeai": KUBEAI_MODEL, "llmkube": LLMKUBE_MODEL}
+# And those of `inference_service` and `inference_service_info`.
+SERVICES: Mapping[str, Kind] = {"llmkube": LLMKUBE_SERVICE}

@@ -6,8 +6,9 @@
 
 """Reading, applying and deleting many objects at once, by a few threads.
 
-What is there is read by one request a namespace. Objects that already are as wanted are not sent at all. When several
-are, the server checks all of them first, so that a mistake in one is found before the first is written.
+What is there is read by one request a kind and namespace. Objects that already are as wanted are not sent at all. When
+several are, the server checks all of them first, so that a mistake in one is found before the first is written. Kinds
+are written in the order that they are given in, those that others need first, and deleted in the opposite one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._client import (
     Request,
 )
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
-from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Wanted
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
 
 WORKERS = 16
 # After these, the other objects are not even tried: each would wait for the same.
@@ -40,46 +41,46 @@ Outcome: TypeAlias = "Object | InferenceError"
 
 @dataclass
 class Found:
-    """What is in the cluster: objects by key, and for each namespace the version that a watch continues from."""
+    """What is in the cluster: objects by key, and for each place the version that a watch continues from."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[Place, str] = field(default_factory=dict)
 
 
-def read(client: Client, kind: Kind, keys: Iterable[Key], until: float) -> Found:
-    """The objects of these keys that exist."""
+def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) -> Found:
+    """The objects of these keys that exist. ``predict``: where a definition is missing, there are none of its kind."""
     wanted = set(keys)
-    names = Counter(namespace for namespace, _name in wanted)
+    names = Counter(Place(key.kind, key.namespace) for key in wanted)
 
-    def one(namespace: str) -> tuple[str, list[Object], str]:
-        if names[namespace] > 1:
-            return namespace, *client.pages(Request("list", kind, namespace), until)
-        name = next(name for there, name in wanted if there == namespace)
+    def one(place: Place) -> tuple[Place, list[Object], str]:
+        kind, namespace = place
         try:
-            return namespace, [client.call(Request("get", kind, namespace, name), until)], ""
+            if names[place] > 1:
+                return place, *client.pages(Request("list", kind, namespace), until)
+            name = next(key.name for key in wanted if (key.kind, key.namespace) == place)
+            return place, [client.call(Request("get", kind, namespace, name), until)], ""
         except InferenceError as error:
-            if error.code in ("not_found", "namespace_missing"):
-                return namespace, [], ""
+            if error.code in ("not_found", "namespace_missing") or (predict and error.code == "definition_missing"):
+                return place, [], ""
             raise
 
     found = Found()
-    for namespace, objects, version in concurrently(one, list(names)):
-        found.versions[namespace] = version
+    for place, objects, version in concurrently(one, list(names)):
+        found.versions[place] = version
         for resource in objects:
-            key = key_of(resource)
+            key = key_of(place.kind, resource)
             if key in wanted:
                 found.objects[key] = resource
     return found
 
 
-def key_of(resource: Mapping[str, Any]) -> Key:
-    return resource["metadata"].get("namespace", ""), resource["metadata"]["name"]
+def key_of(kind: Kind, resource: Mapping[str, Any]) -> Key:
+    return Key(kind, resource["metadata"].get("namespace", ""), resource["metadata"]["name"])
 
 
-def apply(
-    client: Client, kind: Kind, wanted: Sequence[Wanted], until: float, *, force: bool, dry_run: bool
-) -> dict[Key, Outcome]:
-    """What the server made of each object, or the error that it answered with."""
+def apply(client: Client, wanted: Sequence[Wanted], until: float, *, force: bool, dry_run: bool) -> dict[Key, Outcome]:
+    """What the server made of each object, or the error that it answered with; nothing of those that were not tried,
+    as not all of the kinds before theirs could be written."""
     query = {
         "fieldManager": FIELD_MANAGER,
         "force": force,
@@ -89,19 +90,17 @@ def apply(
     }
 
     def one(item: Wanted) -> Object:
-        namespace, name = item.key
-        return client.call(Request("apply", kind, namespace, name, query, item.manifest), until)
+        return client.call(Request("apply", *item.key, query, item.manifest), until)
 
-    return _outcomes(one, wanted)
+    return _outcomes(one, [wanted] if dry_run else by_kind(wanted))
 
 
 def delete(
-    client: Client, kind: Kind, found: Mapping[Key, Object], wanted: Sequence[Wanted], until: float, *, dry_run: bool
+    client: Client, found: Mapping[Key, Object], wanted: Sequence[Wanted], until: float, *, dry_run: bool
 ) -> dict[Key, Outcome]:
     """Asks for the deletion of each object, its children first. One that has gone meanwhile is no error."""
 
     def one(item: Wanted) -> Object:
-        namespace, name = item.key
         body = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
@@ -111,7 +110,7 @@ def delete(
             "dryRun": ["All"] if dry_run else [],
         }
         try:
-            return client.call(Request("delete", kind, namespace, name, {}, body), until)
+            return client.call(Request("delete", *item.key, {}, body), until)
         except InferenceError as error:
             if error.code == "not_found":
                 return {}
@@ -120,11 +119,21 @@ def delete(
                 raise InferenceError("replaced", f"It is not as it was read: {error.message}", error.status) from error
             raise
 
-    return _outcomes(one, wanted)
+    return _outcomes(one, by_kind(wanted)[::-1])
 
 
-def _outcomes(act: Callable[[Wanted], Object], wanted: Sequence[Wanted]) -> dict[Key, Outcome]:
+def by_kind(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+    """The objects of each kind, in the order in which the kinds come first."""
+    found: dict[Kind, list[Wanted]] = {}
+    for item in wanted:
+        found.setdefault(item.key.kind, []).append(item)
+    return list(found.values())
+
+
+def _outcomes(act: Callable[[Wanted], Object], stages: Iterable[Sequence[Wanted]]) -> dict[Key, Outcome]:
+    """What came of all objects of a stage is known before the next one begins; after errors none does."""
     fatal: list[InferenceError] = []
+    outcomes: dict[Key, Outcome] = {}
 
     def caught(item: Wanted) -> Outcome:
         if fatal:
@@ -136,7 +145,11 @@ def _outcomes(act: Callable[[Wanted], Object], wanted: Sequence[Wanted]) -> dict
                 fatal.append(error)
             return error
 
-    return dict(zip((item.key for item in wanted), concurrently(caught, wanted), strict=True))
+    for stage in stages:
+        outcomes |= zip((item.key for item in stage), concurrently(caught, stage), strict=True)
+        if any(isinstance(outcome, InferenceError) for outcome in outcomes.values()):
+            break
+    return outcomes
 
 
 def concurrently(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

@@ -8,7 +8,8 @@
 
     wanted -> read -> those that differ -> dry run of all -> apply all -> wait for all -> outcome
 
-Knows nothing of Ansible: the outcome is what a module returns.
+They may be of several kinds, those that others need first. Knows nothing of Ansible: the outcome is what a module
+returns.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._apply import Fo
 from ansible_collections.slipway.inference.plugins.module_utils._client import FIELD_MANAGER, Client, Object
 from ansible_collections.slipway.inference.plugins.module_utils._diagnose import diagnose
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
-from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Wanted, label
-from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, summary
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, WAITING, summary
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board, follow
 
@@ -39,12 +40,12 @@ DIAGNOSIS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How a module was called. ``wait_timeout`` in seconds; ``wait_for`` replaces the kind's readiness rule."""
+    """How a module was called. ``wait_timeout`` in seconds; ``wait_for`` replaces the readiness rules of kinds."""
 
     check_mode: bool = False
     wait: bool = True
     wait_timeout: float = 900.0
-    wait_for: Rule | None = None
+    wait_for: Mapping[Kind, Rule] = field(default_factory=dict)
     force_conflicts: bool = False
 
 
@@ -62,66 +63,57 @@ class Report:
         return any(result["changed"] for result in self.results.values())
 
 
-def present(client: Client, kind: Kind, wanted: Sequence[Wanted], options: Options) -> Report:
+def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
     """Makes the objects as wanted and waits until they are ready."""
     report = Report()
     until = time.monotonic() + API_SECONDS
-    found = _read(client, kind, wanted, until, predict=options.check_mode)
+    found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
     after = dict(found.objects)
     differ = [item for item in wanted if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
     sent: dict[Key, Outcome] = {}
     if differ and (options.check_mode or len(differ) > 1):
-        sent = apply(client, kind, differ, until, force=options.force_conflicts, dry_run=True)
+        sent = apply(client, differ, until, force=options.force_conflicts, dry_run=True)
         if options.check_mode:
             sent = _predicted(sent, differ, report)
-        if _refused(sent, kind, report, "refused"):
+        if _refused(sent, differ, report, "refused"):
             return report
     if differ and not options.check_mode:
-        sent = apply(client, kind, differ, until, force=options.force_conflicts, dry_run=False)
+        sent = apply(client, differ, until, force=options.force_conflicts, dry_run=False)
     after.update({key: outcome for key, outcome in sent.items() if not isinstance(outcome, InferenceError)})
-    for item in wanted:
-        if item.key in after:
-            _note(report, kind, item.key, found.objects.get(item.key), after[item.key])
-    if _refused(sent, kind, report, "not applied" if len(differ) > 1 else "refused"):
+    for key, label in _messages.shown(item.key for item in wanted).items():
+        if key in after:
+            _note(report, key, label, found.objects.get(key), after[key])
+    if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
         return report
     if options.wait and not options.check_mode:
-        _wait(client, kind, [after[item.key] for item in wanted], found, options, report)
+        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report)
     return report
 
 
-def absent(client: Client, kind: Kind, wanted: Sequence[Wanted], options: Options) -> Report:
+def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
     """Deletes the objects and waits until they, and what belongs to them, are gone."""
     report = Report()
     until = time.monotonic() + API_SECONDS
-    found = _read(client, kind, wanted, until, predict=True)
+    found = read(client, [item.key for item in wanted], until, predict=True)
     there = [item for item in wanted if item.key in found.objects]
-    outcomes = delete(client, kind, found.objects, there, until, dry_run=options.check_mode)
-    for item in wanted:
-        before, outcome = found.objects.get(item.key), outcomes.get(item.key)
+    outcomes = delete(client, found.objects, there, until, dry_run=options.check_mode)
+    for key, label in _messages.shown(item.key for item in wanted).items():
+        before, outcome = found.objects.get(key), outcomes.get(key)
         if isinstance(outcome, InferenceError):
             continue
         # One that is going already is waited for, but its going is not this task's doing. Neither is that of one that
         # had gone when its deletion was asked for.
         changed = bool(before and outcome) and not (before or {})["metadata"].get("deletionTimestamp")
-        report.results[item.key] = {"name": item.key[1], "namespace": item.key[0], "changed": changed, "waited": 0.0}
+        report.results[key] = {**_named(key), "changed": changed, "waited": 0.0}
         if changed:
             # The whole spec goes, whoever owned the fields.
             spec = {"spec": before.get("spec")} if before else {}
-            report.diff.append(_diff.entry(item.label, spec, {}))
-    if _refused(outcomes, kind, report, "not deleted"):
+            report.diff.append(_diff.entry(label, spec, {}))
+    if _refused(outcomes, there, report, "not deleted"):
         return report
     if options.wait and not options.check_mode:
-        _wait(client, kind, [found.objects[item.key] for item in there], found, options, report, gone=True)
+        _wait(client, {item.key: found.objects[item.key] for item in there}, found, options, report, gone=True)
     return report
-
-
-def _read(client: Client, kind: Kind, wanted: Sequence[Wanted], until: float, *, predict: bool) -> Found:
-    try:
-        return read(client, kind, [item.key for item in wanted], until)
-    except InferenceError as error:
-        if error.code == "definition_missing" and predict:
-            return Found()  # Where the definition is missing, there are no objects.
-        raise
 
 
 def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:
@@ -132,7 +124,7 @@ def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report
     for key, outcome in outcomes.items():
         result[key] = outcome
         if isinstance(outcome, InferenceError) and outcome.code in ("definition_missing", "namespace_missing"):
-            unchecked.setdefault(outcome.message, []).append(label(key))
+            unchecked.setdefault(outcome.message, []).append(key.label)
             result[key] = {**manifests[key]}
     report.warnings += [
         f"{message} {_messages.names(labels)} cannot be checked by the server yet."
@@ -141,33 +133,36 @@ def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report
     return result
 
 
-def _refused(outcomes: Mapping[Key, Outcome], kind: Kind, report: Report, word: str) -> bool:
+def _refused(outcomes: Mapping[Key, Outcome], asked: Iterable[Wanted], report: Report, word: str) -> bool:
     """Whether the server refused something; then the report says what."""
     errors = {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, InferenceError)}
     for key, error in errors.items():
-        result = report.results.setdefault(key, {"name": key[1], "namespace": key[0]})
+        result = report.results.setdefault(key, _named(key))
         result.update(changed=False, error_code=error.code, message=error.message)
     if errors:
-        report.error = _messages.refused(kind, errors, len(outcomes), word)
+        report.error = _messages.refused(errors, outcomes, [item.key for item in asked], word)
     return bool(errors)
 
 
-def _note(report: Report, kind: Kind, key: Key, before: Object | None, after: Object) -> None:
+def _named(key: Key) -> dict[str, Any]:
+    return {"kind": key.kind.kind, "name": key.name, "namespace": key.namespace}
+
+
+def _note(report: Report, key: Key, label: str, before: Object | None, after: Object) -> None:
     """Takes an object into the report, with what has changed of it."""
     if "managedFields" in after["metadata"]:
-        was, now = _diff.compare(before, after, FIELD_MANAGER, kind.api_version)
+        was, now = _diff.compare(before, after, FIELD_MANAGER, key.kind.api_version)
     else:
         was, now = {}, _diff.content(after)  # Predicted without the server.
     changed = before is None or was != now
-    report.results[key] = {**summary(kind, after), "changed": changed, "waited": 0.0}
+    report.results[key] = {**summary(key.kind, after), "changed": changed, "waited": 0.0}
     if changed:
-        report.diff.append(_diff.entry(label(key), was, now))
+        report.diff.append(_diff.entry(label, was, now))
 
 
 def _wait(
     client: Client,
-    kind: Kind,
-    resources: Sequence[Object],
+    resources: Mapping[Key, Object],
     found: Found,
     options: Options,
     report: Report,
@@ -176,47 +171,44 @@ def _wait(
 ) -> None:
     started = time.monotonic()
     until = started + options.wait_timeout
-    board = Board(kind, options.wait_for, gone=gone)
+    board = Board(options.wait_for, gone=gone)
     versions = dict(found.versions)
-    for resource in resources:
-        board.add(resource)
-        metadata = resource["metadata"]
+    for key, resource in resources.items():
+        board.add(key, resource)
+        place = Place(key.kind, key.namespace)
         # A single object was not listed: its watch continues from the object's own version.
-        versions[metadata.get("namespace", "")] = (
-            versions.get(metadata.get("namespace", "")) or metadata["resourceVersion"]
-        )
-    follow(client, kind, board, versions, until)
+        versions[place] = versions.get(place) or resource["metadata"]["resourceVersion"]
+    follow(client, board, versions, until)
     done = board.wait(until)
     for key, item in board.items.items():
         result = report.results[key]
         if not gone and item.resource is not None:
-            result.update(summary(kind, item.resource))
+            result.update(summary(key.kind, item.resource))
         if item.verdict.state != READY:
             result.update(reason=item.verdict.reason, message=item.verdict.message)
-        waited = item.waited if item.verdict.state in (READY, FAILED) else time.monotonic() - started
+        waited = time.monotonic() - started if item.verdict.state == WAITING else item.waited
         result["waited"] = round(waited, 1)
     if not done:
-        _explain(client, kind, board, options, report, gone=gone)
+        _explain(client, board, options, report, gone=gone)
 
 
-def _explain(client: Client, kind: Kind, board: Board, options: Options, report: Report, *, gone: bool) -> None:
+def _explain(client: Client, board: Board, options: Options, report: Report, *, gone: bool) -> None:
     """Says what kept the wait from its end. Failures come before those that were still on their way."""
     failed = {key: item for key, item in board.items.items() if item.verdict.state == FAILED}
-    late = {key: item for key, item in board.items.items() if item.verdict.state not in (READY, FAILED)}
+    late = {key: item for key, item in board.items.items() if item.verdict.state == WAITING}
     until = time.monotonic() + DIAGNOSIS_SECONDS
     for key, item in [*(failed or late).items()][:DIAGNOSED]:
         if item.resource is not None:
-            report.results[key].update(diagnose(client, kind, item.resource, until))
+            report.results[key].update(diagnose(client, key.kind, item.resource, until))
     for key, item in failed.items():
         report.results[key]["error_code"] = "deleted" if item.verdict.reason == "Deleted" else "failed"
     if failed:
-        report.error = _messages.failed(kind, [report.results[key] for key in failed], len(board.items))
+        report.error = _messages.failed({key: report.results[key] for key in failed}, board.items)
         return
     if board.error is not None:
         report.error = board.error
         return
-    report.error = _messages.late(
-        kind, [report.results[key] for key in late], len(board.items), options.wait_timeout, board.trouble, gone=gone
-    )
+    told = {key: report.results[key] for key in late}
+    report.error = _messages.late(told, board.items, options.wait_timeout, board.trouble, gone=gone)
     for key in late:
         report.results[key]["error_code"] = report.error.code

@@ -11,6 +11,8 @@ Best effort: what the account may not read, or what takes too long, is left out.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,29 +22,39 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 
 EVENTS = 10
 LOG_LINES = 20
+LABEL_LENGTH = 63
 
 
 def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
     """``events``: the newest last, each with type, reason, message, count and object; ``log``: lines, or empty."""
     metadata = resource["metadata"]
-    pod, container = _culprit(client, kind, metadata, until)
+    pod = _culprit(client, kind, metadata, until)
     events = _events(client, metadata, kind.kind, until)
     if pod is not None:
         events += _events(client, pod["metadata"], POD.kind, until)
     events.sort(key=_last_seen)
     return {
         "events": [_event(event) for event in events[-EVENTS:]],
-        "log": _log(client, container, pod, until) if pod is not None else [],
+        "log": _log(client, pod, until) if pod is not None else [],
     }
 
 
-def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> tuple[Object | None, str]:
-    """The newest pod that should be ready and is not, and the container of it to listen to."""
-    for pods in kind.pods:
-        for pod in _pods(client, pods.selector.format(name=metadata["name"]), metadata, until):
+def _culprit(client: Client, kind: Kind, metadata: Mapping[str, Any], until: float) -> Object | None:
+    """The newest pod that should be ready and is not."""
+    for selector in kind.pods:
+        for pod in _pods(client, selector.format(name=label_value(metadata["name"])), metadata, until):
             if not _is_ready(pod) and (pod.get("status") or {}).get("phase") != "Succeeded":
-                return pod, pods.container
-    return None, ""
+                return pod
+    return None
+
+
+def label_value(name: str) -> str:
+    """A resource's name as the value of its pods' labels, as the controller writes it: a long one ends in a digest."""
+    if len(name) <= LABEL_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    return f"{plain[: LABEL_LENGTH - len(digest) - 1].rstrip('-')}-{digest}"
 
 
 def _pods(client: Client, selector: str, metadata: Mapping[str, Any], until: float) -> list[Object]:
@@ -85,12 +97,14 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _log(client: Client, container: str, pod: Object, until: float) -> list[str]:
-    """The end of the container's log; of the run before when this one waits to be started again."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    status: Object = next((one for one in statuses if one.get("name") == container), {})
+def _log(client: Client, pod: Object, until: float) -> list[str]:
+    """The end of what the container logs that is in trouble, or under way; of the run before when it waits to be
+    started again."""
+    status = _container(pod.get("status") or {})
+    if status is None:
+        return []  # No container of it has got as far.
     previous = bool(status.get("restartCount")) and "waiting" in (status.get("state") or {})
-    query = {"container": container, "tailLines": LOG_LINES, "previous": previous}
+    query = {"container": status["name"], "tailLines": LOG_LINES, "previous": previous}
     metadata = pod["metadata"]
     try:
         return client.text(
@@ -98,3 +112,13 @@ def _log(client: Client, container: str, pod: Object, until: float) -> list[str]
         ).splitlines()
     except InferenceError:
         return []
+
+
+def _container(status: Object) -> Object | None:
+    """The first that is not ready, among them the one that has been started again most often; else just the first."""
+    found: list[Object] = [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]
+    unready = [container for container in found if not container.get("ready")]
+    return max(unready or found[:1], key=lambda container: container.get("restartCount") or 0, default=None)

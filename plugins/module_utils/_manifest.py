@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
@@ -27,8 +28,25 @@ _NAMESPACE = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 _METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# Where an object is: namespace and name. The namespace is empty for objects of the whole cluster.
-Key = tuple[str, str]
+
+class Key(NamedTuple):
+    """Which object. The namespace is empty for those of the whole cluster."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        """``namespace/name``."""
+        return "/".join(part for part in (self.namespace, self.name) if part)
+
+
+class Place(NamedTuple):
+    """Where objects of a kind are read and followed together."""
+
+    kind: Kind
+    namespace: str
 
 
 @dataclass(frozen=True)
@@ -38,17 +56,8 @@ class Wanted:
     key: Key
     manifest: dict[str, Any]
 
-    @property
-    def label(self) -> str:
-        return label(self.key)
 
-
-def label(key: Key) -> str:
-    """``namespace/name``."""
-    return "/".join(part for part in key if part)
-
-
-def parse(items: Iterable[Mapping[str, Any]], kind: Kind, namespace: str | None, need_spec: bool) -> list[Wanted]:
+def parse(items: Iterable[tuple[Kind, Mapping[str, Any]]], namespace: str | None, need_spec: bool) -> list[Wanted]:
     """The objects that the items name, or one error that lists everything that is wrong with them.
 
     ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to be deleted.
@@ -56,9 +65,14 @@ def parse(items: Iterable[Mapping[str, Any]], kind: Kind, namespace: str | None,
     wanted: list[Wanted] = []
     problems: list[str] = []
     seen: set[Key] = set()
-    for number, item in enumerate(items, 1):
+    numbers: Counter[Kind] = Counter()
+    items = [*items]
+    several = len({kind for kind, _item in items}) > 1
+    for kind, item in items:
+        numbers[kind] += 1
         parsed = _parse(item, kind, namespace)
-        name = label(parsed.key) if parsed.key[1] else f"item {number}"
+        name = parsed.key.label if parsed.key.name else f"item {numbers[kind]}"
+        name = f"{kind.kind} {name}" if several else name
         problems += [f"{name}: {problem}" for problem in _problems(item, parsed, kind, need_spec)]
         if parsed.key in seen:
             problems.append(f"{name}: it is listed twice")
@@ -84,11 +98,11 @@ def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted
         if texts:
             metadata[field] = texts
     manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": item.get("spec")}
-    return Wanted((metadata.get("namespace", ""), metadata["name"]), manifest)
+    return Wanted(Key(kind, metadata.get("namespace", ""), metadata["name"]), manifest)
 
 
 def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bool) -> Iterable[str]:
-    namespace, name = parsed.key
+    _kind, namespace, name = parsed.key
     if not name:
         yield "name is missing"
     elif not _NAME.match(name):

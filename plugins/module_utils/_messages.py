@@ -9,12 +9,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
-from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, label
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 
 # How many names, and how many lines of a log, a message shows.
 NAMES = 10
@@ -27,36 +26,44 @@ def names(labels: Sequence[str]) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def refused(kind: Kind, errors: Mapping[Key, InferenceError], total: int, word: str) -> InferenceError:
+def shown(keys: Iterable[Key]) -> dict[Key, str]:
+    """Each object's label, with its kind where there are several."""
+    keys = list(keys)
+    several = len({key.kind for key in keys}) > 1
+    return {key: f"{key.kind.kind} {key.label}" if several else key.label for key in keys}
+
+
+def refused(
+    errors: Mapping[Key, InferenceError], tried: Collection[Key], asked: Collection[Key], word: str
+) -> InferenceError:
     """``word``: what happened to them: refused (so nothing was changed), not applied, not deleted."""
     first = next(iter(errors.values()))
-    told = [(label(key), error.message) for key, error in errors.items()]
-    nothing = " Nothing was changed." if word == "refused" and total > 1 else ""
-    text = _list(kind, told, total, f"was {word}", f"were {word}", nothing)
+    told = {key: error.message for key, error in errors.items()}
+    further = " Nothing was changed." if word == "refused" and len(asked) > 1 else ""
+    left = [name for key, name in shown(asked).items() if key not in tried]
+    if left:
+        further = f" {names(left)} {'were' if len(left) > 1 else 'was'} not tried."
+    text = _list(told, asked, f"was {word}", f"were {word}", further)
     return InferenceError(first.code, text, first.status)
 
 
-def failed(kind: Kind, results: Sequence[Mapping[str, Any]], total: int) -> InferenceError:
-    told = [(_label(result), _state(result)) for result in results]
-    code = "deleted" if all(result["reason"] == "Deleted" for result in results) else "failed"
-    return InferenceError(code, _list(kind, told, total, "failed", "failed"))
+def failed(results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key]) -> InferenceError:
+    told = {key: _state(result) for key, result in results.items()}
+    code = "deleted" if all(result["reason"] == "Deleted" for result in results.values()) else "failed"
+    return InferenceError(code, _list(told, asked, "failed", "failed"))
 
 
 def late(
-    kind: Kind, results: Sequence[Mapping[str, Any]], total: int, seconds: float, trouble: str, *, gone: bool
+    results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key], seconds: float, trouble: str, *, gone: bool
 ) -> InferenceError:
-    told = [(_label(result), _state(result)) for result in results]
+    told = {key: _state(result) for key, result in results.items()}
     state = f"{'gone' if gone else 'ready'} after {seconds:g} s"
     last = f" At the end the API server could not be asked: {trouble}" if trouble else ""
-    unseen = any(result.get("reason") in ("NoStatus", "Outdated") for result in results)
+    unseen = any(result.get("reason") in ("NoStatus", "Outdated") for result in results.values())
     return InferenceError(
         "controller_missing" if unseen and not trouble else "timeout",
-        _list(kind, told, total, f"is not {state}", f"are not {state}", last),
+        _list(told, asked, f"is not {state}", f"are not {state}", last),
     )
-
-
-def _label(result: Mapping[str, Any]) -> str:
-    return label((result["namespace"], result["name"]))
 
 
 def _state(result: Mapping[str, Any]) -> str:
@@ -74,12 +81,17 @@ def _state(result: Mapping[str, Any]) -> str:
     return text or "It says no reason."
 
 
-def _list(kind: Kind, told: Sequence[tuple[str, str]], total: int, one: str, several: str, further: str = "") -> str:
-    if total == 1:
-        return f"{kind.kind} {told[0][0]} {one}.{further} {told[0][1]}"
+def _list(told: Mapping[Key, str], asked: Collection[Key], one: str, several: str, further: str = "") -> str:
+    """``told``: what is to be said of some of those that were ``asked`` for."""
+    if len(asked) == 1:
+        [(key, text)] = told.items()
+        return f"{key.kind.kind} {key.label} {one}.{further} {text}"
+    labels = shown(asked)
     same: dict[str, list[str]] = {}
-    for name, text in told:
-        same.setdefault(text, []).append(name)
+    for key, text in told.items():
+        same.setdefault(text, []).append(labels[key])
+    kinds = {key.kind.kind for key in asked}
+    noun = f"{kinds.pop()}s" if len(kinds) == 1 else "resources"
     verb = one if len(told) == 1 else several
-    lines = [textwrap.indent(f"{names(labels)}: {text}", "  ").lstrip() for text, labels in same.items()]
-    return "\n".join([f"{len(told)} of {total} {kind.kind}s {verb}.{further}", *(f"- {line}" for line in lines)])
+    lines = [textwrap.indent(f"{names(group)}: {text}", "  ").lstrip() for text, group in same.items()]
+    return "\n".join([f"{len(told)} of {len(asked)} {noun} {verb}.{further}", *(f"- {line}" for line in lines)])

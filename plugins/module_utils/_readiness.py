@@ -4,7 +4,7 @@
 
 # Private to this collection: it may change in any release.
 
-"""What an object's status means: ready, failed for good or on its way, and why. Pure.
+"""What an object's status means: ready, settled, failed for good or on its way, and why. Pure.
 
 A status counts only when it speaks of the newest spec: ``status.observedGeneration`` must have reached
 ``metadata.generation``.
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Fact, Kind
 from ansible_collections.slipway.inference.plugins.module_utils._rules import (
     MISSING,
     Rule,
@@ -26,14 +26,16 @@ from ansible_collections.slipway.inference.plugins.module_utils._rules import (
     value_at,
 )
 
-WAITING, READY, FAILED = "waiting", "ready", "failed"
+# Settled: as it was asked to be, which is not to answer, such as a service that is stopped.
+WAITING, READY, SETTLED, FAILED = "waiting", "ready", "settled", "failed"
+DONE = frozenset({READY, SETTLED})
 # The phase of an object whose status has none.
-PHASES = {WAITING: "Pending", READY: "Ready", FAILED: "Failed"}
+PHASES = {WAITING: "Pending", READY: "Ready", SETTLED: "Stopped", FAILED: "Failed"}
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``state`` is waiting, ready or failed. ``reason`` is one word, ``message`` what a person can act on."""
+    """``state`` is waiting, ready, settled or failed; ``reason`` one word, ``message`` what a person can act on."""
 
     state: str
     reason: str = ""
@@ -45,7 +47,7 @@ class Verdict:
 
 
 def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None) -> Verdict:
-    """What the status says. ``wait_for`` takes the place of the kind's readiness rule; its failure rule stays."""
+    """What the status says. ``wait_for`` takes the place of the kind's rules of readiness; its failure rule stays."""
     rule = wait_for or kind.ready
     if rule is None:
         return Verdict(READY)
@@ -58,6 +60,8 @@ def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None)
     if holds(rule, resource):
         return Verdict(READY)
     reason, message = tell(kind, resource)
+    if kind.settled and not wait_for and holds(kind.settled, resource):
+        return Verdict(SETTLED, reason, message)
     if kind.failed and holds(kind.failed, resource):
         return Verdict(FAILED, reason or "Failed", message)
     if wait_for:
@@ -78,6 +82,7 @@ def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
     """What results show of an object. ``ready`` follows the kind's own rule."""
     verdict = judge(kind, resource)
     return {
+        "kind": kind.kind,
         "name": resource["metadata"]["name"],
         "namespace": resource["metadata"].get("namespace", ""),
         "ready": verdict.state == READY,
@@ -85,8 +90,14 @@ def summary(kind: Kind, resource: Mapping[str, Any]) -> dict[str, Any]:
         "reason": verdict.reason,
         "message": verdict.message,
         "url": _text(value_at(resource, kind.url)) if kind.url else "",
+        **{fact.name: _fact(fact, resource) for fact in kind.facts},
         "conditions": (resource.get("status") or {}).get("conditions") or [],
     }
+
+
+def _fact(fact: Fact, resource: Mapping[str, Any]) -> Any:
+    value = value_at(resource, fact.path)
+    return fact.otherwise if value is MISSING or value is None else value
 
 
 def _phase(kind: Kind, resource: Mapping[str, Any], verdict: Verdict) -> str:

@@ -30,6 +30,10 @@ _ARGUMENT = re.compile(
 )
 # http://user:password@host, such as the address of a proxy.
 _USERINFO = re.compile(r"(?<=://)[^\s/?#]+(?=@)")
+# https://host/file?X-Amz-Signature=..., an address that somebody signed so that whoever has it may read the file.
+_SIGNATURE = re.compile(
+    r"(?<=[?&])([\w.-]*(?:sig|signature|token|api[-_]?key|password|secret)=)([^\s&#]+)", re.IGNORECASE
+)
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -58,7 +62,8 @@ def _walk(value: Any, found: list[str], *, variables: bool = False) -> Any:
     if isinstance(value, list):
         return list(_arguments(value, found))
     if isinstance(value, str):
-        return _USERINFO.sub(lambda match: _hide_userinfo(match[0], found), value)
+        bare = _USERINFO.sub(lambda match: _hide_userinfo(match[0], found), value)
+        return _SIGNATURE.sub(lambda match: match[1] + _hide(match[2], found), bare)
     return value
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
@@ -101,13 +101,13 @@ def _shown_argument(value: Any, spec: Mapping[str, Any]) -> Any:
     return value
 
 
-def state_arguments(plural: str) -> Spec:
-    """Arguments of a module that makes and deletes objects; ``plural`` names the option with many of them."""
+def state_arguments(*plurals: str) -> Spec:
+    """Arguments of a module that makes and deletes objects; ``plurals`` name the options with many of them."""
     rule = {**_RULE, "any": {"type": "list", "elements": "dict", "options": _RULE, **_one_of("condition", "field")}}
     return {
         **_auth.ARGUMENTS,
         **_OBJECT,
-        plural: {"type": "list", "elements": "dict", "options": {**_OBJECT, **_MANIFEST}},
+        **{name: {"type": "list", "elements": "dict", "options": {**_OBJECT, **_MANIFEST}} for name in plurals},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "force_conflicts": {"type": "bool", "default": False},
         "wait": {"type": "bool", "default": True},
@@ -139,21 +139,18 @@ def info_arguments() -> Spec:
     }
 
 
-def run_state(module: Module, kind: Kind, plural: str) -> None:
-    """Makes or deletes the objects that the task names, and ends the module."""
-    items = _items(module, plural)
-    _ending(module, lambda: _change(module, kind, items))
+def run_state(module: Module, kinds: Mapping[str, Kind]) -> None:
+    """Makes or deletes the objects that the task names, and ends the module.
+
+    ``kinds``: of the objects in each option, those that others need first. The last is also that of a single object,
+    and what ``wait_for`` speaks of.
+    """
+    _ending(module, lambda: _change(module, kinds))
 
 
 def run_info(module: Module, kind: Kind, plural: str) -> None:
     """Reads objects, and ends the module."""
     _ending(module, lambda: _look(module, kind, plural))
-
-
-def _items(module: Module, plural: str) -> list[Mapping[str, Any]]:
-    if module.params[plural] is not None:
-        return list(module.params[plural])
-    return [{name: module.params[name] for name in _OBJECT}]
 
 
 def _ending(module: Module, work: Callable[[], dict[str, Any]]) -> None:
@@ -171,21 +168,21 @@ def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoRe
     module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
 
 
-def _change(module: Module, kind: Kind, items: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _change(module: Module, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     params = module.params
     is_present = params["state"] == "present"
-    wanted = _manifest.parse(items, kind, params["namespace"], is_present)
+    wanted = _manifest.parse(_items(params, kinds), params["namespace"], is_present)
     options = _bulk.Options(
         check_mode=module.check_mode,
         wait=params["wait"],
         wait_timeout=params["wait_timeout"],
-        wait_for=_rules.parse(params["wait_for"]) if params["wait_for"] else None,
+        wait_for={_main(kinds): _rules.parse(params["wait_for"])} if params["wait_for"] else {},
         force_conflicts=params["force_conflicts"],
     )
     if not wanted:
         return {"changed": False, "results": []}
     act = _bulk.present if is_present else _bulk.absent
-    report = act(Client(_auth.connect(params), module.warn), kind, wanted, options)
+    report = act(Client(_auth.connect(params), module.warn), wanted, options)
     for warning in report.warnings:
         module.warn(warning)
     results = [report.results[item.key] for item in wanted if item.key in report.results]
@@ -193,6 +190,19 @@ def _change(module: Module, kind: Kind, items: list[Mapping[str, Any]]) -> dict[
     if report.error is not None:
         _fail(module, report.error, result)
     return result
+
+
+def _items(params: Mapping[str, Any], kinds: Mapping[str, Kind]) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
+    for option, kind in kinds.items():
+        for item in params[option] or ():
+            yield kind, item
+    if params["name"] is not None:
+        yield _main(kinds), {name: params[name] for name in _OBJECT}
+
+
+def _main(kinds: Mapping[str, Kind]) -> Kind:
+    """The kind that the module is about."""
+    return [*kinds.values()][-1]
 
 
 def _look(module: Module, kind: Kind, plural: str) -> dict[str, Any]:

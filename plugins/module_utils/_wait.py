@@ -6,8 +6,8 @@
 
 """The wait engine: all objects together, by watch, until all are done, one has failed for good, or the time is up.
 
-One thread a namespace follows its objects (list, watch, list again when the server has forgotten the version) and
-tells a `Board` what it sees; the caller waits at the board. Cut streams, restarts of the API server and requests to
+One thread a kind and namespace follows its objects (list, watch, list again when the server has forgotten the version)
+and tells a `Board` what it sees; the caller waits at the board. Cut streams, restarts of the API server and requests to
 slow down are waited out; where watching is not permitted, it polls.
 """
 
@@ -23,14 +23,24 @@ from ansible_collections.slipway.inference.plugins.module_utils._apis import Kin
 from ansible_collections.slipway.inference.plugins.module_utils._apply import key_of
 from ansible_collections.slipway.inference.plugins.module_utils._client import Backoff, Client, Object, Request
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
-from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
-from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, WAITING, Verdict, judge
-from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import (
+    DONE,
+    FAILED,
+    READY,
+    WAITING,
+    Verdict,
+    judge,
+    tell,
+)
+from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule, holds, value_at
 
 WATCH_SECONDS = 60
 POLL_SECONDS = 2.0
 # Right after a restart the API server may refuse what it allows a moment later.
 REFUSAL_SECONDS = 15.0
+IN_USE = "InUse"
+DELETED = Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
 
 
 @dataclass
@@ -40,6 +50,8 @@ class Watched:
     resource: Object | None
     uid: str
     generation: int
+    # What its own status says, and what that means beside all others.
+    told: Verdict = field(default_factory=lambda: Verdict(WAITING))
     verdict: Verdict = field(default_factory=lambda: Verdict(WAITING))
     waited: float = 0.0
 
@@ -47,8 +59,8 @@ class Watched:
 class Board:
     """What is known of all objects, shared by the threads that follow them and the caller that waits."""
 
-    def __init__(self, kind: Kind, wait_for: Rule | None = None, *, gone: bool = False) -> None:
-        self._kind, self._wait_for, self._gone = kind, wait_for, gone
+    def __init__(self, wait_for: Mapping[Kind, Rule], *, gone: bool = False) -> None:
+        self._wait_for, self._gone = wait_for, gone
         self._changed = threading.Condition()
         self._started = time.monotonic()
         self.items: dict[Key, Watched] = {}
@@ -56,41 +68,40 @@ class Board:
         # The last trouble with the API server, empty while it answers.
         self.trouble = ""
 
-    def add(self, resource: Object) -> None:
+    def add(self, key: Key, resource: Object) -> None:
         """Waits for this object, in this generation or a newer one."""
         metadata = resource["metadata"]
-        key = key_of(resource)
         self.items[key] = Watched(resource, metadata["uid"], metadata.get("generation", 0))
-        self.saw(resource)
+        self.saw(key, resource)
 
-    def saw(self, resource: Object) -> None:
+    def saw(self, key: Key, resource: Object) -> None:
         """Takes note of an object as it is now. What a watch tells of the time before the change is ignored."""
         with self._changed:
-            item = self.items.get(key_of(resource))
+            item = self.items.get(key)
             metadata = resource["metadata"]
             if item is None:
                 return
             if metadata["uid"] != item.uid:
                 if self._gone:
-                    self._conclude(item, None)  # Another one has its name: the one that was to go has gone.
+                    self._conclude(key, item, None)  # Another one has its name: the one that was to go has gone.
             elif metadata.get("generation", 0) >= item.generation:
-                self._conclude(item, resource)
+                self._conclude(key, item, resource)
 
     def lost(self, key: Key, uid: str) -> None:
         """Takes note that an object is gone."""
         with self._changed:
             item = self.items.get(key)
             if item is not None and uid == item.uid:
-                self._conclude(item, None)
+                self._conclude(key, item, None)
 
-    def only(self, namespace: str, resources: list[Object]) -> None:
-        """Takes note of all objects of a namespace: those that are missing are gone."""
-        there = {key_of(resource): resource for resource in resources}
-        for key, item in self.items.items():
-            resource = there.get(key)
+    def only(self, place: Place, resources: list[Object]) -> None:
+        """Takes note of all objects of a place: those that are missing are gone."""
+        there = {key_of(place.kind, resource): resource for resource in resources}
+        for key in self.at(place):
+            item, resource = self.items[key], there.get(key)
             if resource is not None and resource["metadata"]["uid"] == item.uid:
-                self.saw(resource)
-            elif key[0] == namespace:
+                self.saw(key, resource)
+            else:
                 self.lost(key, item.uid)
 
     def give_up(self, error: InferenceError) -> None:
@@ -98,34 +109,86 @@ class Board:
             self.error = self.error or error
             self._changed.notify_all()
 
-    def pending(self, namespace: str) -> list[Key]:
+    def at(self, place: Place) -> list[Key]:
+        return [key for key in self.items if (key.kind, key.namespace) == place]
+
+    def pending(self, place: Place) -> bool:
+        """Whether something there is still waited for."""
         with self._changed:
-            return [key for key, item in self.items.items() if key[0] == namespace and item.verdict.state == WAITING]
+            return any(self.items[key].verdict.state == WAITING for key in self.at(place))
 
     def wait(self, until: float) -> bool:
         """Whether all were done in time. Returns at once when one has failed or nothing can be learnt any more."""
         with self._changed:
-            self._changed.wait_for(self._decided, max(0.0, until - time.monotonic()))
-            return all(item.verdict.state == READY for item in self.items.values())
+            while not self._decided() and (left := until - time.monotonic()) > 0:
+                self._changed.wait(min(left, 1.0))
+                self._judge_doubted()
+            return all(item.verdict.state in DONE for item in self.items.values())
 
     def _decided(self) -> bool:
         states = [item.verdict.state for item in self.items.values()]
         return self.error is not None or FAILED in states or WAITING not in states
 
-    def _conclude(self, item: Watched, resource: Object | None) -> None:
-        before = item.verdict.state
-        item.resource = resource or item.resource
-        item.verdict = self._verdict(resource)
-        if item.verdict.state != WAITING and before == WAITING:
+    def _conclude(self, key: Key, item: Watched, resource: Object | None) -> None:
+        item.told, item.resource = self._judge(key, resource), resource or item.resource
+        self._weigh(key, item)
+
+    def _judge(self, key: Key, resource: Object | None) -> Verdict:
+        if self._gone:
+            return Verdict(READY) if resource is None else _leaving(key.kind, resource)
+        if resource is None:
+            return DELETED
+        return judge(key.kind, resource, self._wait_for.get(key.kind))
+
+    def _weigh(self, key: Key, item: Watched) -> None:
+        """Makes of what an object says of itself what it means beside those that it needs."""
+        before, item.verdict = item.verdict.state, item.told
+        certain = self._gone or item.told is DELETED or item.told.state == WAITING
+        if not certain and (needed := self._in_doubt_for(key, item)):
+            text = f"The {needed.kind.kind} {needed.name} is not ready, or its change is not seen yet."
+            item.verdict = Verdict(WAITING, f"{needed.kind.kind}NotReady", f"{text} {item.told.text}".rstrip())
+        if item.verdict.state != before:
             item.waited = time.monotonic() - self._started
         self._changed.notify_all()
 
-    def _verdict(self, resource: Object | None) -> Verdict:
-        if self._gone:
-            return Verdict(READY) if resource is None else Verdict(WAITING, "Deleting", _held_by(resource))
-        if resource is None:
-            return Verdict(FAILED, "Deleted", "It was deleted while it was waited for.")
-        return judge(self._kind, resource, self._wait_for)
+    def _in_doubt_for(self, key: Key, item: Watched) -> Key | None:
+        """What the object needs, if what it says of itself may be of the time before that was changed by this task.
+
+        Watches keep no order among each other; but its status tells what it has seen.
+        """
+        refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
+        for need in key.kind.needs:
+            name = Key(need.kind, key.namespace, str(value_at(item.resource, need.path)))
+            needed = self.items.get(name)
+            if needed is None:
+                continue
+            seen = _seen(key.kind, item.resource, name.name, needed)
+            ready = bool(seen and seen.get("ready")) and needed.verdict.state in DONE
+            if seen is None or not (ready or refused):
+                return name
+        return None
+
+    def _judge_doubted(self) -> None:
+        """What becomes of others ends doubts."""
+        for key, item in self.items.items():
+            if item.verdict.state == WAITING != item.told.state:
+                self._weigh(key, item)
+
+
+def _seen(kind: Kind, resource: Object | None, name: str, needed: Watched) -> Object | None:
+    """What a status tells of an object that is needed; None: nothing, or of the time before it was changed."""
+    told = value_at(resource, kind.seen)
+    entries = told if isinstance(told, list) else []
+    for entry in entries:
+        if (entry.get("name"), entry.get("uid")) == (name, needed.uid) and entry["generation"] >= needed.generation:
+            return dict(entry)
+    return None
+
+
+def _leaving(kind: Kind, resource: Object) -> Verdict:
+    """Why something that is deleted is still there: its status may know who needs it."""
+    reason, message = tell(kind, resource)
+    return Verdict(WAITING, *((reason, message) if reason == IN_USE else ("Deleting", _held_by(resource))))
 
 
 def _held_by(resource: Mapping[str, Any]) -> str:
@@ -135,22 +198,22 @@ def _held_by(resource: Mapping[str, Any]) -> str:
     return f"It is held by {', '.join(finalizers)}." if finalizers else "It is still there."
 
 
-def follow(client: Client, kind: Kind, board: Board, versions: Mapping[str, str], until: float) -> None:
-    """Starts to follow the objects on the board. ``versions``: where the watch of each namespace continues."""
-    for namespace in sorted({namespace for namespace, _name in board.items}):
-        if board.pending(namespace):
-            follower = _Follower(client, kind, board, namespace, versions.get(namespace, ""), until)
+def follow(client: Client, board: Board, versions: Mapping[Place, str], until: float) -> None:
+    """Starts to follow the objects on the board. ``versions``: where the watch of each place continues."""
+    for place in {Place(key.kind, key.namespace) for key in board.items}:
+        if board.pending(place):
+            follower = _Follower(client, board, place, versions.get(place, ""), until)
             # A watch may be blocked in a read when the module ends.
-            threading.Thread(target=follower.run, name=f"watch-{namespace}", daemon=True).start()
+            threading.Thread(target=follower.run, name=f"watch-{place.namespace}", daemon=True).start()
 
 
 class _Follower:
-    """Follows the objects of one namespace."""
+    """Follows the objects of one kind in one namespace."""
 
-    def __init__(self, client: Client, kind: Kind, board: Board, namespace: str, version: str, until: float) -> None:
-        self._client, self._kind, self._board = client, kind, board
-        self._namespace, self._version, self._until = namespace, version, until
-        names = [name for there, name in board.items if there == namespace]
+    def __init__(self, client: Client, board: Board, place: Place, version: str, until: float) -> None:
+        self._client, self._board, self._place = client, board, place
+        self._version, self._until = version, until
+        names = [key.name for key in board.at(place)]
         self._query = {"fieldSelector": f"metadata.name={names[0]}"} if len(names) == 1 else {}
         self._polling = False
 
@@ -161,12 +224,13 @@ class _Follower:
         except InferenceError as error:
             self._board.give_up(error)
         except Exception as error:  # noqa: BLE001  (whatever it is, the wait has to end with it)
-            text = f"Following {self._kind.resource} in {self._namespace} ended: {type(error).__name__}: {error}."
+            kind, namespace = self._place
+            text = f"Following {kind.resource} in {namespace} ended: {type(error).__name__}: {error}."
             self._board.give_up(InferenceError("internal_error", text))
 
     def _follow(self) -> None:
         backoff, refused_since = Backoff(), 0.0
-        while self._board.pending(self._namespace) and time.monotonic() < self._until:
+        while self._board.pending(self._place) and time.monotonic() < self._until:
             began = time.monotonic()
             try:
                 self._learn()
@@ -202,16 +266,16 @@ class _Follower:
                 raise
 
     def _list(self) -> None:
-        request = Request("list", self._kind, self._namespace, query=self._query)
+        request = Request("list", *self._place, query=self._query)
         resources, self._version = self._client.pages(request, self._until)
-        self._board.only(self._namespace, resources)
+        self._board.only(self._place, resources)
 
     def _stream(self) -> None:
         seconds = max(1, min(WATCH_SECONDS, int(self._until - time.monotonic()) + 1))
         query = {**self._query, "resourceVersion": self._version}
-        for event in self._client.watch(Request("watch", self._kind, self._namespace, query=query), seconds):
+        for event in self._client.watch(Request("watch", *self._place, query=query), seconds):
             self._take(event["type"], event["object"])
-            if not self._board.pending(self._namespace):
+            if not self._board.pending(self._place):
                 return
 
     def _take(self, change: str, resource: Object) -> None:
@@ -221,6 +285,6 @@ class _Follower:
             raise InferenceError("server_error", message, status, transient=status != 410)
         self._version = resource["metadata"].get("resourceVersion") or self._version
         if change == "DELETED":
-            self._board.lost(key_of(resource), resource["metadata"]["uid"])
+            self._board.lost(key_of(self._place.kind, resource), resource["metadata"]["uid"])
         elif change in ("ADDED", "MODIFIED"):
-            self._board.saw(resource)
+            self._board.saw(key_of(self._place.kind, resource), resource)

@@ -18,8 +18,11 @@ description:
     the field manager C(slipway.inference), so fields that others set are left alone.
   - All of them are waited for together, by watch. The task ends at once when a model has failed for good, and says why.
   - A KubeAI model that is scaled to zero counts as ready. The first request to it starts a replica.
+  - An LLMKube model is weights. It is ready when services can be started with them;
+    M(slipway.inference.inference_service) registers it together with those services.
 extends_documentation_fragment:
   - slipway.inference.k8s_auth
+  - slipway.inference.models
   - slipway.inference.state
   - slipway.inference.attributes
 attributes:
@@ -37,46 +40,11 @@ options:
   api:
     description:
       - Serving API of the models.
-      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1).
+      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1), V(llmkube) is
+        C(inference.llmkube.dev/v1alpha1).
     type: str
-    choices: [krypton, kubeai]
+    choices: [krypton, kubeai, llmkube]
     default: krypton
-  models:
-    description:
-      - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
-        O(models[].annotations) and O(models[].spec), or as a whole manifest.
-      - An empty list is allowed, and nothing is done.
-    type: list
-    elements: dict
-    suboptions:
-      name:
-        description: Name of the model. The gateway serves it under this name.
-        type: str
-      namespace:
-        description: Namespace of the model. Falls back to O(namespace).
-        type: str
-      labels:
-        description: Labels of the model.
-        type: dict
-      annotations:
-        description: Annotations of the model.
-        type: dict
-      spec:
-        description: Spec of the model, as its API defines it. Not needed to delete it.
-        type: dict
-      api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api).
-        type: str
-        aliases: [apiVersion]
-      kind:
-        description: Kind of a manifest. It has to be C(Model).
-        type: str
-      metadata:
-        description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).
-        type: dict
-      status:
-        description: Ignored. Allowed so that objects that were read from a cluster are accepted.
-        type: dict
   name:
     description: Name of a single model, instead of O(models).
     type: str
@@ -99,6 +67,7 @@ notes:
   - The values of environment variables that look like secrets by their names are masked in all output. It is better to
     name a Secret by C(envFrom).
 seealso:
+  - module: slipway.inference.inference_service
   - module: slipway.inference.model_info
 """
 
@@ -180,6 +149,11 @@ results:
   type: list
   elements: dict
   contains:
+    kind:
+      description: Kind of the model.
+      returned: always
+      type: str
+      sample: Model
     name:
       description: Name of the model.
       returned: always
@@ -209,6 +183,7 @@ results:
       description:
         - Base URL of the model's own OpenAI API inside the cluster.
         - Empty for a KubeAI model, whose status names none. It is reached through the gateway.
+        - Empty for an LLMKube model, which is served by services.
       returned: when O(state=present), unless the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
@@ -260,7 +235,7 @@ results:
     events:
       description:
         - Newest events of the model and of its newest pod that is not ready, the newest last.
-        - A pod that loads a KubeAI model's weights into its cache, or clears them from it, counts as one.
+        - A pod that loads a model's weights into a cache, or clears them from it, counts as one.
       returned: for the first three models that made a wait fail
       type: list
       elements: dict
@@ -324,7 +299,7 @@ def main() -> None:
         required_one_of=[("models", "name")],
         supports_check_mode=True,
     )
-    run_state(module, MODELS[module.params["api"]], "models")
+    run_state(module, {"models": MODELS[module.params["api"]]})
 
 
 if __name__ == "__main__":

@@ -32,9 +32,10 @@ options:
   api:
     description:
       - Serving API of the models.
-      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1).
+      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1), V(llmkube) is
+        C(inference.llmkube.dev/v1alpha1).
     type: str
-    choices: [krypton, kubeai]
+    choices: [krypton, kubeai, llmkube]
     default: krypton
   name:
     description: Only models of this name.
@@ -48,6 +49,7 @@ options:
     elements: str
     default: []
 seealso:
+  - module: slipway.inference.inference_service_info
   - module: slipway.inference.model
 """
 
@@ -95,6 +97,10 @@ models:
   type: list
   elements: dict
   contains:
+    kind:
+      description: Kind of the model.
+      type: str
+      sample: Model
     name:
       description: Name of the model.
       type: str

@@ -32,6 +32,8 @@ PODS = "krypton.ai/model"
 API_VERSIONS = {
     "Model": "krypton.ai/v1alpha1",
     "Model.kubeai.org": "kubeai.org/v1",
+    "Model.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
+    "InferenceService.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "Event": "v1",
@@ -40,6 +42,8 @@ API_VERSIONS = {
     "Lease": "coordination.k8s.io/v1",
     "Job": "batch/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
+    "PodDisruptionBudget": "policy/v1",
+    "HorizontalPodAutoscaler": "autoscaling/v2",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 150.0
@@ -248,6 +252,12 @@ class Cluster:
             return ""
         return answer
 
+    def proxied(self, method: str, namespace: str, service: str, path: str, body: object = None) -> str:
+        """What ``<service>:<port>`` answers, by way of the API server."""
+        address = f"/api/v1/namespaces/{namespace}/services/{service}/proxy{path}"
+        answer: str = self._client.request(method, address, body=body, serialize=False).data.decode()
+        return answer
+
     def _say(self, model: Object) -> str:
         """What a person needs to see why a model is not where a test wants it."""
         namespace, name = model["metadata"]["namespace"], model["metadata"]["name"]
@@ -325,10 +335,11 @@ def container(deployment: Object) -> Object:
     return found
 
 
-def site(*arguments: str) -> None:
-    """Runs the site playbook with the test cluster's variables; fails the test with its output."""
+def site(*arguments: str) -> str:
+    """Runs the site playbook with the test cluster's variables; fails the test with its output, or returns that."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     command = ["ansible-playbook", "playbooks/site.yml", "-e", "@tests/cluster/site.yml", *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from .cluster import Cluster
 from .kubeai import KubeAI
+from .llmkube import LLMKube, Shelf
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,3 +63,33 @@ def shared_volume(kubeai: KubeAI) -> Iterator[None]:
     name = kubeai.shared_volume()
     yield
     kubeai.delete("PersistentVolume", "", name)
+
+
+@pytest.fixture(scope="session")
+def llmkube(kubeconfig: str) -> LLMKube:
+    return LLMKube(kubeconfig)
+
+
+@pytest.fixture
+def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
+    """A namespace of its own for Models of LLMKube; it is deleted after the test, without waiting for it."""
+    name = llmkube.namespace()
+    yield name
+    llmkube.delete("Namespace", "", name)
+
+
+@pytest.fixture
+def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
+    """A file on the web that no other test asks for."""
+    return Shelf(llmkube, llmkube_namespace)
+
+
+@pytest.fixture
+def accelerators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One test at a time says what the node has, whichever worker it is in: groups of tests do not hold with every
+    version of pytest."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if hasattr(request.config, "workerinput") else own
+    with (shared / "accelerators.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -26,6 +26,8 @@ class Load:
     model: str
     clients: int = 3
     headers: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
+    """Further keys of the body, or other values."""
     answered: int = 0
     failures: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -58,7 +60,7 @@ class Load:
 
     def _run(self) -> None:
         body = {"model": self.model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
-        data = json.dumps(body).encode()
+        data = json.dumps(body | self.settings).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         while not self._stop.is_set():
             started = time.time()

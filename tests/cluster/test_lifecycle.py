@@ -53,12 +53,14 @@ def test_kubectl_shows_models_by_their_short_name(cluster: Cluster, namespace: s
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
     lines = [
-        line for line in cluster.kubectl("get", "mdl", "-A").splitlines() if line.startswith(("NAMESPACE", namespace))
+        line
+        for line in cluster.kubectl("get", "mdl.krypton.ai", "-A").splitlines()
+        if line.startswith(("NAMESPACE", namespace))
     ]
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
     assert rows[0] == ["NAMESPACE", "NAME", "RUNTIME", "SOURCE", "PHASE", "REPLICAS", "AGE"]
     assert rows[1][:-1] == [namespace, name, "llama.cpp", "acme/tiny", "Ready", "1"]
-    wide = cluster.kubectl("get", "mdl", "--namespace", namespace, "--output", "wide")
+    wide = cluster.kubectl("get", "mdl.krypton.ai", "--namespace", namespace, "--output", "wide")
     assert f"http://{name}.{namespace}.svc:8080/v1" in wide
 
 

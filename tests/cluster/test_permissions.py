@@ -16,14 +16,19 @@ NOBODY = [
     ("create", "", "serviceaccounts/token"),
     ("impersonate", "", "users"),
     ("delete", "", "namespaces"),
-    ("list", "", "nodes"),
+    ("patch", "", "nodes"),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
     ("update", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("create", "krypton.ai", "models"),
     ("delete", "krypton.ai", "models"),
 ]
-NO_OBJECTS = [("get", "", "configmaps"), ("create", "batch", "jobs"), ("patch", "", "persistentvolumeclaims")]
-"""What only the controller needs, for files of models and for caches."""
+NO_OBJECTS = [
+    ("get", "", "configmaps"),
+    ("create", "batch", "jobs"),
+    ("patch", "", "persistentvolumeclaims"),
+    ("list", "", "nodes"),
+]
+"""What only the controller needs: for files of models, for caches, and to see which accelerators there are."""
 CONTROLLER = [
     ("watch", "krypton.ai", "models"),
     ("patch", "krypton.ai", "models/status"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kubernetes.dynamic.exceptions import DynamicApiError
 
 from ..cluster.cluster import Cluster, Object
+from .cases import judged, laid_over
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[2] / "shared" / "reference" / "samples" / "kubeai"
@@ -56,51 +56,13 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     cluster.delete("Namespace", "", name)
 
 
-def spelled_out(value: Any) -> Any:
-    """Without the short form of long texts."""
-    if isinstance(value, dict) and value.keys() == {"times", "of"}:
-        return value["of"] * value["times"]
-    if isinstance(value, dict):
-        return {name: spelled_out(below) for name, below in value.items()}
-    return [spelled_out(below) for below in value] if isinstance(value, list) else value
-
-
 def model(namespace: str, name: str, spec: Object) -> Object:
     return {"kind": KIND, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
 
 
-def judged(cluster: Cluster, body: Object, update: Object | None) -> str:
-    """What the API server says against a Model, or against its update; empty: nothing.
-
-    Only what is updated is really made. It has no resource profile, so that no controller makes anything of it.
-    """
-    if update is None:
-        return said_by(lambda: cluster.create(body, rehearsed=True))
-    cluster.create(body)
-    metadata = body["metadata"]
-    try:
-        return said_by(lambda: cluster.patch(KIND, metadata["namespace"], metadata["name"], {"spec": update}))
-    finally:
-        cluster.delete(KIND, metadata["namespace"], metadata["name"])
-
-
-def said_by(call: Callable[[], Object]) -> str:
-    try:
-        call()
-    except DynamicApiError as refusal:
-        return text_of(refusal)
-    return ""
-
-
-def text_of(refusal: DynamicApiError) -> str:
-    assert refusal.status == 422, refusal.body
-    text: str = yaml.safe_load(refusal.body)["message"]
-    return text
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_a_model_is_taken_or_refused_with_the_reason(cluster: Cluster, namespace: str, case: Object) -> None:
-    spec = {name: value for name, value in (LEAST | spelled_out(case.get("spec", {}))).items() if value is not None}
+    spec = laid_over(LEAST, case.get("spec", {}))
     name = case.get("name", f"case-{CASES.index(case)}")
     said = judged(cluster, model(namespace, name, spec), case.get("update"))
     assert case["says"] in said if "says" in case else not said

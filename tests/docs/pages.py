@@ -3,7 +3,8 @@
 A block may have marks, comments in the lines right above its fence, which no reader sees:
 
 - ``file: NAME``: readers save it under this name; later commands of the page find it there.
-- ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one; PATH is what runs it.
+- ``elsewhere: PATH``: a command that needs another cluster, a registry, or the end of this one, or the manifest of a
+  program that the test cluster has not; PATH is what runs or checks it.
 - ``settings: PROGRAM``: the settings file of a program.
 - ``variables: ROLE ...``: variables of roles, or ``shared`` ones.
 """

@@ -36,7 +36,7 @@ class Place(NamedTuple):
     def stand_ins(self) -> dict[str, str]:
         """What the pages say -> what this cluster has, and other tests on it bear."""
         return {
-            "registry.example.com/ai/slipway/slipway:0.2.0": "slipway/slipway:0.2.0",
+            "registry.example.com/ai/slipway/slipway:0.3.0": "slipway/slipway:0.3.0",
             "https://huggingface.co": "http://slipway-hub.slipway-system.svc",
             "images_delivery=registry": "images_delivery=none",
             "slipway.inference.uninstall": "slipway.inference.uninstall --check",
@@ -90,7 +90,7 @@ def script(page: list[Block]) -> str:
             lines.append(block.text)
         elif "file" in block.marks:
             lines.append(_saved(block.marks["file"], block.text))
-        if block.language == "yaml" and not {"settings", "variables"} & set(block.marks):
+        if block.language == "yaml" and not {"settings", "variables", "elsewhere"} & set(block.marks):
             lines.append(_tried(block, commands))
     return "\n".join(lines)
 
@@ -155,7 +155,7 @@ def place(kubeconfig: str) -> Iterator[Place]:
             "wait",
             "-n",
             made.namespace,
-            f"mdl/{made.namespace}",
+            f"models.krypton.ai/{made.namespace}",
             "--for=condition=Available",
             "--timeout=240s",
         )
@@ -166,7 +166,7 @@ def place(kubeconfig: str) -> Iterator[Place]:
 
 def built_image() -> str:
     """The build that tests/cluster/up.yml named when it rolled out."""
-    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.2.0"]
+    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.3.0"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 

@@ -3,7 +3,7 @@
 # with disableDefaultCNI; kube-proxy's image is made for the nftables mode (iptables is inside too).
 # shellcheck shell=bash
 image=$NODE_IMAGE
-inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR/go"; }
+inputs() { printf "%s\n" "$CLOSED_DIR/node" "$CLOSED_DIR"/go/{coredns,etcd,kind,kubernetes,pause}; }
 
 version=${image#*:}
 minor=${version#v1.}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from slipway.apis.krypton import Krypton
 from slipway.apis.kubeai import KubeAI
+from slipway.apis.llmkube import Models, Services
 from slipway.serving.plan import Api
 
-APIS: tuple[Api, ...] = (Krypton(), KubeAI())
-"""Every API that slipway implements."""
+APIS: tuple[Api, ...] = (Krypton(), KubeAI(), Models(), Services())
+"""Every API that slipway implements; one object for each kind, where the kinds of an API have little in common."""

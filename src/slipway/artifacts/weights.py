@@ -12,6 +12,8 @@ class HubRepository(msgspec.Struct, frozen=True):
 
     reference: str
     """``owner/name``, for GGUF files with ``:quantization``."""
+    revision: str = ""
+    """Branch, tag or commit; empty: the default branch."""
 
 
 class MountedFolder(msgspec.Struct, frozen=True):
@@ -28,6 +30,10 @@ class BucketFolder(msgspec.Struct, frozen=True):
     url: str
 
 
+class Unnamed(msgspec.Struct, frozen=True):
+    """Weights of which the engine is told nothing: they are in its image, or the user's arguments name them."""
+
+
 class OllamaModel(msgspec.Struct, frozen=True):
     """A model of an Ollama registry."""
 
@@ -38,4 +44,19 @@ class OllamaModel(msgspec.Struct, frozen=True):
     """False: it is in the image."""
 
 
-Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel
+Weights = HuggingFaceFile | HubRepository | MountedFolder | BucketFolder | OllamaModel | Unnamed
+
+
+def shown(weights: Weights) -> str:
+    """Weights in words, for people."""
+    if isinstance(weights, HuggingFaceFile):
+        return f"the file {weights}"
+    if isinstance(weights, HubRepository):
+        return f"the repository {weights.reference}{f' at {weights.revision}' if weights.revision else ''}"
+    if isinstance(weights, MountedFolder):
+        return f"the folder {weights.path}"
+    if isinstance(weights, BucketFolder):
+        return f"the bucket's folder {weights.url}"
+    if isinstance(weights, OllamaModel):
+        return f"the model {weights.reference} of Ollama's"
+    return "weights that nothing names"

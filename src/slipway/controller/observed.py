@@ -12,6 +12,7 @@ from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
     MANAGED_BY,
+    NODE,
     POD,
     SERVICE,
     Key,
@@ -21,7 +22,8 @@ from slipway.kube.objects import (
     key,
     labels,
 )
-from slipway.serving.plan import Api, Reference
+from slipway.kube.store import Change
+from slipway.serving.plan import USES, Api, Reference
 from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, routed_service
 from slipway.serving.workload import MANAGER
 
@@ -29,6 +31,10 @@ WORKLOAD = "workload"
 """Index of pods: kind, namespace and name of the Deployment or Job that made them."""
 NAMES = "names"
 """Index of routed Services: the public model names that they ask for."""
+NAMESPACED = "namespace"
+"""Index of what uses resources: its namespace."""
+EXTENDED = "extended"
+"""Index of nodes: the extended resources that they have."""
 WORKLOADS = frozenset({DEPLOYMENT.kind, JOB.kind})
 PODS = f"{MANAGED_BY} in ({MANAGER},kubeai)"
 """Pods of KubeAI's models keep the original's label, which people and dashboards select by."""
@@ -44,10 +50,11 @@ class Observed:
         kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
         self.children = {kind: Informer(client, kind, labels=mine, indexes={OWNER: by_owner}) for kind in kinds}
         self.shared = {
-            kind: Informer(client, kind, namespace=namespace if kind == CONFIG_MAP else "")
+            kind: _shared(client, kind, namespace)
             for kind in dict.fromkeys(kind for api in apis for kind in api.shared_kinds)
         }
-        self.pods = Informer(client, POD, labels=PODS, indexes={WORKLOAD: _workloads}, trim=_without_spec)
+        indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
+        self.pods = Informer(client, POD, labels=PODS, indexes=indexes, trim=_without_spec)
         self.routes = Informer(client, SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
 
     @property
@@ -63,6 +70,23 @@ class Observed:
         """The pods of the Deployments and Jobs among these objects."""
         workloads = (f"{child['kind']} {key(child)}" for child in children if child["kind"] in WORKLOADS)
         return [pod for workload in workloads for pod in self.pods.store.by_index(WORKLOAD, workload)]
+
+    def users(self, kinds: Iterable[Kind], namespace: str) -> list[Object]:
+        """The objects of these kinds in a namespace, and its pods that use what resources share; none without kinds."""
+        stores = [self.shared[kind].store for kind in kinds]
+        if stores:
+            stores.append(self.pods.store)
+        return [obj for store in stores for obj in store.by_index(NAMESPACED, namespace)]
+
+    def extended_resources(self) -> frozenset[str]:
+        """Those that any node has; none where no API looks at nodes."""
+        return self.shared[NODE].store.values(EXTENDED) if NODE in self.shared else frozenset()
+
+    def equips(self, change: Change) -> bool:
+        """Whether this change of a node is the first that some extended resource is there, or the last that it was."""
+        before, after = (set(_extended(node)) if node else set() for node in (change.old, change.new))
+        with_it = {name: self.shared[NODE].store.count(EXTENDED, name) for name in before ^ after}
+        return any(count == (name in after) for name, count in with_it.items())
 
     def rivals(self, services: Iterable[Object]) -> list[RoutedService]:
         """These Services, and all others that ask for any of their public names."""
@@ -116,6 +140,30 @@ def route_names(child: Object) -> Iterable[str]:
         return routed_service(child).route.models
     except InvalidRoute:
         return []
+
+
+def _shared(client: Client, kind: Kind, namespace: str) -> Informer:
+    if kind == NODE:
+        return Informer(client, kind, indexes={EXTENDED: _extended}, trim=_equipment)
+    indexes = {NAMESPACED: lambda obj: [key(obj).namespace]}
+    return Informer(client, kind, namespace=namespace if kind == CONFIG_MAP else "", indexes=indexes)
+
+
+def _equipment(node: Object) -> Object:
+    """A node with nothing but its name and what is asked about it: a thousand of them are held in memory."""
+    allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
+    names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
+    kept = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
+    return {"kind": NODE.kind, "metadata": kept, "extended": names}
+
+
+def _extended(node: Object) -> Iterable[str]:
+    names: list[str] = node["extended"]
+    return names
+
+
+def _namespace_of_users(pod: Object) -> Iterable[str]:
+    return [key(pod).namespace] if USES in (pod["metadata"].get("annotations") or {}) else []
 
 
 def _without_spec(pod: Object) -> Object:

@@ -16,7 +16,8 @@ import msgspec
 from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed, route_names
 from slipway.controller.patches import difference, own_patch
-from slipway.kube.applier import OWNER, Applied, Applier
+from slipway.kube import errors
+from slipway.kube.applier import OWNER, Applied, Applier, Failure
 from slipway.kube.client import Client
 from slipway.kube.conditions import Condition, merge
 from slipway.kube.controller import Controller, Result, owner_keys
@@ -28,6 +29,7 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
+    NODE,
     SERVICE,
     Key,
     Kind,
@@ -107,7 +109,8 @@ class Reconciler:
         for child in self._api.child_kinds:
             made.watch(self._observed.children[child], keys=owner_keys(self.kind))
         for shared in self._api.shared_kinds:
-            made.watch_changes(self._observed.shared[shared], self._referring)
+            keys = self._equipped if shared == NODE else self._referring
+            made.watch_changes(self._observed.shared[shared], keys)
         made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
         made.watch(self._observed.routes, keys=lambda service: self._observed.owners_of_rivals(self.kind, service))
         self._agents.on_change(self.kind, made.queue.add)
@@ -191,25 +194,28 @@ class Reconciler:
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
         shared = await self._applier.ensure(resource, plan.shared)
         applied = await self._applier.sync(resource, plan.children, finishing=finishing)
-        for note in plan.notes:
-            await self._note(resource, note)
+        noted = [await self._note(resource, note) for note in plan.notes]
         # The status must not be read off children as they were before.
         await self._expectations.met(uid(resource))
-        return shared + applied
+        return shared + applied + Applied(tuple(failure for failure in noted if failure))
 
-    async def _note(self, resource: Object, note: Note) -> None:
-        """Writes annotations of an object that is not ours, if it is there and they differ."""
+    async def _note(self, resource: Object, note: Note) -> Failure | None:
+        """Writes annotations of an object that is not ours, if it is there and they differ. What the server refuses is
+        told, such as more than an object may have."""
         noted = self._observed.shared_object(note.reference)
         changes = difference(noted["metadata"].get("annotations") or {}, note.annotations) if noted else {}
         if noted is None or not changes:
-            return
+            return None
         patch = {"metadata": {"uid": uid(noted), "annotations": changes}}
         kind = note.reference.kind
         try:
             answer = await self._client.merge_patch(kind, key(noted), patch, field_manager=FIELD_MANAGER)
         except NotFound:
-            return
+            return None
+        except (errors.Invalid, errors.Forbidden) as error:
+            return Failure(kind.kind, note.reference.name, error.reason, error.message)
         self._expectations.wrote(uid(resource), self._observed.shared[kind], answer)
+        return None
 
     async def _report(self, resource: Object, applied: Applied, refusal: Refusal | None) -> Result:
         """Writes the status that follows from what the stores show now."""
@@ -233,6 +239,9 @@ class Reconciler:
             now=time.time(),
             referenced={reference: obj for reference, obj in found if obj is not None},
             agents=self._agents.reports(pods),
+            kin=self.resources.store.all(),
+            users=self._observed.users(self._api.user_kinds, key(resource).namespace),
+            extended_resources=self._observed.extended_resources() if NODE in self._api.shared_kinds else (),
         )
 
     def _references(self, resource: Object) -> Iterable[str]:
@@ -245,13 +254,18 @@ class Reconciler:
     def _referring(self, change: Change) -> list[Key]:
         """The resources that refer to an object, or those of them that its change may concern."""
         obj = change.new or change.old or {}
-        if change.old and change.new:
-            concerned = self._api.concerned(change.old, change.new)
-            if concerned is not None:
-                return [Key(change.key.namespace, name) for name in concerned]
+        concerned = self._api.concerned(change.old, change.new)
+        if concerned is not None:
+            return [Key(change.key.namespace, name) for name in concerned]
         kind = next(kind for kind in self._api.shared_kinds if kind.kind == obj["kind"])
         reference = Reference(kind, *key(obj))
         return [key(resource) for resource in self.resources.store.by_index(REFERENCES, _reference(reference))]
+
+    def _equipped(self, change: Change) -> list[Key]:
+        """All resources where the cluster gets an extended resource that it had not, or has none of it any more."""
+        if not self._observed.equips(change):
+            return []
+        return [key(resource) for resource in self.resources.store.all()]
 
     def _routed(self, resource: Object) -> tuple[RoutedService, ...]:
         """The Services that ask for the names of this resource's own, which are among them."""
@@ -303,5 +317,5 @@ def _refusal(applied: Applied) -> Refusal | None:
     for error in applied.errors:
         return Refusal("Retrying", f"The API server does not take the objects yet: {error}", passing=True)
     for child in applied.waiting:
-        return Refusal("Retrying", f"{child} of an earlier owner has to be gone first.", passing=True)
+        return Refusal("Retrying", f"{child} is on its way out, and is made anew when it is gone.", passing=True)
     return None

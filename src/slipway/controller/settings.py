@@ -7,8 +7,13 @@ from pathlib import Path
 import msgspec
 
 from slipway.apis import APIS
+from slipway.apis.llmkube.reading import ENGINES
+from slipway.artifacts import guard
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
+
+ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
+"""What the name of an image may end in."""
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -21,7 +26,7 @@ class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
     """See :class:`slipway.serving.settings.Settings` for what the APIs read."""
 
-    apis: tuple[str, ...] = tuple(api.name for api in APIS)
+    apis: tuple[str, ...] = tuple(dict.fromkeys(api.name for api in APIS))
     """Names of the serving APIs to run; the default is all."""
     leader_election: LeaderElection = LeaderElection()
     listen: str = "0.0.0.0:8081"
@@ -32,19 +37,36 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
 
     def chosen(self) -> tuple[Api, ...]:
-        """The APIs to run. Raises ValueError for a name that is none."""
-        known = {api.name: api for api in APIS}
+        """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
+        none."""
+        known = dict.fromkeys(api.name for api in APIS)
         unknown = sorted(set(self.apis) - set(known))
         if unknown:
             raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
-        return tuple(known[name] for name in self.apis)
+        return tuple(api for api in APIS if api.name in self.apis)
+
+    def check(self) -> None:
+        """Raises ValueError for what is of the right type and means nothing."""
+        self.chosen()
+        wrong = guard.faults(self.sources.allowed_remote_hosts)
+        if wrong:
+            raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
+        roots = self.sources.allowed_host_path_roots
+        aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
+        if aside is not None:
+            raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the whole path of a folder")
+        known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
+        stranger = next((name for name in self.images if name not in known), None)
+        if stranger is not None:
+            text = f"there are {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
+            raise ValueError(f"images: {stranger!r} is no engine; {text}")
 
 
 def read_settings(path: Path) -> ControllerSettings:
     """Raises ValueError, naming file and key, where the file is not as it should be; OSError where there is none."""
     try:
         settings = msgspec.yaml.decode(path.read_bytes() or b"{}", type=ControllerSettings)
-        settings.chosen()
+        settings.check()
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
     if settings.system_namespace:

@@ -7,15 +7,33 @@ from typing import Literal
 
 import msgspec
 
+from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
 from slipway.engines.python import PYTHON
 from slipway.engines.sayings import Saying, explained
+from slipway.engines.settings import Table, Value, idle
 from slipway.serving.diagnosis import Failure
 from slipway.serving.server import Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
 """Addresses that an engine may listen on."""
 Task = Literal["generate", "embed", "rerank", "transcribe"]
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A small model that proposes tokens for the served one to check."""
+
+    weights: Weights
+    tokens: int
+    """That are proposed at a time."""
+
+
+class Sharding(msgspec.Struct, frozen=True):
+    """How a model is spread over the GPUs of its pod."""
+
+    strategy: Literal["layer", "tensor", "row", "pipeline", "none"] = "layer"
+    ranges: tuple[str, ...] = ()
+    """Layers of each GPU, ``0-24``, both ends included. Empty: the same share for all."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +51,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The user's."""
     hub_mirror: str = ""
     """URL of a mirror of the Hugging Face hub, or empty."""
+    settings: Mapping[str, Value] = {}
+    """What the API sets by itself, under the names of the engine's table; nothing stands for a switch that is off."""
+    bind: str = ANYWHERE[0]
+    """Address to listen on."""
+    gpus: int = 0
+    gpu_layers: int = 0
+    """Layers in GPU memory; 0: all."""
+    sharding: Sharding = Sharding()
+    """Over several GPUs."""
+    draft: Draft | None = None
+    """For speculative decoding."""
 
 
 Owned = Mapping[str, Sequence[str]]
@@ -73,6 +102,16 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     reads_model_field: bool = True
     """False: it takes a form's field ``model`` for the name of a model of its own, so it must not see it."""
     sayings: tuple[Saying, ...] = PYTHON
+    settings: Table = ()
+    """The settings that an API may give it, in the order of its command line."""
+    port: int = 8000
+    """What it listens on where nobody says else."""
+    images: Mapping[str, str] = {}
+    """Accelerator (``cuda``, ``rocm`` ...) -> public image; ``""`` has the one for all others."""
+    metric: str = ""
+    """Its metric of the requests that it works on, for a HorizontalPodAutoscaler."""
+    token: str = TOKEN
+    """The variable in which it takes a token for the Hugging Face hub."""
 
     def redefined(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
@@ -82,6 +121,14 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         """The same of the user's variables."""
         own = self.env(launch)
         return tuple(name for name in sorted(self.owned_env) if env.get(name, own[name]) != own[name])
+
+    def idle(self, launch: Launch) -> dict[str, str]:
+        """The settings that are given and have no effect, and why."""
+        return idle(self.settings, launch.settings, launch.extra_args, launch.gpus)
+
+    def image(self, accelerator: str) -> str:
+        """Its public image for an accelerator; empty: there is none."""
+        return self.images.get(accelerator, self.images.get("", ""))
 
     def probes_of(self, launch: Launch) -> Probes:
         if self.start is None:
@@ -101,6 +148,11 @@ def http_probes(path: str, startup_seconds: int) -> Probes:
         readiness=Probe(path=path, period=10, timeout=2, failures=3),
         liveness=Probe(path=path, period=30, timeout=3, failures=3),
     )
+
+
+def tcp_probes(startup_seconds: int) -> Probes:
+    """Probes that only connect."""
+    return http_probes("", startup_seconds)
 
 
 def set_otherwise(args: Sequence[str], owned: Owned) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from slipway.artifacts.weights import MountedFolder, OllamaModel
+from slipway.artifacts.weights import MountedFolder, OllamaModel, shown
 from slipway.engines.engine import Engine, Launch
 from slipway.engines.sayings import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, sayings
 from slipway.serving.server import Probe, Probes
@@ -40,7 +40,7 @@ def _own_name(launch: Launch) -> str:
         return launch.weights.reference
     if isinstance(launch.weights, MountedFolder) and launch.weights.model:
         return launch.weights.model
-    raise ValueError(f"{launch.weights} names no model of Ollama's")
+    raise ValueError(f"{shown(launch.weights)}: that is no model of Ollama's")
 
 
 def _env(launch: Launch) -> dict[str, str]:

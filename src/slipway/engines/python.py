@@ -3,7 +3,7 @@ say when it cannot be loaded."""
 
 from __future__ import annotations
 
-from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, Weights
+from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, Weights, shown
 from slipway.engines.sayings import (
     ARGUMENT,
     DOWNLOAD,
@@ -27,7 +27,14 @@ def model_of(weights: Weights) -> str:
         return weights.path
     if isinstance(weights, BucketFolder):
         return weights.url
-    raise ValueError(f"{weights} is nothing that the engine can load")
+    raise ValueError(f"{shown(weights)}: that is neither a repository nor a folder")
+
+
+def revision_of(weights: Weights) -> tuple[str, ...]:
+    """The argument that names a repository's revision, as all of them spell it."""
+    if isinstance(weights, HubRepository) and weights.revision:
+        return ("--revision", weights.revision)
+    return ()
 
 
 NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TOKEN) only: check its name"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import msgspec
 
+from slipway.kube.crd import list_map, struct_schema
 from slipway.kube.objects import Object
 
 
@@ -28,6 +29,31 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     """The generation of the spec that this was found for."""
 
 
+def _checked() -> Object:
+    limits: Object = {
+        "type": {
+            "maxLength": 316,
+            "pattern": rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        },
+        "status": {"enum": ["True", "False", "Unknown"]},
+        "reason": {"minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+        "message": {"maxLength": LONGEST_MESSAGE},
+        "lastTransitionTime": {},
+        "observedGeneration": {"format": "int64", "minimum": 0},
+    }
+    item = struct_schema(Condition, defaults=False)
+    properties = {name: schema | limits[name] for name, schema in item["properties"].items()}
+    required = sorted(limits.keys() - {"observedGeneration"})
+    return {"items": item | {"required": required, "properties": properties}, **list_map("type")}
+
+
+LONGEST_MESSAGE = 32768
+"""Characters of a condition's message: with more of them the API server refuses the whole status."""
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+CHECKED: Object = _checked()
+"""Schema keys for a list of conditions that the API server checks as it does those of its own objects."""
+
+
 def timestamp(unix: float) -> str:
     """Unix seconds as Kubernetes writes times: ``2026-01-31T12:00:00Z``."""
     return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -37,7 +63,8 @@ def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[O
     """The conditions to write: those of ``new``, in its order.
 
     ``lastTransitionTime`` is kept from ``old`` where the status is the same, whatever reason and message say; otherwise
-    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed.
+    it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed. A
+    message that is too long, as it may be that quotes a spec, is cut.
     """
     before = {condition["type"]: condition for condition in old}
     merged = []
@@ -45,8 +72,24 @@ def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[O
         known = before.get(condition.type, {})
         same = known.get("status") == condition.status and known.get("lastTransitionTime")
         stamp = known["lastTransitionTime"] if same else timestamp(now)
-        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, last_transition_time=stamp)))
+        cut = {"message": condition.message[:LONGEST_MESSAGE], "last_transition_time": stamp}
+        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, **cut)))
     return merged
+
+
+def last_updated(before: Object, status: Object, now: float) -> str:
+    """The time at which a status last said something else, for kinds whose field ``lastUpdated`` has it.
+
+    ``before``: the status that is written; ``now``: Unix seconds.
+    """
+    stamp = str(before.get("lastUpdated") or "")
+    return stamp if stamp and _timeless(before) == _timeless(status) else timestamp(now)
+
+
+def _timeless(status: Object) -> Object:
+    conditions = status.get("conditions") or ()
+    bare = [one | {"lastTransitionTime": "", "message": one.get("message", "")[:LONGEST_MESSAGE]} for one in conditions]
+    return {**status, "conditions": bare, "lastUpdated": ""}
 
 
 def find(resource: Object, type_: str) -> Object | None:

@@ -1,7 +1,8 @@
 """CustomResourceDefinitions from msgspec Structs, so that types, constraints, texts and schema are written once.
 
 Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
-cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel``, ``list_map`` and ``list_set`` are short forms.
+cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel``, ``list_map`` and ``list_set`` are short forms;
+``core`` (:mod:`slipway.kube.core`) makes a plain object a part that Kubernetes knows, such as a probe.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
+from slipway.kube.core import core_schema
 from slipway.kube.objects import CRD, Kind, Object
 
 UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
@@ -195,7 +197,8 @@ _PLAIN: dict[type[types.Type], Object] = {
 def _schema(info: types.Type, defaults: bool) -> Object:
     """The structural schema of a type."""
     if isinstance(info, types.Metadata):
-        return _schema(info.type, defaults) | (info.extra_json_schema or {})
+        known = (info.extra or {}).get("core")
+        return (core_schema(known) if known else _schema(info.type, defaults)) | (info.extra_json_schema or {})
     if isinstance(info, types.UnionType):
         return _union(info, defaults)
     if isinstance(info, types.StructType):

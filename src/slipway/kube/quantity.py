@@ -16,15 +16,26 @@ UNITS: dict[str, Fraction] = SMALL | {suffix: Fraction(size) for suffix, size in
 def multiply(quantity: str, count: int) -> str:
     """``count`` times a quantity, in the form to which the API server brings it: 3 x ``500m`` is ``1500m``, 2 x
     ``512Mi`` is ``1Gi``. Raises ValueError, with the form that is expected."""
+    single, suffix = _parsed(quantity)
+    value = single * count
+    if suffix in BINARY and value >= 1024:
+        return _in_units(math.ceil(value), BINARY)
+    return _decimal(value)
+
+
+def amount(quantity: str) -> Fraction:
+    """What a quantity comes to: 1/2 of ``500m``, 1024 of ``1Ki``. Raises ValueError, as multiply does."""
+    return _parsed(quantity)[0]
+
+
+def _parsed(quantity: str) -> tuple[Fraction, str]:
+    """What it comes to, and its suffix."""
     matched = FORM.fullmatch(quantity)
     if not matched or len(quantity) > 64:
         raise ValueError(f"{quantity!r} is not a quantity such as 2, 500m or 24Gi")
     number, suffix, exponent = matched.groups()
     unit = Fraction(10) ** _exponent(exponent) if exponent else UNITS[suffix or ""]
-    value = Fraction(number) * unit * count
-    if (suffix or "") in BINARY and value >= 1024:
-        return _in_units(math.ceil(value), BINARY)
-    return _decimal(value)
+    return Fraction(number) * unit, suffix or ""
 
 
 def _exponent(text: str) -> int:

@@ -71,6 +71,14 @@ class Store:
         """The objects for which the index function named ``index`` gave ``value``, ordered by key."""
         return [self._objects[name] for name in sorted(self._indexes[index].get(value, ()))]
 
+    def values(self, index: str) -> frozenset[str]:
+        """All that the index function named ``index`` gave for any object."""
+        return frozenset(self._indexes[index])
+
+    def count(self, index: str, value: str) -> int:
+        """How many objects ``by_index`` would give."""
+        return len(self._indexes[index].get(value, ()))
+
     def put(self, obj: Object) -> list[Change]:
         """Takes a copy of an object. Returns what that changed: nothing when the store knows as much or better."""
         name, old = key(obj), self._objects.get(key(obj))

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,9 +117,11 @@ class Folder:
         key = hashlib.sha256(f"{entry.path}\0{entry.version}\0{entry.size}".encode("utf-8", "surrogateescape"))
         return self._work / "parts" / key.hexdigest()[:32]
 
-    def room(self, entries: Iterable[Entry]) -> None:
-        """Raises LoadError when the disk cannot take what is missing."""
-        needed = sum(max((entry.size or 0) - self._present(entry), 0) for entry in entries)
+    def room(self, entries: Iterable[Entry], known: Collection[Entry]) -> None:
+        """Raises LoadError when the disk cannot take what is missing. ``known``: those that may be there already, which
+        the others are beside what is there."""
+        present = ((entry, self._present(entry, finished=entry in known)) for entry in entries)
+        needed = sum(max((entry.size or 0) - size, 0) for entry, size in present)
         volume = os.statvfs(self.path)
         free = volume.f_bavail * volume.f_frsize
         if volume.f_blocks and needed > free:
@@ -155,8 +157,8 @@ class Folder:
             except OSError:
                 return
 
-    def _present(self, entry: Entry) -> int:
-        return _size(self.final(entry)) or _size(self.part(entry)) or 0
+    def _present(self, entry: Entry, *, finished: bool) -> int:
+        return (_size(self.final(entry)) if finished else 0) or _size(self.part(entry)) or 0
 
     def _lock(self, stop: threading.Event, waiting: Callable[[str], None]) -> int:
         path = self._work / "lock"

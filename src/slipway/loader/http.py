@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from slipway.artifacts.addresses import public
 from slipway.artifacts.urls import CACHED
 from slipway.loader.agent.store import NAME
-from slipway.loader.source import public
 from slipway.serving.agent import Adapter, AgentReport
 
 LARGEST_WISH = 1 << 20

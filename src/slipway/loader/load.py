@@ -5,40 +5,55 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
+from slipway.artifacts.addresses import public
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import Folder, checked, disk_error
 from slipway.loader.progress import Meter, human
-from slipway.loader.source import Listing, Patiently, Source, public
+from slipway.loader.source import Listing, Patiently, Source
 from slipway.loader.transfer import Patience, Policy, Transfer
 
 LOG = logging.getLogger(__name__)
 
 
 def load(
-    url: str, open_source: Callable[[], Source], path: Path, policy: Policy, stop: threading.Event, meter: Meter
+    url: str,
+    open_source: Callable[[], Source],
+    path: Path,
+    policy: Policy,
+    stop: threading.Event,
+    meter: Meter,
+    outdated: Collection[str] | None = None,
 ) -> bool:
     """Ends when ``path`` holds what ``url`` names; False when it did so before, which nothing is asked for.
 
-    ``open_source`` is called only when something is to be fetched. Raises LoadError, or StoppedError after ``stop``.
+    ``outdated``: what is there is of an older state of the source, and these files are fetched whatever is there; each
+    stays until the new one takes its place. ``open_source`` is called only when something is to be fetched. Raises
+    LoadError, or StoppedError after ``stop``.
     """
     try:
-        return _load(url, open_source, Folder(path), policy, stop, meter)
+        return _load(url, open_source, Folder(path), policy, stop, meter, outdated)
     except OSError as error:
         raise disk_error(error, path) from error
 
 
 def _load(
-    url: str, open_source: Callable[[], Source], folder: Folder, policy: Policy, stop: threading.Event, meter: Meter
+    url: str,
+    open_source: Callable[[], Source],
+    folder: Folder,
+    policy: Policy,
+    stop: threading.Event,
+    meter: Meter,
+    outdated: Collection[str] | None,
 ) -> bool:
     name = public(url)
-    if folder.holds(name):
+    if outdated is None and folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
-        if folder.holds(name):  # by the loader that this one waited for
+        if outdated is None and folder.holds(name):  # by the loader that this one waited for
             return False
         source = open_source()
         listing = _listing(source, name, partial(Patience(policy, stop, meter).call, name))
@@ -46,8 +61,11 @@ def _load(
         meter.expect(listing.size, len(entries))
         LOG.info("%s has %d files, %s", name, len(entries), human(listing.size))
         folder.begin(entries)
-        folder.room(entries)
-        transfers = (Transfer(source, folder, entry, policy, stop, meter).run for entry in entries)
+        known = [entry for entry in entries if entry.path not in (outdated or ())]
+        folder.room(entries, known)
+        transfers = (
+            Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in known).run for entry in entries
+        )
         in_parallel(transfers, policy.parallel, stop)
         folder.finish(name, listing.revision, entries)
     return True

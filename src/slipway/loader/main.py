@@ -1,4 +1,5 @@
-"""``slipway loader load|evict|serve``: fetch weights into a folder, remove it, or look after an engine's adapters.
+"""``slipway loader load|stage|inspect|probe|evict|serve``: fetch weights into a folder, tell what they are, remove
+them, or look after an engine's adapters.
 
 The last line on standard error says why it ended, and Kubernetes shows it as the container's termination message.
 """
@@ -14,10 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from slipway.artifacts.addresses import public
+from slipway.loader import reporting
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.evict import evict
 from slipway.loader.folder import Folder
-from slipway.loader.source import public
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import PORT
 
@@ -81,6 +83,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     three.add_argument("--directory", type=folder, required=True, metavar="DIR", help="shared with the engine")
     three.add_argument("--engine", type=engine_url, required=True, metavar="URL")
     three.set_defaults(run=run_serve)
+    reporting.commands(commands, listen)
     return parser.parse_args(argv)
 
 
@@ -127,5 +130,8 @@ def main(argv: list[str]) -> int:
     except StoppedError:
         last_words("told to end; the next run goes on from here")
         return STOPPED
-    sys.stderr.write(f"slipway loader: {message}\n")
+    if options.command in reporting.COMMANDS:
+        last_words(message)
+    else:
+        sys.stderr.write(f"slipway loader: {message}\n")
     return DONE

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -34,14 +34,20 @@ LOG_PERIOD = 10.0
 ADAPTER_FILES = 4
 """Files of one adapter that are fetched at a time."""
 Address = tuple[str, int]
+T = TypeVar("T")
 
 
 def run_load(url: str, folder: Path, policy: Policy, listen: Address) -> str:
     """Brings ``url`` into ``folder``; what to say of it. Raises LoadError or StoppedError."""
     meter = Meter()
     work = partial(load, url, partial(open_source, url, os.environ), folder, policy, threading.Event(), meter)
-    fresh = asyncio.run(_beside(work, meter, listen))
+    fresh = with_progress(work, meter, listen)
     return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} was complete already"
+
+
+def with_progress(work: Callable[[], T], meter: Meter, listen: Address) -> T:
+    """What ``work`` gives, done while the port tells of its progress. Raises what it raises, or StoppedError."""
+    return asyncio.run(_beside(work, meter, listen))
 
 
 def run_serve(directory: Path, engine: str, listen: Address) -> None:
@@ -49,7 +55,7 @@ def run_serve(directory: Path, engine: str, listen: Address) -> None:
     asyncio.run(_serve(directory, engine, listen))
 
 
-async def _beside(work: Callable[[], bool], meter: Meter, listen: Address) -> bool:
+async def _beside(work: Callable[[], T], meter: Meter, listen: Address) -> T:
     """Run ``work`` in a thread while the port is answered and the log tells of progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)

@@ -10,6 +10,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Protocol, TypeVar
 
+from slipway.artifacts.addresses import public
 from slipway.loader.digests import Digest
 from slipway.loader.errors import LoadError
 
@@ -28,7 +29,6 @@ SCHEMES = {
     "https": "web",
 }
 """Scheme -> module of ``slipway.loader.sources`` with ``open_source(url, env)``. Only the one in use is imported."""
-WEB = ("http", "https")
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,6 @@ class Source(Protocol):
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """The bytes of a file from ``start`` on."""
-
-
-def public(url: str) -> str:
-    """The URL without what may be secret in it: user information, and for web addresses the query."""
-    scheme, separator, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    bare = scheme + separator + place.rpartition("@")[2] + slash + path if scheme in WEB else url
-    return bare.partition("?")[0].partition("#")[0] if scheme in WEB else bare
 
 
 def open_source(url: str, env: Mapping[str, str]) -> Source:

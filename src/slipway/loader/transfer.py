@@ -80,8 +80,18 @@ class Transfer:
     """Brings one entry of a source into a folder."""
 
     def __init__(
-        self, source: Source, folder: Folder, entry: Entry, policy: Policy, stop: threading.Event, meter: Meter
+        self,
+        source: Source,
+        folder: Folder,
+        entry: Entry,
+        policy: Policy,
+        stop: threading.Event,
+        meter: Meter,
+        *,
+        replaces: bool = False,
     ) -> None:
+        """``replaces``: what has its name already is of an older state of the source, and stays until then."""
+        self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
         self._part, self._final = folder.part(entry), folder.final(entry)
         self._patience = Patience(policy, stop, meter)
@@ -91,7 +101,7 @@ class Transfer:
     def run(self) -> None:
         """Ends with the file under its name. Raises LoadError or StoppedError."""
         try:
-            if not self._is_there():
+            if self._replaces or not self._is_there():
                 self._fetch()
         except OSError as error:
             raise disk_error(error, self._final) from error

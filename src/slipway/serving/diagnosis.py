@@ -34,6 +34,8 @@ STOPPED = frozenset({0, 137, 143})
 STOP_SECONDS = 60
 """How long the kubelet takes at most to stop a container that is drained. One that ran longer than its start may take
 plus this had started, and was stopped for another reason."""
+GONE_SECONDS = 300
+"""After its deletion, a pod counts no more that does not go: its node is lost."""
 ILLEGAL_INSTRUCTION = 132
 """Exit code of a process that met an instruction unknown to the processor."""
 UNTOLD = frozenset({"ContainerStatusUnknown"})
@@ -103,6 +105,18 @@ def template_digest(templated: Object) -> str | None:
     """The mark that a pod has from the template that it was made of (see slipway.serving.workload)."""
     mark: str | None = templated.get("metadata", {}).get("annotations", {}).get(TEMPLATE)
     return mark
+
+
+def sentence(text: str) -> str:
+    """What a program said, with its end."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def remains(pod: Object, now: float) -> bool:
+    """Whether a pod may still use its volumes."""
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    return not deleting(pod) or now - unix_time(pod["metadata"]["deletionTimestamp"]) < GONE_SECONDS
 
 
 def is_ready(pod: Object) -> bool:

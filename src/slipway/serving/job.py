@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.kube.objects import JOB, Object
+from slipway.kube.objects import JOB, Object, controller_owner, created_unix, deleting
+from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.server import Container
 from slipway.serving.times import unix_time
 from slipway.serving.workload import child, container_spec
 
 NEVER = 3
 """Exit status of a program that will not succeed before somebody has changed something."""
+PODLESS_SECONDS = 20
+"""How long a Job may be without any pod before something is wrong."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +32,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     service_account: str = ""
     security: Object = {}
     tolerations: tuple[Object, ...] = ()
+    affinity: Object = {}
+    deadline_seconds: int = 0
+    """After which it has failed, whatever its pods do; 0: never."""
 
 
 def job(task: Task) -> Object:
@@ -40,10 +46,13 @@ def job(task: Task) -> Object:
         "containers": [container_spec(task.container, task.container.mounts)],
         "volumes": list(task.volumes),
         "tolerations": list(task.tolerations),
+        "affinity": task.affinity,
         "imagePullSecrets": [{"name": name} for name in task.image_pull_secrets],
     }
+    deadline = {"activeDeadlineSeconds": task.deadline_seconds} if task.deadline_seconds else {}
     spec = {
         "backoffLimit": task.retries,
+        **deadline,
         "podFailurePolicy": {
             "rules": [
                 {
@@ -69,3 +78,48 @@ def ended(made: Object | None, how: str) -> float | None:
         if condition["type"] == how and condition["status"] == "True":
             return unix_time(condition["lastTransitionTime"])
     return None
+
+
+def pods_of(made: Object | None, pods: Sequence[Object]) -> list[Object]:
+    """Those of these pods that this very Job made, the newest first: not one of its name that was before it."""
+    if made is None:
+        return []
+    mine = [pod for pod in pods if (owner := controller_owner(pod)) and owner.uid == made["metadata"].get("uid")]
+    return sorted(mine, key=created_unix, reverse=True)
+
+
+def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
+    """What is wrong with a Job that has no pod: it says nowhere but in its events that the cluster refuses them.
+    ``does``: what its pods would do, such as ``loads the weights``."""
+    if made is None or deleting(made) or any(ended(made, how) is not None for how in ("Complete", "Failed")):
+        return Diagnosis()
+    left = created_unix(made) + PODLESS_SECONDS - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    name = made["metadata"]["name"]
+    text = f"The cluster makes no pod for the Job {name}, which {does}; its events say why"
+    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
+
+
+def last_words(pods: Sequence[Object]) -> str:
+    """What the newest pod that failed wrote last, on one line; empty: nothing."""
+    for pod in sorted(pods, key=created_unix, reverse=True):
+        found = pod.get("status", {})
+        for container in found.get("containerStatuses", []):
+            over = container.get("state", {}).get("terminated", {})
+            if over.get("exitCode"):
+                lines = [line for line in over.get("message", "").splitlines() if line.strip()]
+                return lines[-1].strip() if lines else f"it ended with exit code {over['exitCode']}"
+        if found.get("phase") == "Failed":
+            return found.get("message") or found.get("reason") or ""
+    return ""
+
+
+def told(pods: Sequence[Object]) -> str:
+    """What the newest pod that succeeded wrote last; empty: nothing."""
+    for pod in sorted(pods, key=created_unix, reverse=True):
+        if pod.get("status", {}).get("phase") == "Succeeded":
+            for container in pod["status"].get("containerStatuses", []):
+                message: str = container.get("state", {}).get("terminated", {}).get("message", "")
+                return message
+    return ""

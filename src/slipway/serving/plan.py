@@ -18,6 +18,9 @@ from slipway.serving.route import RoutedService
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
+USES = "slipway.inference/uses"
+"""Annotation of pods with what they use of resources that do not own them, such as a cache; the API says how."""
+
 
 class Reference(msgspec.Struct, frozen=True):
     """An object that a resource depends on without owning it."""
@@ -44,6 +47,13 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Those of ``Api.references`` that exist."""
     agents: Mapping[str, AgentReport] = {}
     """uid of a pod -> what the loader in it told last."""
+    kin: Sequence[Object] = ()
+    """All resources of this one's kind in the cluster, itself among them."""
+    users: Sequence[Object] = ()
+    """Who may use resources of this one's kind in its namespace: the objects of ``Api.user_kinds``, and where there are
+    such kinds the pods with the annotation ``USES``."""
+    extended_resources: Collection[str] = ()
+    """Names of the extended resources, such as ``nvidia.com/gpu``, that some node has; of APIs that look at nodes."""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -111,8 +121,12 @@ class Api(Protocol):
 
     @property
     def shared_kinds(self) -> tuple[Kind, ...]:
-        """The kinds that its references, notes and shared objects may have: ConfigMap (of the controller's namespace
-        only) and PersistentVolumeClaim."""
+        """The kinds that its references, notes and shared objects may have, ConfigMap of the controller's namespace
+        only; those of ``user_kinds``; Node, which it sees by its extended resources only."""
+
+    @property
+    def user_kinds(self) -> tuple[Kind, ...]:
+        """Kinds whose objects use its resources by their names; ``concerned`` says which ones."""
 
     @property
     def foreign_finalizers(self) -> frozenset[str]:
@@ -122,9 +136,10 @@ class Api(Protocol):
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         """The objects that ``plan`` and ``status`` look at beside the resource's own; a change leads back to it."""
 
-    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
-        """Names of the resources that this change of a shared object may concern, all in its namespace. None: all that
-        refer to it. Many share one, so that a change that each makes would else bring each back for each."""
+    def concerned(self, old: Object | None, new: Object | None) -> Collection[str] | None:
+        """Names of the resources that this change of a shared object may concern, all in its namespace; it is new or
+        gone where one of the two is None. None: all that refer to it. Many share one, so that a change that each makes
+        would else bring each back for each."""
 
     def plan(self, world: World) -> Plan:
         """What a resource wants. Raises Invalid."""

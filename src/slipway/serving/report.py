@@ -17,10 +17,13 @@ from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
 from slipway.serving.route import RoutedService, owners, winners
 
-PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving"})
+PASSED_THROUGH = frozenset(
+    {"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving", "ModelNotReady", "NotScheduled"}
+)
 """Reasons that models go through on their way, so that they are no news."""
-SETTLED = frozenset({"Complete", "ScaledToZero"})
+SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons for ``False`` with which all is well."""
+STARTING = "No replica answers yet; the first start downloads the weights."
 ON_THEIR_WAY = "Replicas of the newest spec are on their way."
 
 
@@ -47,9 +50,11 @@ def report(
     others: Sequence[Condition],
     observed: int,
     awaited: Awaited | None = None,
+    starting: str = STARTING,
 ) -> Report:
     """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none; ``others``:
-    the conditions that the API finds itself, Routed among them."""
+    the conditions that the API finds itself, Routed among them; ``starting``: what is told while nothing is wrong and
+    nothing answers."""
     status = (deployment or {}).get("status", {})
     replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
     refused = refusal and not refusal.passing
@@ -59,7 +64,7 @@ def report(
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
     found = (
         _accepted(refusal),
-        _available(ready, failure, _asleep(deployment) or awaited),
+        _available(ready, failure, _asleep(deployment) or awaited or Awaited("WaitingForPods", starting)),
         _progressing(deployment, stopped, awaited),
         *others,
     )
@@ -74,18 +79,14 @@ def _accepted(refusal: Refusal | None) -> Condition:
     return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
 
 
-def _available(ready: int, failure: Failure | None, awaited: Awaited | None) -> Condition:
+def _available(ready: int, failure: Failure | None, awaited: Awaited) -> Condition:
     if ready:
         return Condition(
             "Available", "True", "Ready", f"{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
         )
     if failure:
         return Condition("Available", "False", failure.reason, failure.message)
-    if awaited:
-        return Condition("Available", "False", awaited.reason, awaited.message)
-    return Condition(
-        "Available", "False", "WaitingForPods", "No replica answers yet; the first start downloads the weights."
-    )
+    return Condition("Available", "False", awaited.reason, awaited.message)
 
 
 def _asleep(deployment: Object | None) -> Awaited | None:

@@ -14,14 +14,15 @@ from slipway.serving.route import Route
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """One question that the kubelet asks again and again: an HTTP path of the container's port, or a command in it.
-    All times are seconds."""
+    """One question that the kubelet asks again and again: an HTTP path of the container's port, a command in it, or
+    with neither whether the port takes connections. All times are seconds."""
 
     port: int = 0
     """0: the engine's."""
     path: str = ""
-    """Answers 200 when all is well. Empty: ``command`` is run, and ends with 0 when all is well."""
+    """Answers 200 when all is well."""
     command: tuple[str, ...] = ()
+    """Ends with 0 when all is well."""
     period: int
     timeout: int
     failures: int
@@ -32,6 +33,14 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     def patience(self) -> int:
         """After how many seconds at most the kubelet has given up."""
         return self.initial_delay + max(self.timeout, self.period * self.failures)
+
+
+def patience(probe: Object) -> int:
+    """The same of a probe as Kubernetes writes it."""
+    seconds: int = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
+    delay: int = probe.get("initialDelaySeconds", 0)
+    timeout: int = probe.get("timeoutSeconds", 1)
+    return delay + max(timeout, seconds)
 
 
 class Probes(msgspec.Struct, frozen=True):
@@ -63,6 +72,8 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     env_from: tuple[Object, ...] = ()
     resources: Object = {}
     mounts: tuple[Mount, ...] = ()
+    further_mounts: tuple[Object, ...] = ()
+    """As Kubernetes writes them."""
     readiness: Probe | None = None
     """Of a container beside the engine; the pod gets no requests while it fails. None: ready as long as it runs."""
     security: Object = {}
@@ -100,6 +111,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Of the engine."""
     probes: Probes
     """Of the engine. The startup probe's patience is what a start may take, the download of the weights included."""
+    given_probes: Mapping[str, Object] = {}
+    """``startupProbe``, ``readinessProbe`` or ``livenessProbe`` -> one as Kubernetes writes it, in place of that."""
     drain_seconds: int
     """How long a pod that is to go keeps answering, while gateways and proxies learn of it and streams end."""
     before: tuple[Container, ...] = ()
@@ -124,15 +137,21 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def startup_seconds(self) -> int:
-        return self.probes.startup.patience
+        given = self.given_probes.get("startupProbe")
+        return self.probes.startup.patience if given is None else patience(given)
 
 
 class Scale(msgspec.Struct, frozen=True):
     """How many replicas are wanted, and how they are replaced."""
 
-    replicas: int
+    replicas: int | None
+    """None: somebody else says it, and the Deployment keeps what it has."""
     surge: int | None = None
     """Pods that a rollout makes before it takes one away; 0: it takes away first. None: Kubernetes' default."""
+    recreate: bool = False
+    """Whether a rollout takes all pods away before it makes new ones, as there is not enough of something for both."""
+    history: int = 2
+    """Former ReplicaSets that are kept."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -141,3 +160,8 @@ class Address(msgspec.Struct, frozen=True):
     name: str
     selector: Mapping[str, str]
     route: Route
+    port: int = 0
+    """0: the engine's. Whatever it is, it leads to that."""
+    type: str = "ClusterIP"
+    node_port: int | None = None
+    """Of every node, for types that have one; None: one that is free."""

@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+
+class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Which weights a spec may name, where whoever writes specs is trusted less than the operator."""
+
+    allowed_host_path_roots: tuple[str, ...] = ()
+    """Folders of the nodes below which files may be named. Empty: none may."""
+    allowed_remote_hosts: tuple[str, ...] = ()
+    """Hosts, ``*.domains`` and networks that may be named although their addresses are not public."""
+    revalidate_seconds: int = 3600
+    """How often a source is asked whether it has changed; 0: never."""
+    hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name
+    """Secret of a resource's namespace whose key ``token`` opens gated repositories, where the resource names none."""
+
+
+class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The claim of each namespace on which models are kept that share a cache."""
+
+    persistence: Literal["Cached", "Ephemeral"] = "Cached"
+    """Ephemeral: there is no claim; every pod loads its model itself."""
+    size: str = "100Gi"
+    storage_class: str = ""
+    """Empty: the cluster's default."""
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
+    """ReadWriteOnce keeps the pods that read it on one node."""
+    run_as_user: int = 65532
+    """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -11,14 +40,19 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     hugging_face_endpoint: str = ""
     """URL of a mirror of the Hugging Face hub; empty: the public one."""
     images: dict[str, str] = {}
-    """Engine name -> container image, where it is not to be the engine's own default."""
+    """Engine name, or with an accelerator as ``llamacpp-cuda`` -> container image, where it is not to be the engine's
+    own default."""
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
     drain_seconds: int = 15
     """How long a pod that is to go keeps answering."""
     unschedulable_grace_seconds: int = 30
     """How long a pod may wait for a node, as one may be on its way, before its model is called Failed."""
-    loader_image: str = "slipway/slipway:0.2.0"
+    loader_image: str = "slipway/slipway:0.3.0"
     """Image of the program that fetches weights, in Jobs and beside engines that load adapters."""
     system_namespace: str = ""
     """Where the configuration that resources refer to lies; empty: the namespace of the controller's Lease."""
+    sources: Sources = Sources()
+    """Which weights a spec may name."""
+    model_cache: ModelCache = ModelCache()
+    """Where models are kept that share a cache."""

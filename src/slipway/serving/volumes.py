@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from slipway.kube.objects import Object
 
@@ -17,9 +18,10 @@ def shared_memory(name: str) -> Object:
     return {"name": name, "emptyDir": {"medium": "Memory"}}
 
 
-def claim(name: str, claim_name: str) -> Object:
-    """A PersistentVolumeClaim of the pod's namespace."""
-    return {"name": name, "persistentVolumeClaim": {"claimName": claim_name}}
+def claim(name: str, claim_name: str, *, read_only: bool = False) -> Object:
+    """A PersistentVolumeClaim of the pod's namespace. Where it is read only nobody gives its files another group."""
+    source = {"claimName": claim_name} | ({"readOnly": True} if read_only else {})
+    return {"name": name, "persistentVolumeClaim": source}
 
 
 def image(name: str, reference: str) -> Object:
@@ -36,3 +38,8 @@ def secret(name: str, secret_name: str, files: Mapping[str, str]) -> Object:
 def config_map(name: str, config_map_name: str) -> Object:
     """A ConfigMap's keys as files."""
     return {"name": name, "configMap": {"name": config_map_name}}
+
+
+def of_the_node(name: str, path: str, kind: Literal["File", "Directory"]) -> Object:
+    """What lies at a path of the node; a pod does not start on one where there is nothing of this kind."""
+    return {"name": name, "hostPath": {"path": path, "type": kind}}

@@ -70,8 +70,10 @@ def service_account(server: Server) -> Object:
 
 def service(server: Server, address: Address) -> Object:
     """The model's address in the cluster, which is also what tells the gateway of it."""
-    port = {"name": PORT_NAME, "port": server.port, "targetPort": PORT_NAME, "protocol": "TCP"}
-    spec = {"type": "ClusterIP", "selector": dict(address.selector), "ports": [port]}
+    port = {"name": PORT_NAME, "port": address.port or server.port, "targetPort": PORT_NAME, "protocol": "TCP"}
+    if address.node_port is not None:
+        port["nodePort"] = address.node_port
+    spec = {"type": address.type, "selector": dict(address.selector), "ports": [port]}
     made = child(SERVICE, address.name, server.namespace, server.labels, spec=spec)
     labels, annotations = route_metadata(address.route)
     made["metadata"]["labels"] |= labels
@@ -102,13 +104,15 @@ def deployment(server: Server, scale: Scale) -> Object:
     )
     pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
     spec = {
-        "replicas": scale.replicas,
+        **({} if scale.replicas is None else {"replicas": scale.replicas}),
         "selector": {"matchLabels": dict(server.selector)},
-        "revisionHistoryLimit": 2,
+        "revisionHistoryLimit": scale.history,
         "progressDeadlineSeconds": server.startup_seconds + ROLLOUT_MARGIN_SECONDS,
         "template": pod,
     }
-    if scale.surge is not None:
+    if scale.recreate:
+        spec["strategy"] = {"type": "Recreate"}
+    elif scale.surge is not None:
         spec["strategy"] = {
             "type": "RollingUpdate",
             "rollingUpdate": {"maxSurge": scale.surge, "maxUnavailable": 0 if scale.surge else 1},
@@ -144,6 +148,15 @@ def with_labels_of(made: Object, observed: Object | None) -> Object:
             },
         },
     }
+
+
+def kept(observed: Object, replicas: int | None) -> Object:
+    """A Deployment as it is, with so many replicas (see Scale): what serves on while no other one can be made yet."""
+    metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
+    spec = {**observed["spec"], "replicas": replicas}
+    if replicas is None:
+        del spec["replicas"]
+    return {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec}
 
 
 def digest(value: object) -> str:
@@ -203,6 +216,7 @@ def _answering(server: Server) -> Object:
         "startupProbe": _probe(probes.startup),
         "readinessProbe": _probe(probes.readiness),
         "livenessProbe": _probe(probes.liveness),
+        **server.given_probes,
         "lifecycle": {"preStop": {"sleep": {"seconds": server.drain_seconds}}},
     }
 
@@ -212,9 +226,10 @@ def _asked(beside: Container) -> Object:
 
 
 def _probe(probe: Probe) -> Object:
-    asked: Object = {"exec": {"command": [*probe.command]}}
+    place: Object = {"port": probe.port or PORT_NAME}
+    asked: Object = {"exec": {"command": [*probe.command]}} if probe.command else {"tcpSocket": place}
     if probe.path:
-        asked = {"httpGet": {"path": probe.path, "port": probe.port or PORT_NAME}}
+        asked = {"httpGet": {"path": probe.path, **place}}
     delay = {"initialDelaySeconds": probe.initial_delay} if probe.initial_delay else {}
     times = {"periodSeconds": probe.period, "timeoutSeconds": probe.timeout, "failureThreshold": probe.failures}
     return asked | delay | times
@@ -231,7 +246,7 @@ def container_spec(container: Container, mounts: Sequence[Mount], answering: Obj
         "securityContext": container.security,
         # Puts the last log lines of a container that failed into the pod's status, where the diagnosis reads them.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [_mount(mount) for mount in mounts],
+        "volumeMounts": [*(_mount(mount) for mount in mounts), *container.further_mounts],
         "env": list(container.env),
         "envFrom": list(container.env_from),
         "resources": container.resources,

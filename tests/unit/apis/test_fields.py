@@ -42,7 +42,8 @@ def faults(value: Any, kind: str, place: str) -> list[str]:
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
 def test_children_have_only_fields_that_kubernetes_knows(path: Path) -> None:
     for child in yaml.safe_load(path.read_text()):
-        assert faults(child, f"V1{child['kind']}", child["kind"]) == []
+        version = child["apiVersion"].rpartition("/")[2].capitalize()
+        assert faults(child, f"{version}{child['kind']}", child["kind"]) == []
 
 
 def test_what_is_not_as_kubernetes_has_it_is_found() -> None:

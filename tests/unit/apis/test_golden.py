@@ -24,8 +24,13 @@ SYSTEM = "slipway-system"
 NOW = datetime.fromisoformat("2026-11-21T09:05:00Z").timestamp()
 
 
-def api_named(name: str) -> Api:
-    return next(api for api in APIS if api.name == name)
+KINDS: dict[tuple[str, str], Api] = {(api.name, resource.kind.kind): api for api in APIS for resource in api.resources}
+
+
+def api_of(path: Path) -> Api:
+    """That of the folder, and of the resource's kind where it says one."""
+    resource = yaml.safe_load(path.read_text())["resource"]
+    return KINDS[path.parent.name, resource.get("kind", "Model")]
 
 
 def world_of(path: Path) -> World:
@@ -34,7 +39,7 @@ def world_of(path: Path) -> World:
     mine = [obj for obj in observed if key(obj) == key(resource)] + example.get("children", [])
     settings = Settings(system_namespace=SYSTEM)
     known = {(obj["kind"], *key(obj)): obj for obj in [*observed, *_configuration(example)]}
-    references = api_named(path.parent.name).references(resource, settings)
+    references = api_of(path).references(resource, settings)
     return World(
         resource=resource,
         children={(obj["kind"], obj["metadata"]["name"]): obj for obj in mine if obj["kind"] != "Pod"},
@@ -48,6 +53,7 @@ def world_of(path: Path) -> World:
             if (place := (reference.kind.kind, reference.namespace, reference.name)) in known
         },
         agents={pod: msgspec.convert(report, AgentReport) for pod, report in example.get("agents", {}).items()},
+        kin=[resource, *example.get("kin", [])],
     )
 
 
@@ -95,7 +101,7 @@ def agrees(path: Path, value: Any) -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path) -> None:
-    api, world = api_named(path.parent.name), world_of(path)
+    api, world = api_of(path), world_of(path)
     plan, refusal = planned(api, world)
     agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
     agrees(path.with_suffix(".status.yaml"), api.status(world, refusal).status)
@@ -106,5 +112,5 @@ def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path)
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_planning_twice_gives_the_same(path: Path) -> None:
-    api, world = api_named(path.parent.name), world_of(path)
+    api, world = api_of(path), world_of(path)
     assert planned(api, world) == planned(api, world)

@@ -44,6 +44,7 @@ class Toys:
     resources: tuple[CustomResource, ...] = ()
     child_kinds = (SERVICE, DEPLOYMENT, CONFIG_MAP, JOB)
     shared_kinds = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
+    user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({FINALIZER})
 
     def __init__(self) -> None:
@@ -55,8 +56,8 @@ class Toys:
             raise ValueError("a bug")
         return (CONFIG, CLAIM) if resource["spec"].get("cached") else (CONFIG,)
 
-    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
-        if new["kind"] != "PersistentVolumeClaim":
+    def concerned(self, old: Object | None, new: Object | None) -> Collection[str] | None:
+        if old is None or new is None or new["kind"] != "PersistentVolumeClaim":
             return None
         before, after = (set(obj["metadata"].get("annotations", {}).items()) for obj in (old, new))
         return {note.removeprefix("loaded/") for note, _unused in before ^ after}

@@ -6,9 +6,12 @@ from typing import Any
 
 from slipway.apis.krypton.api import Krypton
 from slipway.apis.krypton.types import KIND
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.controller.observed import Observed, route_names
 from slipway.kube.client import Client
-from slipway.kube.objects import DEPLOYMENT, Key
+from slipway.kube.objects import DEPLOYMENT, NODE, Key, Object
+from slipway.serving.plan import USES
 
 OWNER = {"apiVersion": KIND.api_version, "kind": KIND.kind, "uid": "1", "controller": True}
 
@@ -67,3 +70,55 @@ def test_a_service_that_was_just_made_is_among_those_that_ask_for_its_name() -> 
 def test_a_service_whose_route_cannot_be_read_asks_for_no_name() -> None:
     assert route_names(routed("tiny", "a", annotation="{")) == []
     assert route_names(owned("plain", "plain", spec={"ports": [{"port": 1}]})) == []
+
+
+def node(name: str, **allocatable: str) -> Object:
+    found = {resource.replace("__", "/").replace("_", "."): amount for resource, amount in allocatable.items()}
+    metadata = {"name": name, "uid": name, "resourceVersion": "1", "labels": {"disk": "fast"}}
+    status = {"allocatable": {"cpu": "8", **found}, "images": [{"names": ["large"]}]}
+    return {"kind": "Node", "metadata": metadata, "spec": {}, "status": status}
+
+
+def put(seen: Observed, obj: Object) -> list[bool]:
+    """Whether the cluster has more or fewer kinds of accelerators since."""
+    nodes = seen.shared[NODE]
+    return [seen.equips(change) for change in nodes.store.put(nodes._prepare(obj))]
+
+
+def test_of_a_node_nothing_is_kept_but_the_accelerators_that_it_has() -> None:
+    seen = Observed(None, [Models()], "slipway-system")  # type: ignore[arg-type]
+    assert put(seen, node("a", nvidia_com__gpu="2", amd_com__gpu="0")) == [True]
+    assert seen.extended_resources() == {"nvidia.com/gpu"}
+    assert seen.shared[NODE].store.all() == [
+        {
+            "kind": "Node",
+            "metadata": {"name": "a", "uid": "a", "resourceVersion": "1"},
+            "extended": ["nvidia.com/gpu"],
+        }
+    ]
+
+
+def test_only_the_first_and_the_last_node_with_an_accelerator_are_news() -> None:
+    seen = Observed(None, [Models()], "slipway-system")  # type: ignore[arg-type]
+    assert put(seen, node("a", nvidia_com__gpu="2")) == [True]
+    assert put(seen, node("b", nvidia_com__gpu="1")) == [False]
+    later = node("a", nvidia_com__gpu="0")
+    later["metadata"]["resourceVersion"] = "2"
+    assert put(seen, later) == [False]
+    nodes = seen.shared[NODE].store
+    assert [seen.equips(change) for change in nodes.drop(Key("", "b"))] == [True]
+    assert seen.extended_resources() == frozenset()
+    assert put(seen, node("c")) == [False]
+
+
+def test_users_are_those_of_the_namespace_and_pods_that_say_what_they_use() -> None:
+    seen = Observed(None, [Models()], "slipway-system")  # type: ignore[arg-type]
+    for namespace in ("models", "others"):
+        service = {"metadata": {"name": "chat", "namespace": namespace, "uid": f"s-{namespace}"}}
+        seen.shared[INFERENCE_SERVICE].store.put(service)
+        for name, told in (("reads", {USES: "k=d"}), ("alone", {})):
+            metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "annotations": told}
+            seen.pods.store.put({"metadata": metadata})
+    found = seen.users([INFERENCE_SERVICE], "models")
+    assert [obj["metadata"]["uid"] for obj in found] == ["s-models", "models-reads"]
+    assert seen.users([], "models") == []

@@ -28,7 +28,7 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
     lines = (
         "apis: [krypton]",
         "huggingFaceEndpoint: http://hub",
-        "images: {llamacpp: x}",
+        "images: {llamacpp: x, llamacpp-cuda: y}",
         "leaderElection: {namespace: n}",
     )
     text = "\n".join(lines)
@@ -41,8 +41,12 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
-        ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai"),
+        ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai, llmkube"),
         ("runAsUser: root", "runAsUser"),
+        ("sources: {allowedRemoteHosts: [store.lan, 'http://store.lan']}", "'http://store.lan' is no host"),
+        ("sources: {allowedHostPathRoots: [models]}", "'models' is not the whole path"),
+        ("sources: {allowedHostPathRoots: [/mnt/../etc]}", "'/mnt/../etc' is not the whole path"),
+        ("images: {llamacpp-cuda: x, llamacpp-gpu: y}", "'llamacpp-gpu' is no engine; there are llamacpp, vllm,"),
         ("[", "controller.yaml"),
     ],
 )

@@ -7,20 +7,27 @@ import re
 import subprocess
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 import yaml
 
+from slipway.apis import APIS
 from slipway.apis.kubeai import config
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
+from tests.schemas import faults, schema_of
 
 from ...docs.pages import PAGES, ROOT, Block, blocks
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text"}
 MARKS = {"file", "elsewhere", "settings", "variables"}
+DEFINITIONS = {
+    (resource.kind.api_version, resource.kind.kind): schema_of(resource.manifest())
+    for api in APIS
+    for resource in api.resources
+}
+VERSIONS = {version for version, kind in DEFINITIONS}
 SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
 
 
@@ -44,8 +51,10 @@ def test_bash_parses(block: Block) -> None:
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=60)
 
 
-@of("bash", "elsewhere")
-def test_a_command_that_is_run_elsewhere_names_where(block: Block) -> None:
+@pytest.mark.parametrize(
+    "block", [block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name
+)
+def test_what_is_tried_elsewhere_names_where(block: Block) -> None:
     assert (ROOT / block.marks["elsewhere"]).is_file()
 
 
@@ -60,13 +69,10 @@ def test_python_compiles(block: Block) -> None:
 
 
 @of("yaml")
-def test_models_follow_the_definition(block: Block) -> None:
-    models = [found for found in documents(block) if isinstance(found, dict) and found.get("kind") == "Model"]
-    for model in models:
-        group = model["apiVersion"].partition("/")[0]
-        definition = yaml.safe_load((ROOT / f"roles/crds/files/{group}_models.yaml").read_text())
-        schema = _closed(definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-        jsonschema.validate(model, schema)
+def test_manifests_of_our_kinds_follow_their_definitions(block: Block) -> None:
+    manifests = [found for found in documents(block) if isinstance(found, dict) and found.get("apiVersion") in VERSIONS]
+    for manifest in manifests:
+        assert faults(DEFINITIONS[manifest["apiVersion"], manifest["kind"]], manifest) == []
 
 
 @of("yaml", "variables")
@@ -111,16 +117,3 @@ def _shared() -> set[str]:
     """Variables that several roles and playbooks read."""
     files = [*ROOT.glob("roles/*/defaults/main.yml"), *ROOT.glob("playbooks/*.yml")]
     return {name for file in files for name in re.findall(r"\bslipway_[a-z_]+", file.read_text())}
-
-
-def _closed(schema: Any) -> Any:
-    """The schema with unknown fields refused, as ``kubectl apply`` does it; the root's metadata stays open."""
-    if not isinstance(schema, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
-        return schema
-    closed = {key: _closed(value) for key, value in schema.items() if key not in ("properties", "items")}
-    if "properties" in schema:
-        closed["properties"] = {name: _closed(value) for name, value in schema["properties"].items()}
-        closed["additionalProperties"] = False
-    if "items" in schema:
-        closed["items"] = _closed(schema["items"])
-    return closed

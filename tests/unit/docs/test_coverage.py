@@ -15,6 +15,8 @@ import yaml
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
 from slipway.apis.kubeai import config
 from slipway.apis.kubeai import types as kubeai
+from slipway.apis.llmkube import model_types, runtime_types, service_types
+from slipway.apis.llmkube.reading import ENGINES as LLMKUBE_ENGINES
 from slipway.controller.settings import ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
@@ -28,7 +30,7 @@ from ...docs.pages import ROOT, anchors
 
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "src/slipway").rglob("*.py"))
-REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Condition": (2,)}
+REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Awaited": (0,), "Condition": (2,)}
 """Call -> positions that the reason may have among its arguments."""
 METRIC_CALLS = {
     "Counter": "_total", "CounterMetricFamily": "_total",
@@ -132,6 +134,15 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
         ("kubeai.md", config.ModelServerPods),
         ("kubeai.md", config.ModelAutoscaling),
         ("kubeai.md", config.SecretNames),
+        ("llmkube.md", model_types.ModelSpec),
+        ("llmkube.md", model_types.ModelStatus),
+        ("llmkube.md", service_types.InferenceServiceSpec),
+        ("llmkube.md", service_types.InferenceServiceStatus),
+        ("llmkube.md", service_types.Resources),
+        ("llmkube.md", runtime_types.VllmConfig),
+        ("llmkube.md", runtime_types.TgiConfig),
+        ("llmkube.md", runtime_types.PersonaPlexConfig),
+        ("llmkube.md", runtime_types.RopeScaling),
         ("gateway.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -150,6 +161,11 @@ def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
     page = (DOCS / "kubeai.md").read_text()
     named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
+
+
+def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
+    named = {*get_args(service_types.Runtime), *get_args(service_types.Phase), *get_args(service_types.Priority)}
+    assert named - words("llmkube.md") == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
@@ -186,3 +202,8 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 def _is_content(path: Path) -> bool:
     return not path.name.startswith(("_", ".")) and (path.is_dir() or path.suffix in (".yml", ".py"))
+
+
+def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
+    images = {image for engine in LLMKUBE_ENGINES.values() for image in engine.images.values()}
+    assert images - words("llmkube.md") == set()

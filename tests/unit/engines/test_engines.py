@@ -11,8 +11,9 @@ from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder
 from slipway.engines.engine import Engine, Launch, Task
 from slipway.engines.faster_whisper import FASTER_WHISPER
 from slipway.engines.infinity import INFINITY
-from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.llamacpp import LLAMACPP, LLAMACPP_TUNED
 from slipway.engines.ollama import LAST_WORDS, OLLAMA
+from slipway.engines.personaplex import PERSONAPLEX
 from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 
@@ -115,15 +116,21 @@ def test_what_would_keep_requests_away_is_found(engine: Engine, args: tuple[str,
 
 @pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMACPP])
 def test_weights_of_another_kind_are_an_error(engine: Engine) -> None:
-    with pytest.raises(ValueError, match="OllamaModel"):
+    with pytest.raises(ValueError, match=r"^the model x of Ollama's: that is "):
         engine.args(launch(OllamaModel("x")))
 
 
 def test_ollama_and_llamacpp_have_to_know_which_of_several_models() -> None:
-    with pytest.raises(ValueError, match="names no model"):
+    with pytest.raises(ValueError, match=r"^the folder /model: that is no model"):
         OLLAMA.probes_of(launch(MountedFolder("/model")))
-    with pytest.raises(ValueError, match="names no file"):
+    with pytest.raises(ValueError, match=r"^the folder /model: that is no file"):
         LLAMACPP.args(launch(MountedFolder("/model")))
+
+
+@pytest.mark.parametrize("engine", [LLAMACPP, LLAMACPP_TUNED, PERSONAPLEX])
+def test_no_other_revision_is_served_by_those_that_can_be_told_of_none(engine: Engine) -> None:
+    with pytest.raises(ValueError, match="the revision of the repository x/y at v2: "):
+        engine.args(launch(HubRepository("x/y", "v2")))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ NAMED = {
     "HAPROXY_IMAGE": r"haproxy:\d[\d.]*\d",
     "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server\b(?!-)\S*",
     "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
+    "METRICS_SERVER_IMAGE": r"registry\.k8s\.io/metrics-server/metrics-server:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
 FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
@@ -55,6 +56,12 @@ def test_the_local_cluster_is_of_the_node_image_and_its_locked_sources() -> None
 
     assert variables("roles/local_cluster/defaults/main.yml")["local_cluster_kubernetes_version"] == version
     assert f"k8s.io/kubernetes v{version} " in (IMAGES / "closed-network/go/kubernetes/go.mod").read_text()
+
+
+def test_metrics_server_is_of_its_locked_sources() -> None:
+    version = VERSIONS["METRICS_SERVER_IMAGE"].rpartition(":")[2]
+
+    assert f"sigs.k8s.io/metrics-server {version} " in (IMAGES / "closed-network/go/metrics-server/go.mod").read_text()
 
 
 def test_the_images_role_provides_what_is_stated() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.kube.quantity import multiply
+from slipway.kube.quantity import amount, multiply
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,10 @@ def test_the_product_is_exact_and_canonical(quantity: str, count: int, product: 
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantity"):
         multiply(text, 1)
+
+
+def test_a_quantity_comes_to_an_exact_number() -> None:
+    assert amount("1Ki") == 1024
+    assert amount("500m") * 2 == 1
+    with pytest.raises(ValueError, match="24Gi"):
+        amount("24GiB")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.kube.conditions import Condition, find, merge
+from slipway.kube.conditions import LONGEST_MESSAGE, Condition, find, last_updated, merge
 from slipway.kube.errors import Conflict
 from slipway.kube.events import MESSAGE_BYTES, Recorder
 from slipway.kube.expectations import Expectations
@@ -84,6 +84,15 @@ def test_conditions_keep_the_new_order_and_drop_what_is_no_longer_said():
     assert [one["type"] for one in merge(old, [Condition("C", "True"), Condition("A", "True")], 1)] == ["C", "A"]
     assert find({"status": {"conditions": old}}, "B") == old[1]
     assert find({}, "B") is None
+
+
+def test_a_message_that_the_api_server_would_refuse_is_cut_and_still_the_same_the_next_time():
+    told = Condition("Ready", "False", "Wrong", "x" * 50_000)
+    status = {"conditions": merge([], [told], 0)}
+    assert len(status["conditions"][0]["message"]) == LONGEST_MESSAGE
+    stamp = last_updated({}, status, 0)
+    again = {"conditions": [msgspec.to_builtins(told)]}
+    assert last_updated(status | {"lastUpdated": stamp}, again, 1_700_000_000) == stamp
 
 
 async def test_an_event_that_repeats_is_counted(server, client, metrics, start, eventually):

@@ -17,7 +17,10 @@ from slipway.loader.folder import MARKER, WORK
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.source import open_source
+from slipway.loader.stage import Work
 from slipway.loader.transfer import Policy
+
+from .site import Site
 
 PATIENCE = 60
 """Seconds for what takes a moment on a machine that has nothing else to do."""
@@ -182,3 +185,20 @@ def cut_after(count: int) -> Callable[[web.Request, bytes], Awaitable[web.Stream
         return response
 
     return answer
+
+
+def work(header: str = "gguf") -> Work:
+    return Work(HASTY, threading.Event(), Meter(), header)
+
+
+@pytest.fixture
+def site(start: Callable[[web.Application], Service]) -> Site:
+    made, app = Site(), web.Application()
+    app.router.add_get("/tiny.gguf", made.get)
+    made.service = start(app)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models" / "0123456789abcdef"

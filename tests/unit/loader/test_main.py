@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from slipway.artifacts.addresses import public
 from slipway.loader import main as module
 from slipway.loader.main import last_words, main
 from slipway.loader.progress import Meter, human
-from slipway.loader.source import public
 from slipway.serving import job
 
 from .conftest import FILES, Service, content

@@ -52,7 +52,7 @@ def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
             "host": api.url,
             "api_key": "the-api-key",
             # A test that waits in vain fails soon.
-            **({"wait_timeout": 60} if module == "model" else {}),
+            **({"wait_timeout": 60} if not module.endswith("_info") else {}),
             **options,
             "_ansible_check_mode": check,
             "_ansible_diff": diff,

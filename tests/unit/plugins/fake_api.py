@@ -59,7 +59,12 @@ class FakeApi:
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
         self.namespaces = {"models", "other"}
-        self.served = {"/apis/krypton.ai/v1alpha1", "/apis/kubeai.org/v1", "/api/v1"}
+        self.served = {
+            "/apis/krypton.ai/v1alpha1",
+            "/apis/kubeai.org/v1",
+            "/apis/inference.llmkube.dev/v1alpha1",
+            "/api/v1",
+        }
         self.calls: list[Call] = []
         self.answers: list[Answer] = []
         self.warnings: list[str] = []
@@ -395,7 +400,7 @@ def _missing(path: str) -> tuple[int, Object]:
 
 
 def _is_collection(path: str) -> bool:
-    return path.rsplit("/", maxsplit=1)[-1] in ("models", "events", "pods")
+    return path.rsplit("/", maxsplit=1)[-1] in ("models", "inferenceservices", "events", "pods")
 
 
 def _path_of(resource: Object) -> str:

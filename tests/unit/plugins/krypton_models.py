@@ -53,14 +53,13 @@ FAILED: Object = {
 
 
 def becomes(**states: Object) -> Callable[[FakeApi, Object], None]:
-    """A controller that at once gives each model the status under its name, or the one under ``others``."""
+    """A controller that at once gives each object the status under its name, or the one under ``others``."""
 
     def act(api: FakeApi, resource: Object) -> None:
         metadata = resource["metadata"]
         status = states.get(metadata["name"].replace("-", "_"), states.get("others"))
         if status is not None:
-            api.set_status(
-                f"/apis/{resource['apiVersion']}/namespaces/{metadata['namespace']}/models/{metadata['name']}", **status
-            )
+            place = f"/apis/{resource['apiVersion']}/namespaces/{metadata['namespace']}"
+            api.set_status(f"{place}/{resource['kind'].lower()}s/{metadata['name']}", **status)
 
     return act

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
-from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS, SERVICES
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS
 from fake_api import Answer, FakeApi
 from krypton_models import FAILED, PENDING, READY, SPEC, becomes
@@ -22,6 +22,8 @@ from module_run import Result, Run
 PLUGINS = "ansible_collections.slipway.inference.plugins"
 COLLECTION = Path(__file__).resolve().parents[3]
 MODULES = sorted(path.stem for path in (COLLECTION / "plugins" / "modules").glob("*.py"))
+# Options with many objects, of the modules that make them.
+LISTS = {"model": ("models",), "inference_service": ("models", "inference_services")}
 # What Ansible adds to every result.
 COMMON = {"changed", "failed", "msg", "diff", "invocation", "warnings", "deprecations", "exception"}
 
@@ -62,9 +64,11 @@ def check_result(module: str, result: Result) -> None:
 def test_results_hold_nothing_that_is_not_documented(api: FakeApi, run: Run, module: str) -> None:
     api.controller = becomes(good=READY, bad=FAILED, slow=PENDING)
     task: dict[str, Any] = {"namespace": "models"}
-    if module == "model":
-        task["models"] = [{"name": name, "spec": SPEC} for name in ("good", "bad", "slow")]
-        check_result(module, run(module, **{**task, "models": [{"name": "gone"}], "state": "absent"}))
+    for option in LISTS.get(module, ()):
+        task[option] = [{"name": name, "spec": SPEC} for name in ("good", "bad", "slow")]
+    if module in LISTS:
+        gone = {option: [{"name": "gone"}] for option in LISTS[module]}
+        check_result(module, run(module, **{**task, **gone, "state": "absent"}))
         check_result(module, run(module, check=True, **task))
     check_result(module, run(module, **task))
     api.served.clear()
@@ -85,8 +89,9 @@ def test_refused_models_hold_what_is_documented_as_always_there(api: FakeApi, ru
 @pytest.mark.parametrize("module", MODULES)
 def test_successful_results_hold_everything_that_is_documented(api: FakeApi, run: Run, module: str) -> None:
     api.controller = becomes(others=READY)
-    run("model", name="good", namespace="models", spec=SPEC)
-    task = {"name": "good", "namespace": "models", **({"spec": SPEC} if module == "model" else {})}
+    made = {"name": "good", "namespace": "models", "spec": SPEC}
+    run(module.removesuffix("_info"), **made)
+    task = made if module in LISTS else {"name": "good", "namespace": "models"}
     result = run(module, **task)
     for name, value in yaml.safe_load(load(module).RETURN).items():
         if value["returned"] == "success" or value["returned"].startswith("always"):
@@ -95,6 +100,7 @@ def test_successful_results_hold_everything_that_is_documented(api: FakeApi, run
                 if inner.get("returned", "always") in (
                     "always",
                     "when O(state=present), unless the API server refused it",
+                    "for a service when O(state=present), unless the API server refused it",
                 ):
                     assert key in result[name][0]
 
@@ -120,8 +126,9 @@ def test_every_error_code_is_documented() -> None:
 
 
 def test_every_api_is_a_documented_choice() -> None:
-    for module in ("model", "model_info"):
-        assert yaml.safe_load(load(module).DOCUMENTATION)["options"]["api"]["choices"] == sorted(MODELS)
+    for module, apis in (("model", MODELS), ("inference_service", SERVICES)):
+        for name in (module, f"{module}_info"):
+            assert yaml.safe_load(load(name).DOCUMENTATION)["options"]["api"]["choices"] == sorted(apis)
 
 
 def test_role_hints_name_roles_that_exist() -> None:

@@ -370,7 +370,7 @@ def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
             {"name": "a", "wait_for": [{"condition": "A", "equals": 1}]},
             "missing parameter(s) required by 'equals': field",
         ),
-        ({"name": "a", "api": "other"}, "value of api must be one of: krypton, kubeai"),
+        ({"name": "a", "api": "other"}, "value of api must be one of: krypton, kubeai, llmkube"),
     ],
 )
 def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:

@@ -57,6 +57,7 @@ def test_the_message_is_that_of_the_condition_that_tells_most() -> None:
 
 def test_a_summary_of_a_model_that_nobody_has_seen_is_complete() -> None:
     assert summary(KRYPTON_MODEL, model(None)) == {
+        "kind": "Model",
         "name": "a",
         "namespace": "models",
         "ready": False,

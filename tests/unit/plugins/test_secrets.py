@@ -84,3 +84,16 @@ def test_what_kubectl_remembers_is_left_out() -> None:
     assert mask({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "s3cr3t", "a": "b"}}) == {
         "annotations": {"a": "b"}
     }
+
+
+def test_what_signs_an_address_is_masked_and_the_rest_of_it_stays() -> None:
+    signed = "https://store.example/x.gguf?X-Amz-Expires=60&X-Amz-Signature=s3cr3t&X-Amz-Security-Token=t0k3n#end"
+    assert mask({"spec": {"source": signed}}) == {
+        "spec": {
+            "source": "https://store.example/x.gguf?X-Amz-Expires=60"
+            f"&X-Amz-Signature={MASK}&X-Amz-Security-Token={MASK}#end"
+        }
+    }
+    assert secrets_in(signed) == ["s3cr3t", "t0k3n"]
+    assert mask("https://store.example/x.gguf?sv=2024&sig=s3cr3t") == f"https://store.example/x.gguf?sv=2024&sig={MASK}"
+    assert mask("hf://acme/tiny?design=x&model=sig") == "hf://acme/tiny?design=x&model=sig"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from slipway.apis import APIS
-from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
+from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
 
 VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/controller/vars/main.yml").read_text())
 MANAGED = {"get", "list", "watch", "create", "patch", "delete"}
@@ -54,8 +54,26 @@ def test_kubeai_adds_what_its_caches_files_and_adapters_need() -> None:
     assert set(both) - set(rights("krypton")) == set(KUBEAI_ONLY) - {("", "pods")}
 
 
+def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None:
+    added = {resource: verbs for resource, verbs in rights("llmkube").items() if resource not in rights("krypton")}
+    shared = {"get", "list", "watch", "create", "patch"}
+    own = {
+        ("inference.llmkube.dev", f"{kind}{suffix}"): set(verbs)
+        for kind in ("models", "inferenceservices")
+        for suffix, verbs in VARS["__controller_api_verbs"].items()
+    }
+    assert added == own | {
+        ("batch", "jobs"): MANAGED,
+        ("autoscaling", "horizontalpodautoscalers"): MANAGED,
+        ("policy", "poddisruptionbudgets"): MANAGED,
+        ("", "nodes"): {"list", "watch"},
+        ("", "persistentvolumeclaims"): shared,
+        ("scheduling.k8s.io", "priorityclasses"): shared - {"patch"},
+    }
+
+
 def test_nothing_is_granted_by_wildcard_and_no_secret_is_read() -> None:
-    both = rights("krypton", "kubeai")
+    both = rights("krypton", "kubeai", "llmkube")
     assert not [rule for rule, verbs in both.items() if "*" in (*rule, *verbs)]
     assert ("", "secrets") not in both
 
@@ -65,6 +83,9 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
     granted = rights(api.name)
     for kind in api.child_kinds:
         assert granted[kind.group, kind.plural] >= MANAGED, kind
+    own = {resource.kind for other in APIS if other.name == api.name for resource in other.resources}
     for kind in api.shared_kinds:
-        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM}
-        assert granted[kind.group, kind.plural] >= {"get", "list", "watch", "create", "patch"}, kind
+        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE} | own
+        verbs = {"get", "list", "watch"} | (set() if kind in own else {"create"})
+        noted = {"patch"} if kind in own | {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM} else set()
+        assert granted[kind.group, kind.plural] >= ({"list", "watch"} if kind == NODE else verbs | noted), kind

@@ -80,7 +80,7 @@ def test_every_api_is_known_to_every_role() -> None:
         "models": set(yaml.safe_load((ROOT / "roles/models/vars/main.yml").read_text())["__models_apis"]),
     }
 
-    assert set(map(frozenset, known.values())) == {frozenset({"krypton", "kubeai"})}
+    assert set(map(frozenset, known.values())) == {frozenset({"krypton", "kubeai", "llmkube"})}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

@@ -11,8 +11,9 @@ from slipway.serving import volumes
 from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.job import ended
 from slipway.serving.plan import Invalid
-from slipway.serving.server import Container, File, Mount, Probe, Probes, Scale, Server
-from slipway.serving.workload import deployment, workload
+from slipway.serving.route import Route
+from slipway.serving.server import Address, Container, File, Mount, Probe, Probes, Scale, Server
+from slipway.serving.workload import deployment, kept, service, workload
 
 HTTP = Probe(path="/health", period=5, timeout=3, failures=3)
 SERVER = Server(
@@ -118,3 +119,49 @@ def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
     assert ended(job, "Complete") is None
     assert ended(job, "Failed") == 1795251600
     assert ended(None, "Failed") is None
+
+
+def test_a_probe_as_kubernetes_writes_it_stands_in_place_of_ours_and_says_how_long_a_start_may_take() -> None:
+    own = {"tcpSocket": {"port": 1}, "initialDelaySeconds": 4, "periodSeconds": 7, "failureThreshold": 2}
+    given = {"given_probes": {"startupProbe": own, "livenessProbe": {"exec": {"command": ["ok"]}}}}
+    engine = pod(**given)["containers"][0]
+    assert engine["startupProbe"] == own
+    assert engine["livenessProbe"] == {"exec": {"command": ["ok"]}}
+    assert engine["readinessProbe"]["httpGet"]["path"] == "/health"
+    assert made(**given)["progressDeadlineSeconds"] == 4 + 7 * 2 + 60
+    usual = msgspec.structs.replace(SERVER, given_probes={"startupProbe": {"httpGet": {"path": "/"}}})
+    assert usual.startup_seconds == 30
+
+
+def test_a_probe_without_path_and_command_only_connects() -> None:
+    plain = Probe(period=1, timeout=2, failures=3)
+    engine = pod(probes=Probes(plain, plain, plain))["containers"][0]
+    assert engine["readinessProbe"]["tcpSocket"] == {"port": "http"}
+
+
+def test_a_service_has_a_port_and_a_type_of_its_own_and_leads_to_the_engines() -> None:
+    address = Address("tiny", SERVER.selector, Route(), port=80, type="NodePort", node_port=30080)
+    spec = service(SERVER, address)["spec"]
+    assert spec["type"] == "NodePort"
+    assert spec["ports"] == [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP", "nodePort": 30080}]
+    (usual,) = service(SERVER, Address("tiny", SERVER.selector, Route()))["spec"]["ports"]
+    assert usual["port"] == 8080
+
+
+def test_replicas_that_somebody_else_says_are_not_sent() -> None:
+    assert "replicas" not in deployment(SERVER, Scale(None))["spec"]
+    observed = deployment(SERVER, Scale(4))
+    assert kept(observed, 2)["spec"]["replicas"] == 2
+    assert "replicas" not in kept(observed, None)["spec"]
+    assert kept(observed, 4) == observed
+
+
+def test_a_rollout_may_take_all_pods_away_first_and_keep_no_history() -> None:
+    spec = deployment(SERVER, Scale(1, surge=1, recreate=True, history=0))["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["revisionHistoryLimit"] == 0
+
+
+def test_further_mounts_come_after_ours() -> None:
+    engine = msgspec.structs.replace(SERVER.engine, further_mounts=({"name": "x", "mountPath": "/x"},))
+    assert [mount["name"] for mount in pod(engine=engine)["containers"][0]["volumeMounts"]] == ["data", "x"]

@@ -13,6 +13,10 @@ from pathlib import Path
 import openai
 import pytest
 
+from slipway.artifacts.weights import HubRepository
+from slipway.engines.engine import Draft, Launch
+from slipway.engines.vllm import VLLM_TUNED
+
 from .conftest import Reply, Start, ask, launch, run, wait_for
 
 MODULE = "vllm.entrypoints.openai.api_server"
@@ -222,3 +226,38 @@ def test_a_missing_template_or_repository_is_refused(start: Start) -> None:
     ended = run(MODULE, "--model=acme/none", HF_ENDPOINT=hub)
     assert (ended.returncode, "is not a valid model identifier" in ended.stderr) == (1, True)
     assert "runai_streamer" in run(MODULE, "--model=s3://bucket/model").stderr
+
+
+def test_a_service_with_every_setting_is_served_by_its_command_line(start: Start) -> None:
+    """The whole command line that LLMKube's services make, names and draft model included."""
+    settings = {
+        "parallel_slots": 4,
+        "tensor_parallel_size": 2,
+        "max_model_len": 4096,
+        "quantization": "fp8",
+        "dtype": "bfloat16",
+        "kv_cache_dtype": "fp8_e4m3",
+        "enable_prefix_caching": True,
+        "enable_chunked_prefill": True,
+        "enable_expert_parallel": True,
+        "max_num_batched_tokens": 4096,
+        "attention_backend": "FLASHINFER",
+        "cpu_offload_gb": 4,
+        "gpu_memory_utilization": 0.9,
+    }
+    asked = Launch(
+        weights=HubRepository("acme/base", "v2"),
+        served_name="base",
+        port=8000,
+        bind="127.0.0.1",
+        settings=settings,
+        gpus=2,
+        draft=Draft(HubRepository("acme/draft"), 4),
+        extra_args=("--served-model-name", "mine", "--seed", "1"),
+    )
+    args = ["{port}" if word == "8000" else word for word in VLLM_TUNED.args(asked)]
+    assert VLLM_TUNED.command == ("vllm", "serve")
+    url = start(MODULE, "serve", *args)
+    listed = json.loads(ask(f"{url}/v1/models").body)["data"]
+    assert [card["id"] for card in listed] == ["base", "acme/base", "mine"]
+    assert chat(url, "hello", "base").status == chat(url, "hello", "mine").status == 200

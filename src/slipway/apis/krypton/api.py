@@ -40,6 +40,7 @@ class Krypton:
     resources: tuple[CustomResource, ...] = (MODEL,)
     child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
     shared_kinds: tuple[Kind, ...] = ()
+    user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
 
     def references(self, _resource: Object, _settings: Settings) -> tuple[Reference, ...]:
@@ -51,7 +52,7 @@ class Krypton:
     def scaling(self, _world: World) -> Scaling | None:
         return None
 
-    def concerned(self, _old: Object, _new: Object) -> None:
+    def concerned(self, _old: Object | None, _new: Object | None) -> None:
         return None
 
     def plan(self, world: World) -> Plan:

@@ -32,12 +32,13 @@ class KubeAI:
     resources: tuple[CustomResource, ...] = (MODEL,)
     child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB)
     shared_kinds: tuple[Kind, ...] = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
+    user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({names.FINALIZER})
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         return references(resource, settings)
 
-    def concerned(self, old: Object, new: Object) -> Collection[str] | None:
+    def concerned(self, old: Object | None, new: Object | None) -> Collection[str] | None:
         return cache.concerned(old, new)
 
     def plan(self, world: World) -> Plan:
@@ -106,8 +107,4 @@ def _own(model: Model, annotations: Object) -> Object:
 
 def _kept(observed: Object | None, model: Model) -> tuple[Object, ...]:
     """A Deployment of before the cache was asked for serves on while it is filled."""
-    if observed is None:
-        return ()
-    metadata = {field: observed["metadata"][field] for field in ("name", "namespace", "labels")}
-    spec = {**observed["spec"], "replicas": model.replicas}
-    return ({"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "metadata": metadata, "spec": spec},)
+    return (workload.kept(observed, model.replicas),) if observed else ()

@@ -21,7 +21,7 @@ from slipway.apis.kubeai.sources import credentials
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
 from slipway.serving import agent, volumes
-from slipway.serving.diagnosis import template_digest
+from slipway.serving.diagnosis import remains, template_digest
 from slipway.serving.job import Task, ended, job
 from slipway.serving.plan import Note, Plan, Reference, World
 from slipway.serving.server import Container, Mount
@@ -34,8 +34,6 @@ RETRY_SECONDS = 300
 """After a load that failed for good another one is tried, as what was wrong may lie in no object that we watch."""
 EVICTION_SECONDS = 600
 """From a Model's deletion on, after which it goes with its weights left on the volume."""
-GONE_SECONDS = 300
-"""After its deletion, a pod counts no more that does not go: its node is lost."""
 ROOT = "models"
 
 
@@ -74,9 +72,9 @@ def loaded(world: World) -> bool:
     return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
 
 
-def concerned(old: Object, new: Object) -> Collection[str] | None:
+def concerned(old: Object | None, new: Object | None) -> Collection[str] | None:
     """The Models whose note on a claim differs, as each reads no other one's. None: all that refer to the object."""
-    if new["kind"] != PERSISTENT_VOLUME_CLAIM.kind or deleting(old) != deleting(new):
+    if old is None or new is None or new["kind"] != PERSISTENT_VOLUME_CLAIM.kind or deleting(old) != deleting(new):
         return None
     before, after = (obj["metadata"].get("annotations") or {} for obj in (old, new))
     changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
@@ -191,7 +189,7 @@ def _mounted(world: World, deployment: Object) -> bool:
     if observed is not None and template_digest(observed["spec"]["template"]) != wanted:
         return True
     older = (pod for pod in world.pods if job_of(pod) != evict_name(name) and template_digest(pod) != wanted)
-    return ("Job", load_name(name)) in world.children or any(_remains(pod, world.now) for pod in older)
+    return ("Job", load_name(name)) in world.children or any(remains(pod, world.now) for pod in older)
 
 
 def eviction(world: World) -> Literal["", "running", "over"]:
@@ -208,7 +206,7 @@ def finish(world: World) -> Plan | None:
     """
     metadata = world.resource["metadata"]
     name, since = metadata["name"], unix_time(metadata["deletionTimestamp"])
-    if any(_remains(pod, world.now) for pod in world.pods if job_of(pod) != evict_name(name)):
+    if any(remains(pod, world.now) for pod in world.pods if job_of(pod) != evict_name(name)):
         return Plan(children=())
     if not profile_of(world.resource):
         return None
@@ -228,12 +226,6 @@ def job_of(pod: Object) -> str:
     """Name of the Job that made the pod; empty: none did."""
     owner = controller_owner(pod)
     return owner.name if owner and owner.kind == "Job" else ""
-
-
-def _remains(pod: Object, now: float) -> bool:
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
-        return False
-    return not deleting(pod) or now - unix_time(pod["metadata"]["deletionTimestamp"]) < GONE_SECONDS
 
 
 def _evict_job(world: World, claim_name: str) -> Object:

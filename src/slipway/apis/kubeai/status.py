@@ -9,17 +9,15 @@ import msgspec
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import ENGINES, read
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, created_unix, deleting, generation, uid
+from slipway.kube.objects import Object, deleting, generation, uid
 from slipway.serving.agent import Adapter, AdapterState, Progress
-from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, is_ready
-from slipway.serving.job import ended
+from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose, is_ready, sentence
+from slipway.serving.job import last_words, without_pods
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
 from slipway.serving.report import Awaited, report, routed
 
 LEAVING_SECONDS = 30.0
 """When to look again at a Model that is being deleted: time alone may end what keeps it."""
-PODLESS_SECONDS = 20
-"""How long a Job may be without any pod before something is wrong."""
 CACHE_LOADED, ADAPTERS_LOADED = "CacheLoaded", "AdaptersLoaded"
 
 
@@ -130,16 +128,13 @@ def _cache(world: World) -> _Cache:
 
 
 def _without_pods(job: Object | None, now: float) -> Diagnosis:
-    """A Job says nowhere but in its events that the cluster refuses its pods."""
-    if job is None or deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed")):
-        return Diagnosis()
-    left = created_unix(job) + PODLESS_SECONDS - now
-    if left > 0:
-        return Diagnosis(recheck_seconds=left)
-    name, account = job["metadata"]["name"], job["spec"]["template"]["spec"].get("serviceAccountName")
-    text = f"The cluster makes no pod for the Job {name}, which loads the weights; its events say why"
-    needed = f" It needs the account {account} in this namespace (modelServerPods)." if account else ""
-    return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}.{needed}"))
+    """As of any Job; the account that this one's pods may need is the usual cause."""
+    found = without_pods(job, "loads the weights", now)
+    account = job["spec"]["template"]["spec"].get("serviceAccountName") if job else ""
+    if found.failure is None or not account:
+        return found
+    needed = f"It needs the account {account} in this namespace (modelServerPods)."
+    return Diagnosis(Failure(found.failure.reason, f"{found.failure.message} {needed}"))
 
 
 def _loading(world: World, progress: Progress | None, loaders: Sequence[Object], failures: int) -> str:
@@ -150,7 +145,7 @@ def _loading(world: World, progress: Progress | None, loaders: Sequence[Object],
         return "Weights of this Model are being removed from the cache."
     parts = ["The weights are being loaded into the cache."]
     if progress and progress.message:
-        parts = [_sentence(f"The weights are being loaded into the cache: {progress.message}")]
+        parts = [sentence(f"The weights are being loaded into the cache: {progress.message}")]
     if failures:
         parts.append(f"{failures} attempt{'s' * (failures != 1)} failed: {_last_words(loaders)}")
     return " ".join(parts)
@@ -158,20 +153,7 @@ def _loading(world: World, progress: Progress | None, loaders: Sequence[Object],
 
 def _last_words(loaders: Sequence[Object]) -> str:
     """What the newest loader that failed wrote last, as a sentence."""
-    for pod in sorted(loaders, key=created_unix, reverse=True):
-        found = pod.get("status", {})
-        for container in found.get("containerStatuses", []):
-            ended = container.get("state", {}).get("terminated", {})
-            if ended.get("exitCode"):
-                lines = [line for line in ended.get("message", "").splitlines() if line.strip()]
-                return _sentence(lines[-1].strip() if lines else f"it ended with exit code {ended['exitCode']}")
-        if found.get("phase") == "Failed":
-            return _sentence(found.get("message") or found.get("reason") or "no reason is given")
-    return "no reason is given."
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return sentence(last_words(loaders) or "no reason is given")
 
 
 def _adapters(world: World, deployment: Object | None) -> Condition:

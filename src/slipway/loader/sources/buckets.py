@@ -19,9 +19,10 @@ from minio.credentials.providers import Provider, StaticProvider
 from minio.datatypes import Object
 from minio.helpers import check_bucket_name
 
+from slipway.artifacts.addresses import WEB
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import WEB, Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http, identity, keys
 from slipway.loader.sources.pool import Moved, Pool, Refused
 

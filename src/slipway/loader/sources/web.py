@@ -8,9 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
+from slipway.artifacts.addresses import public
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source, public
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source
 from slipway.loader.sources import http
 
 

@@ -56,7 +56,8 @@ def application(flags: argparse.Namespace) -> Handler:
     table = OpenAI(generator, lambda _model: "base").table()
     generates = ("POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses")
     table = {route: handler for route, handler in table.items() if (route in generates) != flags.is_embedding}
-    table |= {"GET /health": lambda _request: Answer(), "GET /v1/models": models}
+    table |= {f"GET /{path}": lambda _request: Answer() for path in ("health", "health_generate")}
+    table |= {"GET /v1/models": models}
     return routes(table | ({"GET /metrics": metrics} if flags.enable_metrics else {}))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ class Answer:
     kind: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     chunks: Iterable[bytes] | None = None
-    """Sent one by one, in place of ``body``."""
+    """Sent one by one, in place of ``body``; as they are where ``headers`` say how long they are together."""
 
 
 class Refused(Exception):
@@ -92,9 +93,12 @@ def routes(table: Mapping[str, Handler]) -> Handler:
     return route
 
 
-def serve(handler: Handler, host: str, port: int, log: bool = True) -> None:
+def serve(handler: Handler, host: str, port: int, log: bool = True, tls: ssl.SSLContext | None = None) -> None:
     """Serves until SIGTERM or SIGINT, then ends the process."""
     server = Server(handler, host, port, log)
+    if tls:
+        # Hands are shaken by the thread of a connection: a client that is slow at it holds up no other one.
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: threading.Thread(target=server.end).start())
     server.serve_forever(poll_interval=0.05)
@@ -188,6 +192,11 @@ class Connection(BaseHTTPRequestHandler):
                 self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
             self.wfile.write(b"" if self.command == "HEAD" else answer.body)
+            return
+        if "Content-Length" in answer.headers:
+            self.end_headers()
+            for chunk in answer.chunks:
+                self.wfile.write(chunk)
             return
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 VALUES = """
-allowed-headers allowed-local-media-path allowed-methods allowed-origins api-key api-server-count block-size
+allowed-headers allowed-local-media-path allowed-methods allowed-origins api-key api-server-count attention-backend
+block-size
 chat-template-content-format code-revision collect-detailed-traces compilation-config config config-format convert
 cpu-offload-gb cuda-graph-sizes data-parallel-address data-parallel-backend data-parallel-rank
 data-parallel-rpc-port data-parallel-size data-parallel-size-local data-parallel-start-rank
@@ -41,8 +42,13 @@ trust-remote-code trust-request-chat-template use-tqdm-on-load
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Flags with dashes or underscores; ends the process with status 2 and argparse's words for one that is unknown."""
-    parser = argparse.ArgumentParser(prog="api_server.py")
+    """Flags with dashes or underscores, after ``serve MODEL`` where it is asked as ``vllm`` is; ends the process with
+    status 2 and argparse's words for one that is unknown."""
+    serve = arguments[:1] == ["serve"]
+    parser = argparse.ArgumentParser(prog="vllm serve" if serve else "api_server.py")
+    if serve:
+        parser.add_argument("model_tag", nargs="?")
+        arguments = arguments[1:]
     parser.add_argument("--host", default="")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--served-model-name", nargs="+", default=[])
@@ -57,4 +63,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for argument in arguments:
         flag, equals, value = argument.partition("=")
         dashed.append((flag.replace("_", "-") if flag.startswith("--") else flag) + equals + value)
-    return parser.parse_args(dashed)
+    flags = parser.parse_args(dashed)
+    if serve:
+        flags.model = flags.model_tag or flags.model
+    return flags

@@ -1,0 +1,14 @@
+# metrics-server compiled from its Go module, used like the official image: arguments go to /metrics-server, which runs as
+# nobody. It asks the API server and kubelets alone, by certificates that it is given, so the image holds nothing else.
+# shellcheck shell=bash
+image=$METRICS_SERVER_IMAGE
+inputs() { say "$CLOSED_DIR/go/metrics-server"; }
+
+build() { # DIR KEY
+  local root=$1/root binary
+  binary=$(go_binary metrics-server metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server \
+    "-X k8s.io/client-go/pkg/version.gitVersion=${image#*:}")
+  mkdir -p "$root"
+  install -m755 "$binary" "$root/metrics-server"
+  import_root "$root" "$image" "$2" 'USER 65534' 'ENTRYPOINT ["/metrics-server"]'
+}

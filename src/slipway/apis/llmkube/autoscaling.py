@@ -1,0 +1,72 @@
+"""Autoscaling: an InferenceService's replicas, and Kubernetes' autoscaler for them. Pure."""
+
+from __future__ import annotations
+
+from slipway.apis.llmkube.reading import Service, quantity
+from slipway.apis.llmkube.service_types import Metric
+from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
+from slipway.serving.plan import Invalid, World
+from slipway.serving.policies import Target, autoscaler
+from slipway.serving.server import Server
+
+REQUESTS = "2"
+"""Of each replica on average, where the service says nothing."""
+ACTIVE = "ScalingActive"
+"""The autoscaler's condition: whether it finds its metrics."""
+
+
+def stopped(service: Service) -> bool:
+    """Whether it is to have no replicas, whatever the autoscaler would say."""
+    return service.spec.suspend or service.spec.replicas == 0
+
+
+def autoscaled(service: Service) -> bool:
+    return service.spec.autoscaling is not None and not stopped(service)
+
+
+def observed(world: World, name: str) -> Object:
+    """What the autoscaler ``name`` says of itself; empty: it is not there, or has said nothing yet."""
+    scaler = world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
+    status: Object = scaler.get("status") or {}
+    return status
+
+
+def replicas(world: World, service: Service, name: str) -> int | None:
+    """What the Deployment ``name`` is told. None: the autoscaler has set them, and nobody else must.
+
+    Until it has, what there is stays: taking the number back would leave one replica.
+    """
+    bounds = service.spec.autoscaling
+    if stopped(service):
+        return 0
+    if bounds is None:
+        return service.spec.replicas
+    running = world.children.get((DEPLOYMENT.kind, name), {}).get("spec", {}).get("replicas", 0)
+    if running and observed(world, name).get("lastScaleTime"):
+        return None
+    first: int = running or service.spec.replicas
+    return max(min(first, bounds.max_replicas), bounds.min_replicas)
+
+
+def scaler(service: Service, server: Server) -> Object:
+    """Raises Invalid."""
+    bounds = service.spec.autoscaling
+    if bounds is None:
+        raise ValueError("the service is not scaled")
+    if bounds.min_replicas > bounds.max_replicas:
+        raise Invalid("InvalidSpec", "spec.autoscaling: minReplicas is more than maxReplicas")
+    usual = Target("Pods", service.engine.metric, REQUESTS)
+    targets = tuple(_target(metric) for metric in bounds.metrics) or (usual,)
+    return autoscaler(server, bounds.min_replicas, bounds.max_replicas, targets)
+
+
+def _target(metric: Metric) -> Target:
+    """Raises Invalid: without a target the API server would refuse it, or take another one."""
+    field = f"autoscaling.metrics: {metric.name}"
+    if metric.type == "Pods":
+        if not metric.target_average_value:
+            raise Invalid("InvalidSpec", f"spec.{field} has no targetAverageValue")
+        return Target("Pods", metric.name, quantity(field, metric.target_average_value))
+    if (metric.target_average_utilization or 0) < 1:
+        raise Invalid("InvalidSpec", f"spec.{field} has no targetAverageUtilization")
+    return Target("Resource", metric.name, str(metric.target_average_utilization))

@@ -1,0 +1,102 @@
+"""Hardware: which accelerators a pod asks for, which nodes it may and would like to go to. Pure."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import msgspec
+
+from slipway.apis.llmkube.model_types import Gpu, Hardware, Vendor
+from slipway.apis.llmkube.service_types import InferenceServiceSpec
+from slipway.kube.objects import Object
+from slipway.kube.quantity import amount
+from slipway.serving.plan import Invalid
+
+RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
+RENDER_NODES = "devic.es/dri-render"
+"""AMD GPUs by way of their device files, which several programs of a node can share."""
+GPU_MEMORY = "nvidia.com/gpu.memory"
+"""Label of nodes with the MiB of each of their GPUs, as NVIDIA's feature discovery writes it."""
+NOMINAL = 0.9
+"""Of the memory that a GPU is sold with, its driver shows a little less."""
+
+
+class Accelerators(msgspec.Struct, frozen=True):
+    """The GPUs of one pod."""
+
+    count: int
+    resource: str
+    """What a pod asks for, whatever the count is."""
+    toleration_key: str
+    backend: str
+    """What the program computes with: ``cuda``, ``rocm``, ``vulkan``, ``intel``; empty without GPUs."""
+    vendor: Vendor
+
+    @property
+    def limits(self) -> Object:
+        return {self.resource: str(self.count)} if self.count else {}
+
+    @property
+    def tolerations(self) -> tuple[Object, ...]:
+        if not self.count:
+            return ()
+        taint = {"key": self.toleration_key, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
+        return (taint,)
+
+
+def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
+    """The Model's count goes before the service's; that GPUs are ``enabled`` asks for none."""
+    gpu, vendor = hardware.gpu, vendor_of(hardware)
+    backend, wanted = _backend(hardware, vendor), resource(hardware)
+    count = gpu.count or spec.resources.gpu
+    return Accelerators(count, wanted, gpu.toleration_key or wanted, backend if count else "", vendor)
+
+
+def resource(hardware: Hardware) -> str:
+    """What a pod asks for that is to have GPUs."""
+    gpu, vendor = hardware.gpu, vendor_of(hardware)
+    # A resource that is shared has no vendor's name.
+    shared = gpu.runtime or hardware.accelerator == "vulkan"
+    return gpu.resource_name or (RENDER_NODES if vendor == "amd" and shared else RESOURCES[vendor])
+
+
+def vendor_of(hardware: Hardware) -> Vendor:
+    """An accelerator that only one vendor's GPUs can be says more than the vendor, which has a default."""
+    if hardware.accelerator == "rocm":
+        return "amd"
+    return "intel" if hardware.accelerator == "intel" else hardware.gpu.vendor
+
+
+def _backend(hardware: Hardware, vendor: Vendor) -> str:
+    if hardware.gpu.runtime:
+        return hardware.gpu.runtime
+    if hardware.accelerator in ("rocm", "vulkan", "intel"):
+        return hardware.accelerator
+    return {"nvidia": "cuda", "amd": _amd(hardware.gpu), "intel": "intel"}[vendor]
+
+
+def _amd(gpu: Gpu) -> str:
+    """Device files under a name of their own are what Vulkan needs and ROCm's plugin does not give out."""
+    return "vulkan" if "render" in gpu.resource_name else "rocm"
+
+
+def affinity(spec: InferenceServiceSpec, found: Accelerators) -> Object:
+    """The user's, and where GPUs of some memory are wanted a liking for nodes that have such."""
+    own, wanted = spec.affinity or {}, spec.resources.gpu_memory
+    if not (wanted and found.count and found.vendor == "nvidia"):
+        return own
+    least = math.floor(_bytes(wanted) * NOMINAL / 1024**2)
+    has = {"key": GPU_MEMORY, "operator": "Gt", "values": [str(least)]}
+    liking = {"weight": 10, "preference": {"matchExpressions": [has]}}
+    node = own.get("nodeAffinity") or {}
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    return {**own, "nodeAffinity": {**node, field: [*(node.get(field) or ()), liking]}}
+
+
+def _bytes(quantity: str) -> Fraction:
+    """Raises Invalid: the definition's pattern lets exponents pass that are beyond all memory."""
+    try:
+        return amount(quantity)
+    except ValueError as error:
+        raise Invalid("InvalidSpec", f"spec.resources.gpuMemory: {error}") from error

@@ -1,0 +1,159 @@
+"""Placement: how the weights of a Model come into a service's pods, and where its engine finds them. Pure.
+
+Four ways: from the cache of the namespace, which the Model's Job has filled; from a claim that the Model names; loaded
+by each pod itself, into a claim of the user's or a folder that goes with the pod; or fetched by the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.llmkube import names, uses
+from slipway.apis.llmkube.model_types import ModelSpec
+from slipway.apis.llmkube.service_types import InferenceServiceSpec
+from slipway.apis.llmkube.sources import Source
+from slipway.apis.llmkube.weights import Model, read, source_volumes
+from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
+from slipway.kube.objects import Object
+from slipway.serving import volumes
+from slipway.serving.plan import Invalid
+from slipway.serving.server import Mount
+from slipway.serving.settings import Settings
+
+SCRATCH_VOLUME = "model-storage"
+QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
+"""As the names of GGUF files have it; people write other words, too."""
+DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
+Way = Literal["image", "engine", "claim", "cache", "loader"]
+"""In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
+or loaded by the pod."""
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """The weights of one Model in a pod."""
+
+    way: Way
+    weights: Weights
+    volumes: tuple[Object, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    """Of the engine."""
+    mmproj: str = ""
+    """Path of the projector; empty: there is none."""
+    loader: Model | None = None
+    """What the pod loads before its engine starts; None: nothing."""
+    used: tuple[tuple[str, str], ...] = ()
+    """Cache key and digest of what is read from the namespace's cache."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model, and who is to read it."""
+
+    resource: Object
+    spec: ModelSpec
+    files: bool
+    """Whether the engine takes files rather than folders."""
+    draft: bool = False
+    """Whether it stands beside another Model."""
+
+
+def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    """Raises Invalid for sources that are none."""
+    if service.skip_model_init:
+        return _in_image(wanted, settings)
+    model = read(wanted.resource, settings)
+    if model.source.kind == "repository":
+        return Placed(way="engine", weights=_repository(wanted, model.source))
+    if model.source.kind == "claim":
+        return _from_claim(wanted, model.source)
+    return _from_cache(wanted, model, service, settings)
+
+
+def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
+    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has no caches there
+    is none to choose."""
+    cache = service.model_cache
+    return bool(cache.claim_name) or "Ephemeral" in (cache.persistence, settings.model_cache.persistence)
+
+
+def _in_image(wanted: Wanted, settings: Settings) -> Placed:
+    """What the engine fetches itself it does here, too; a path is one of the image."""
+    text = wanted.spec.source.removeprefix("file://")
+    if text.startswith("/"):
+        return Placed(way="image", weights=_mounted(wanted, text))
+    try:
+        source = read(wanted.resource, settings).source
+    except Invalid:
+        return Placed(way="image", weights=Unnamed())
+    found = _repository(wanted, source) if source.repository else Unnamed()
+    return Placed(way="engine" if source.repository else "image", weights=found)
+
+
+def _repository(wanted: Wanted, source: Source) -> HubRepository:
+    """llama.cpp chooses the file of a quantization, where the Model names one."""
+    reference, _at, revision = source.repository.partition("@")
+    chosen = QUANTIZATION.fullmatch(wanted.spec.quantization) if wanted.files else None
+    return HubRepository(f"{reference}:{chosen[0]}" if chosen else reference, revision)
+
+
+def _mounted(wanted: Wanted, path: str) -> MountedFolder:
+    """A path as the engine takes it: llama.cpp a file, the others a folder, or the one file that there is."""
+    folder, _slash, file = path.rpartition("/")
+    return MountedFolder(folder, file) if wanted.files else MountedFolder(path)
+
+
+def _from_claim(wanted: Wanted, source: Source) -> Placed:
+    if wanted.files and not source.path:
+        text = f"this runtime takes a file, and its source names none of the claim: pvc://{source.claim}/model.gguf"
+        raise Invalid("InvalidSpec", text)
+    place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
+    path = f"{place}/{source.path}" if source.path else place
+    return Placed(
+        way="claim",
+        weights=_mounted(wanted, path),
+        volumes=(volumes.claim(volume, source.claim, read_only=True),),
+        mounts=(Mount(volume, place, read_only=True),),
+    )
+
+
+def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, settings: Settings) -> Placed:
+    alone, status = own_loader(service, settings), wanted.resource.get("status") or {}
+    # What the namespace's cache has may be stored under the name that another Model gave it.
+    path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
+    # An engine that takes a folder finds all files of a set in it.
+    several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
+    mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
+    fault = _fault(wanted, model) if alone else ""
+    if fault:
+        raise Invalid("InvalidSpec", f"without the cache of the namespace {fault}")
+    volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
+    return Placed(
+        way="loader" if alone else "cache",
+        weights=_mounted(wanted, model.folder if several else path),
+        volumes=(volume, *(source_volumes(model) if alone else ())),
+        mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
+        mmproj=mmproj,
+        loader=model if alone else None,
+        used=() if alone else ((model.key, uses.digest(status, alone=_is_one_file(model))),),
+    )
+
+
+def _is_one_file(model: Model) -> bool:
+    return bool(model.source.stored_as) or (len(model.source.files) == 1 and bool(model.source.main))
+
+
+def _fault(wanted: Wanted, model: Model) -> str:
+    """Why pods cannot load this themselves; empty: they can."""
+    if wanted.draft and model.source.kind == "host":
+        return "a draft model cannot come from the node's disk"
+    if wanted.files and not model.source.main:
+        return "the first of spec.files must be a file's path, as nobody has seen yet which one a pattern means"
+    return ""
+
+
+def _own_volume(service: InferenceServiceSpec) -> Object:
+    if service.model_cache.claim_name:
+        return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
+    return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)

@@ -1,0 +1,294 @@
+"""Pods: an InferenceService's Server, and the Service in front of it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from slipway.apis.llmkube import autoscaling, names, sources, uses, weights
+from slipway.apis.llmkube.hardware import affinity
+from slipway.apis.llmkube.placement import Placed
+from slipway.apis.llmkube.queue import class_name
+from slipway.apis.llmkube.reading import CONTAINERS, Service, mode, quantity
+from slipway.artifacts.addresses import public
+from slipway.kube.objects import MANAGED_BY, Object, created_unix
+from slipway.serving import volumes
+from slipway.serving.plan import Invalid, World
+from slipway.serving.policies import UNMOVED
+from slipway.serving.route import Route
+from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, patience, variables
+from slipway.serving.workload import MANAGER, UNPRIVILEGED
+
+POD_SECURITY: Object = {
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "fsGroup": names.GROUP_ID,
+    "fsGroupChangePolicy": "OnRootMismatch",
+}
+"""The group is not given to each file of a cache at each start."""
+START_SECONDS = 1800
+FIRST_FREE_PORT = 1024
+"""From which on every process may listen."""
+HISTORY = 10
+DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
+FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def workload_name(service: str) -> str:
+    """Of the Deployment and all that belongs to it: the service's own, as far as it can be a label's value too."""
+    return names.label_value(service)
+
+
+def service_name(service: str) -> str:
+    """Of the Service: the original's, hyphens for dots; told apart by a digest where that is none."""
+    plain = service.replace(".", "-")
+    if SERVICE_NAME.fullmatch(plain):
+        return plain
+    return names.fitting(plain if plain[:1].isalpha() else f"isvc_{plain}")
+
+
+def selector(service: str) -> dict[str, str]:
+    """The Model is not in it, so that a service can go over to another one."""
+    name = names.label_value(service)
+    return {"app": name, names.SERVICE_LABEL: name}
+
+
+def server(service: Service) -> Server:
+    """Raises Invalid for quantities that are none, and without an image."""
+    spec = service.spec
+    own = selector(service.name)
+    labels = {
+        **own,
+        names.MODEL_LABEL: names.label_value(spec.model_ref),
+        names.RUNTIME_LABEL: spec.runtime,
+    }
+    unmoved = UNMOVED if spec.eviction_protection else {}
+    return Server(
+        name=workload_name(service.name),
+        namespace=service.namespace,
+        labels=labels,
+        selector=own,
+        pod_labels={**spec.pod_labels, **labels, MANAGED_BY: MANAGER},
+        pod_annotations={**unmoved, **spec.pod_annotations, **_uses(service)},
+        engine=_engine(service),
+        port=service.port,
+        probes=_probes(service),
+        given_probes=_given_probes(service),
+        drain_seconds=service.settings.drain_seconds,
+        before=_before(service),
+        volumes=_volumes(service),
+        image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
+        security=POD_SECURITY if spec.pod_security_context is None else spec.pod_security_context,
+        scheduling=_scheduling(service),
+    )
+
+
+def _uses(service: Service) -> Object:
+    return uses.annotation(used for place in _places(service) for used in place.used)
+
+
+def _engine(service: Service) -> Container:
+    spec, engine, launch = service.spec, service.engine, service.launch
+    return Container(
+        name=CONTAINERS[spec.runtime],
+        image=image(service),
+        command=spec.command or engine.command,
+        args=engine.args(launch),
+        env=_env(service),
+        resources=_resources(service),
+        mounts=_mounts(service),
+        further_mounts=spec.extra_volume_mounts,
+        security=_security(service) if spec.security_context is None else spec.security_context,
+    )
+
+
+def _security(service: Service) -> Object:
+    """What the restricted Pod Security Standard asks; it leaves the one capability that ports like TGI's need."""
+    if service.port >= FIRST_FREE_PORT:
+        return UNPRIVILEGED
+    return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
+
+
+def _before(service: Service) -> tuple[Container, ...]:
+    """Loads the weights, where every pod does that for itself."""
+    named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
+    return tuple(
+        weights.loader(place.loader, name, volume=place.volumes[0]["name"]) for name, place in named if place.loader
+    )
+
+
+def image(service: Service) -> str:
+    """The user's, the operator's, the engine's public one for the accelerator. Raises Invalid: NoImage."""
+    images, backend, engine = service.settings.images, service.accelerators.backend, service.engine
+    # What the operator has for CPUs would leave GPUs idle, without a word.
+    plain = "" if backend and backend in engine.images else images.get(engine.name, "")
+    found = service.spec.image or images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
+    if not found:
+        raise Invalid("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
+    return found
+
+
+def _env(service: Service) -> tuple[Object, ...]:
+    """The engine's own, a token for the hub, the user's; of one name the user's only."""
+    given = service.spec.env
+    own = (*variables(service.engine.env(service.launch)), *_token(service))
+    taken = {variable["name"] for variable in given}
+    return (*(variable for variable in own if variable["name"] not in taken), *given)
+
+
+def _token(service: Service) -> tuple[Object, ...]:
+    """From the Secret that the service names, else the Model's, else the namespace's; a missing one of those two is no
+    error, as most repositories need none."""
+    spec, variable = service.spec, service.engine.token
+    named = {
+        "vllm": spec.vllm_config.hf_token_secret_ref,
+        "tgi": spec.tgi_config.hf_token_secret_ref,
+        "personaplex": spec.persona_plex_config.hf_token_secret_ref,
+    }
+    if own := named.get(spec.runtime):
+        return ({"name": variable, "valueFrom": {"secretKeyRef": own}},)
+    if service.placed.way != "engine" and spec.runtime != "personaplex":
+        return ()
+    return weights.hub_token(service.model, service.settings, variable)
+
+
+def _resources(service: Service) -> Object:
+    """Memory is asked for and not limited, as the original does: what a model needs is not known well enough."""
+    asked = service.spec.resources
+    memory = ("hostMemory", asked.host_memory) if asked.host_memory else ("memory", asked.memory)
+    wanted = {
+        "cpu": ("cpu", asked.cpu),
+        "memory": memory,
+        "ephemeral-storage": ("ephemeralStorage", asked.ephemeral_storage),
+    }
+    requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in wanted.items() if text}
+    disk = {name: size for name, size in requests.items() if name == "ephemeral-storage"}
+    limits = {**disk, **service.accelerators.limits}
+    return {part: amounts for part, amounts in {"requests": requests, "limits": limits}.items() if amounts}
+
+
+def asks_for(service: Service, resource: str) -> bool:
+    """Whether pods ask for some ``cpu`` or ``memory``."""
+    asked = service.spec.resources
+    return bool({"cpu": asked.cpu, "memory": asked.host_memory or asked.memory}.get(resource))
+
+
+def _places(service: Service) -> tuple[Placed, ...]:
+    return (service.placed, service.draft) if service.draft else (service.placed,)
+
+
+def _volumes(service: Service) -> tuple[Object, ...]:
+    for volume in service.spec.extra_volumes:
+        _check_place(service, volume)
+    found = [volume for place in _places(service) for volume in place.volumes]
+    found += [volume for volume, _mount in _folders(service)]
+    # The target and its draft may lie on the same volume.
+    return (*{volume["name"]: volume for volume in found}.values(), *service.spec.extra_volumes)
+
+
+def _check_place(service: Service, volume: Object) -> None:
+    """Raises Invalid for a path of the node that the operator does not allow, or that pods could write to: a link that
+    they make there would lead whoever reads it anywhere on the node."""
+    path = (volume.get("hostPath") or {}).get("path")
+    if path is None:
+        return
+    if not sources.on_node(path, service.settings.sources):
+        text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
+        raise Invalid("SourceNotAllowed", text)
+    mounts = (mount for mount in service.spec.extra_volume_mounts if mount.get("name") == volume["name"])
+    if not all(mount.get("readOnly") for mount in mounts):
+        text = f"spec.extraVolumeMounts: {volume['name']} is of the node, so that it has to be readOnly"
+        raise Invalid("SourceNotAllowed", text)
+
+
+def _mounts(service: Service) -> tuple[Mount, ...]:
+    found = [mount for place in _places(service) for mount in place.mounts]
+    return tuple(dict.fromkeys((*found, *(mount for _volume, mount in _folders(service)))))
+
+
+def _folders(service: Service) -> tuple[tuple[Object, Mount], ...]:
+    """Empty folders that the engine needs, but for those that the user mounts something at."""
+    engine, found = service.engine, []
+    if engine.shared_memory:
+        found.append((volumes.shared_memory(SHARED_MEMORY), Mount(SHARED_MEMORY, "/dev/shm")))  # noqa: S108
+    if engine.cache_path and service.placed.way == "engine":
+        found.append((volumes.scratch(DOWNLOADS), Mount(DOWNLOADS, engine.cache_path)))
+    taken = {str(mount.get("mountPath", "")).rstrip("/") for mount in service.spec.extra_volume_mounts}
+    return tuple((volume, mount) for volume, mount in found if mount.path not in taken)
+
+
+def _probes(service: Service) -> Probes:
+    """The original's, but that the start is looked at each second: a request may wait for this very replica."""
+    asked = service.engine.probes
+    return Probes(
+        startup=Probe(path=asked.startup.path, period=1, timeout=5, failures=START_SECONDS),
+        readiness=Probe(path=asked.readiness.path, period=10, timeout=5, failures=3),
+        liveness=Probe(path=asked.liveness.path, period=15, timeout=5, failures=3),
+    )
+
+
+def startup_seconds(service: Service) -> int:
+    """What a start of the engine may take."""
+    given = service.spec.probe_overrides.startup
+    return START_SECONDS if given is None else patience(given)
+
+
+def _given_probes(service: Service) -> dict[str, Object]:
+    given = service.spec.probe_overrides
+    found = {
+        "startupProbe": given.startup,
+        "readinessProbe": given.readiness,
+        "livenessProbe": given.liveness,
+    }
+    return {field: probe for field, probe in found.items() if probe is not None}
+
+
+def _scheduling(service: Service) -> Object:
+    spec, found = service.spec, service.accelerators
+    return {
+        "nodeSelector": spec.node_selector,
+        "affinity": affinity(spec, found),
+        "tolerations": [*(taint for taint in found.tolerations if taint not in spec.tolerations), *spec.tolerations],
+        "topologySpreadConstraints": list(spec.topology_spread_constraints),
+        "runtimeClassName": spec.runtime_class_name,
+        "priorityClassName": spec.priority_class_name or class_name(spec.priority),
+    }
+
+
+def scale(world: World, service: Service) -> Scale:
+    """A GPU that the old pod holds is one that the new pod would wait for.
+
+    The other way is always said in full: what the API server has filled in would stand in the way of this one.
+    """
+    history = service.spec.revision_history_limit
+    return Scale(
+        autoscaling.replicas(world, service, workload_name(service.name)),
+        surge=1,
+        recreate=service.accelerators.count > 0,
+        history=HISTORY if history is None else history,
+    )
+
+
+def address(service: Service) -> Address:
+    endpoint = service.endpoint
+    route = Route(
+        models=(service.name,),
+        created=created_unix(service.resource),
+        owned_by="llmkube",
+        source=public(service.model.source),
+        name=service.name,
+        features=(FEATURES[mode(service.spec)],),
+    )
+    return Address(
+        service_name(service.name),
+        selector(service.name),
+        route,
+        port=endpoint.port,
+        type=endpoint.type,
+        node_port=endpoint.node_port if endpoint.type != "ClusterIP" else None,
+    )
+
+
+def endpoint_url(service: Service) -> str:
+    path = service.endpoint.path
+    host = f"{service_name(service.name)}.{service.namespace}.svc.cluster.local"
+    return f"http://{host}:{service.endpoint.port}{path if path.startswith('/') else f'/{path}'}"

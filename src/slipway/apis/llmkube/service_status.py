@@ -1,0 +1,319 @@
+"""Status of an InferenceService: phase, conditions, and its place in the queue for accelerators. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.llmkube import autoscaling, pods, queue, service_settings, uses
+from slipway.apis.llmkube.queue import Scheduling
+from slipway.apis.llmkube.reading import (
+    CONTAINERS,
+    ENGINES,
+    METAL,
+    Service,
+    draft_of,
+    mode,
+    model_of,
+    read,
+    unready,
+    waits_for,
+)
+from slipway.engines.settings import NOT_KNOWN
+from slipway.kube.conditions import Condition, last_updated
+from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
+from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
+from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
+from slipway.serving.report import STARTING, Awaited, Report, report, routed
+
+MODEL_FAILED = "ModelFailed"
+OUT_OF_REACH = Refusal(
+    "MetalOutOfReach",
+    "The Model's accelerator is metal: a Mac outside of the cluster computes it, where no pod can run. Nothing is made"
+    " for this service; take another accelerator, or serve it on the Mac itself.",
+)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to tell, gathered once."""
+
+    service: Service | None
+    """None: it cannot be read; ``refusal`` says why."""
+    refusal: Refusal | None
+    deployment: Object | None
+    diagnosis: Diagnosis
+    scheduling: Scheduling | None
+    awaited: Awaited | None
+
+
+def status(world: World, refusal: Refusal | None) -> Verdict:
+    found = _found(world, refusal)
+    resource = world.resource
+    metadata, observed = resource["metadata"], generation(resource)
+    served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
+    # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
+    route = () if found.refusal is OUT_OF_REACH else (routed(served, (metadata["name"],), world.routed),)
+    others = (*route, *_others(world, found))
+    fetches = found.service is not None and found.service.placed.way == "engine"
+    starting = STARTING if fetches else "No replica answers yet."
+    told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
+    degraded = _degraded(told, observed)
+    status: Object = {
+        "phase": _phase(world, found, told),
+        "replicas": told.replicas,
+        "desiredReplicas": _desired(resource, found.deployment),
+        "readyReplicas": told.ready_replicas,
+        "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
+        **_of_service(world, found),
+        "observedModels": _observed_models(world),
+        "observedGeneration": observed,
+        "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
+    }
+    waits = queue.RECHECK_SECONDS if "waitingFor" in status else None
+    rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
+    status["lastUpdated"] = last_updated(resource.get("status") or {}, status, world.now)
+    return Verdict(status, min(rechecks, default=None))
+
+
+def _found(world: World, refusal: Refusal | None) -> Found:
+    try:
+        service = read(world)
+    except Invalid as error:
+        service, refusal = None, refusal or Refusal(error.reason, error.message)
+    if service and service.model.hardware.accelerator == METAL:
+        refusal = refusal or OUT_OF_REACH
+    deployment = world.children.get(("Deployment", pods.workload_name(world.resource["metadata"]["name"])))
+    resource = _accelerator(deployment)
+    scheduling = queue.scheduling(world.pods, resource)
+    waits = waits_for(world, service) if service and not refusal else None
+    # That accelerators are in use is no failure, however long it lasts.
+    judged = [pod for pod in world.pods if not _queues(pod, resource)]
+    diagnosis, awaited = _diagnosis(world, judged, service, deployment), None
+    if waits and waits[0] == MODEL_FAILED:
+        diagnosis = Diagnosis(Failure(*waits))
+    elif waits:
+        awaited = Awaited(*waits)
+    if scheduling and scheduling.resource:
+        awaited = _queued(world, service, scheduling)
+    return Found(
+        service=service,
+        refusal=refusal,
+        deployment=deployment,
+        diagnosis=diagnosis,
+        scheduling=scheduling,
+        awaited=awaited,
+    )
+
+
+def _queues(pod: Object, resource: str) -> bool:
+    found = queue.scheduling_of(pod, resource)
+    return found is not None and bool(found.resource)
+
+
+def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Awaited:
+    place = f", as number {_position(world, service, scheduling)} of those that wait for it" if service else ""
+    text = f"The pods wait for {scheduling.resource}{place}. The scheduler says: {scheduling.message}"
+    return Awaited(queue.WAITING, text)
+
+
+def _position(world: World, service: Service, scheduling: Scheduling) -> int:
+    priority = _priority(world, service)
+    return queue.position(world, queue.VALUES["normal"] if priority is None else priority, scheduling.resource)
+
+
+def _accelerator(deployment: Object | None) -> str:
+    """What the pods that there are ask for: the one extended resource among their limits."""
+    containers = deployment["spec"]["template"]["spec"]["containers"] if deployment else ()
+    limits = (name for one in containers for name in (one.get("resources") or {}).get("limits") or {})
+    return next((name for name in limits if "/" in name), "")
+
+
+def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, deployment: Object | None) -> Diagnosis:
+    runtime = world.resource["spec"].get("runtime", "llamacpp")
+    engine, settings = ENGINES.get(runtime, ENGINES["generic"]), world.settings
+    limits = Limits(
+        startup_seconds=pods.startup_seconds(service) if service else pods.START_SECONDS,
+        unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
+        drain_seconds=settings.drain_seconds,
+        container=CONTAINERS.get(runtime, CONTAINERS["generic"]),
+    )
+    return diagnose(deployment, judged, limits, world.now, engine.explain)
+
+
+def _desired(resource: Object, deployment: Object | None) -> int:
+    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
+    spec = resource["spec"] if deployment is None else deployment["spec"]
+    wanted: int = spec.get("replicas", 1)
+    return 0 if resource["spec"].get("suspend") else wanted
+
+
+def _phase(world: World, found: Found, told: Report) -> str:
+    suspended = found.service is not None and found.service.spec.suspend
+    refused = found.refusal and not found.refusal.passing
+    ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
+    if suspended:
+        return "Suspended"
+    if not ready and (refused or found.diagnosis.failure):
+        return "Failed"
+    if found.deployment is not None and desired == 0:
+        return "Stopped"
+    if ready:
+        return "Ready" if ready >= desired else "Progressing"
+    if found.scheduling and found.scheduling.resource:
+        return queue.WAITING
+    return "Pending" if found.awaited else "Creating"
+
+
+def _of_service(world: World, found: Found) -> Object:
+    """What only a service that can be read has."""
+    service, scheduling = found.service, found.scheduling
+    told: Object = {"queuePosition": 0}
+    if scheduling:
+        told |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
+    if service is None:
+        # What runs goes on answering where it did, though its Model is gone.
+        before = (world.resource.get("status") or {}) if found.deployment else {}
+        return told | {name: before[name] for name in ("mode", "endpoint") if name in before}
+    priority = _priority(world, service)
+    if priority is not None:
+        told["effectivePriority"] = priority
+    if scheduling and scheduling.resource:
+        told["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
+        told["queuePosition"] = _position(world, service, scheduling)
+    model = model_of(world, service.spec.model_ref)
+    told |= {"mode": mode(service.spec), "modelReady": model is not None and unready(model) is None}
+    # Where nothing is made for a service there is no address either.
+    outside = service.model.hardware.accelerator == METAL
+    return told if outside else told | {"endpoint": pods.endpoint_url(service)}
+
+
+def _observed_models(world: World) -> list[Object]:
+    """Who has changed a Model and waits for its service sees by this that the status is of the time since."""
+    models = [model_of(world, name) for name in uses.model_names(world.resource)]
+    return [
+        {
+            "name": key(model).name,
+            "uid": uid(model),
+            "generation": generation(model),
+            "ready": unready(model) is None,
+        }
+        for model in models
+        if model
+    ]
+
+
+def _priority(world: World, service: Service) -> int | None:
+    """The number of the class that the pods have. None: there is no such class."""
+    given = service.spec.priority_class_name
+    if not given:
+        return queue.VALUES[service.spec.priority]
+    found: int | None = world.referenced.get(Reference(PRIORITY_CLASS, "", given), {}).get("value")
+    return found
+
+
+def _others(world: World, found: Found) -> tuple[Condition, ...]:
+    service = found.service
+    if service is None or found.refusal is OUT_OF_REACH:
+        return ()
+    conditions = [_fields_used(world, service)]
+    if service.accelerators.count and _desired(world.resource, found.deployment):
+        conditions.append(_gpu_available(found))
+    if autoscaling.autoscaled(service):
+        conditions.append(_scaling_active(world))
+    if service.spec.runtime == "vllm":
+        conditions += _vllm(world, service)
+    if service.spec.suspend:
+        text = "The service is suspended: it has no replicas until spec.suspend is false."
+        conditions.append(Condition("Suspended", "True", "Suspended", text))
+    return tuple(conditions)
+
+
+def _fields_used(world: World, service: Service) -> Condition:
+    """Whether every field that is set has an effect."""
+    idle = [f"{field} ({why})" for field, why in unused(service, world.resource["spec"]).items()]
+    if idle:
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
+    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
+
+
+def unused(service: Service, written: Object) -> dict[str, str]:
+    """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
+    spec = service.spec
+    found = dict.fromkeys(service_settings.strangers(spec, written), NOT_KNOWN)
+    idle, place = service.engine.idle(service.launch), service.placed
+    found |= {one.field: idle[one.setting] for one in service_settings.given(spec) if one.setting in idle}
+    found |= _outdone(service)
+    cache = spec.model_cache
+    if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
+        found["modelCache"] = "the weights come from elsewhere"
+    elif cache.persistence == "Cached" and place.way == "loader":
+        found["modelCache.persistence"] = "the operator keeps no caches"
+    for metric in spec.autoscaling.metrics if spec.autoscaling else ():
+        if metric.type == "Resource" and not pods.asks_for(service, metric.name):
+            found[f"autoscaling.metrics: {metric.name}"] = "the pods ask for none, so that there are no shares of it"
+    if service.endpoint.node_port and service.endpoint.type == "ClusterIP":
+        found["endpoint.nodePort"] = "a Service of type ClusterIP has none"
+    if spec.resources.gpu_memory and not (service.accelerators.count and service.accelerators.vendor == "nvidia"):
+        found["resources.gpuMemory"] = "it prefers nodes with NVIDIA GPUs, and the service asks for none"
+    return found
+
+
+def _outdone(service: Service) -> dict[str, str]:
+    """Fields that another one goes before."""
+    spec, count = service.spec, service.model.hardware.gpu.count
+    draft = spec.vllm_config.speculative
+    told = (
+        ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
+        ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
+        ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
+        ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
+        ("vllmConfig.speculative.model", draft.model and not draft.enabled, "speculative.enabled is not true"),
+    )
+    return {field: why for field, idle, why in told if idle}
+
+
+def _gpu_available(found: Found) -> Condition:
+    if found.scheduling and found.scheduling.resource:
+        return Condition("GPUAvailable", "False", found.scheduling.status, found.scheduling.message)
+    if found.deployment is None or found.scheduling:
+        return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has got as far as to ask for accelerators.")
+    return Condition("GPUAvailable", "True", "Scheduled", "No pod waits for accelerators.")
+
+
+def _scaling_active(world: World) -> Condition:
+    """What the autoscaler says of its metrics: without them the replicas stay as they are, and nothing else tells."""
+    name = pods.workload_name(world.resource["metadata"]["name"])
+    for one in autoscaling.observed(world, name).get("conditions") or ():
+        if one["type"] == autoscaling.ACTIVE:
+            return Condition(autoscaling.ACTIVE, one["status"], one["reason"], one.get("message", ""))
+    return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
+
+
+def _vllm(world: World, service: Service) -> list[Condition]:
+    """What of the settings of vLLM is taken, and what it goes without."""
+    config = service.spec.vllm_config
+    asked = config.speculative
+    if asked.enabled and not (asked.model and draft_of(world)):
+        what = f"there is no Model {asked.model}" if asked.model else "speculative.model names no Model"
+        text = f"Speculative decoding is off: {what}."
+        return [
+            Condition("VLLMSpecValid", "False", "SpeculativeMissingModel", text),
+            Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
+        ]
+    return [Condition("VLLMSpecValid", "True", "Valid", "The settings of vLLM are taken as they are.")]
+
+
+def _degraded(told: Report, observed: int) -> Condition:
+    """True while something is wrong that does not pass by itself."""
+    by_type = {condition.type: condition for condition in told.conditions}
+    accepted, progressing = by_type["Accepted"], by_type["Progressing"]
+    if accepted.status == "False":
+        return Condition(
+            "Degraded", "True", accepted.reason, "See the condition Accepted.", observed_generation=observed
+        )
+    if progressing.status == "False" and progressing.reason != "Complete":
+        text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
+        return Condition("Degraded", "True", progressing.reason, text, observed_generation=observed)
+    text = "No failure keeps it from serving."
+    return Condition("Degraded", "False", "AsExpected", text, observed_generation=observed)

@@ -1,0 +1,229 @@
+"""GGUF headers: what a file of llama.cpp says of itself, read from its first bytes. Versions 1 to 3, either byte order.
+
+The metadata is a list of keys and typed values. The few that a person asks for are kept; the others, above all the
+tokenizer's long lists, are passed over: numbers without being read, texts one length after another.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from enum import IntEnum
+
+import msgspec
+
+from slipway.artifacts.ranges import Malformed, Read, Window
+
+MAGIC = b"GGUF"
+VERSIONS = (1, 2, 3)
+MOST_BYTES = 32 << 20
+"""Read of one header: several times the longest tokenizer."""
+MOST_KEYS = 1 << 14
+LONGEST_KEY = 1 << 16
+LONGEST_TEXT = 128
+"""Characters that are kept of a value."""
+DEEPEST = 4
+"""Arrays of arrays; no file has any."""
+LARGEST = (1 << 63) - 1
+"""What a status can hold."""
+
+
+class Type(IntEnum):
+    """Types of values, as the file numbers them."""
+
+    UINT8 = 0
+    INT8 = 1
+    UINT16 = 2
+    INT16 = 3
+    UINT32 = 4
+    INT32 = 5
+    FLOAT32 = 6
+    BOOL = 7
+    STRING = 8
+    ARRAY = 9
+    UINT64 = 10
+    INT64 = 11
+    FLOAT64 = 12
+
+
+FORMATS: Mapping[Type, str] = {
+    Type.UINT8: "B",
+    Type.INT8: "b",
+    Type.UINT16: "H",
+    Type.INT16: "h",
+    Type.UINT32: "I",
+    Type.INT32: "i",
+    Type.FLOAT32: "f",
+    Type.BOOL: "?",
+    Type.UINT64: "Q",
+    Type.INT64: "q",
+    Type.FLOAT64: "d",
+}
+QUANTIZATIONS: Mapping[int, str] = {
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    10: "Q2_K",
+    11: "Q3_K_S",
+    12: "Q3_K_M",
+    13: "Q3_K_L",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    19: "IQ2_XXS",
+    20: "IQ2_XS",
+    21: "Q2_K_S",
+    22: "IQ3_XS",
+    23: "IQ3_XXS",
+    24: "IQ1_S",
+    25: "IQ4_NL",
+    26: "IQ3_S",
+    27: "IQ3_M",
+    28: "IQ2_S",
+    29: "IQ2_M",
+    30: "IQ4_XS",
+    31: "IQ1_M",
+    32: "BF16",
+    36: "TQ1_0",
+    37: "TQ2_0",
+    38: "MXFP4_MOE",
+}
+"""``general.file_type`` -> the name that people know. The others are no longer in use."""
+GENERAL = ("general.architecture", "general.name", "general.file_type", "general.license")
+OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attention.head_count")
+
+
+class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a header says. 0 or empty: nothing."""
+
+    file_version: int
+    tensor_count: int
+    architecture: str = ""
+    name: str = ""
+    quantization: str = ""
+    license: str = ""
+    context_length: int = 0
+    embedding_length: int = 0
+    block_count: int = 0
+    head_count: int = 0
+
+
+def parse(read: Read) -> Gguf:
+    """The header of the file that ``read`` reads. Raises Malformed for one that is none."""
+    reader = _Reader(Window(read, MOST_BYTES))
+    tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
+    if keys > MOST_KEYS:
+        raise Malformed(f"it tells {keys} keys, which no header has")
+    found: dict[str, int | str] = {}
+    for _unused in range(keys):
+        key = reader.text(LONGEST_KEY, "a key")
+        named = f"the value of {key[:64]!r}"
+        value = reader.value(reader.type(named), named)
+        if value is not None and (key in GENERAL or key.endswith(OF_ARCHITECTURE)):
+            found[key] = value
+    reader.ends()
+    return _summary(reader.version, tensors, found)
+
+
+def _summary(version: int, tensors: int, found: Mapping[str, int | str]) -> Gguf:
+    architecture = _text(found.get("general.architecture"))
+    context, embedding, blocks, heads = (_number(found.get(f"{architecture}.{key}")) for key in OF_ARCHITECTURE)
+    return Gguf(
+        file_version=version,
+        tensor_count=min(tensors, LARGEST),
+        architecture=architecture,
+        name=_text(found.get("general.name")),
+        quantization=QUANTIZATIONS.get(_number(found.get("general.file_type"), -1), ""),
+        license=_text(found.get("general.license")),
+        context_length=context,
+        embedding_length=embedding,
+        block_count=blocks,
+        head_count=heads,
+    )
+
+
+def _text(value: int | str | None) -> str:
+    """A value on one line, without what a terminal would obey."""
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    return "".join(character for character in text if character.isprintable())[:LONGEST_TEXT]
+
+
+def _number(value: int | str | None, missing: int = 0) -> int:
+    return value if isinstance(value, int) and 0 <= value <= LARGEST else missing
+
+
+class _Reader:
+    """Values one after another, in the byte order and the widths of the file's version."""
+
+    def __init__(self, window: Window) -> None:
+        if window.take(4, "the first four bytes") != MAGIC:
+            raise Malformed("it does not begin with GGUF")
+        self._window = window
+        word = window.take(4, "the version")
+        # Version 3 may be written by a machine of the other byte order, which shows in the version itself.
+        self._order = "<" if word[2:] == b"\0\0" else ">"
+        self.version = self._unpack("I", word)
+        if self.version not in VERSIONS:
+            raise Malformed(f"its version {self.version} is none of {', '.join(map(str, VERSIONS))}")
+        self._length = "I" if self.version == 1 else "Q"
+
+    def count(self, what: str) -> int:
+        return self._number(self._length, what)
+
+    def type(self, key: str) -> Type:
+        number = self._number("I", key)
+        try:
+            return Type(number)
+        except ValueError:
+            raise Malformed(f"{key} is of type {number}, which is not known") from None
+
+    def text(self, longest: int, what: str) -> str:
+        size = self.count(what)
+        if size > longest:
+            raise Malformed(f"{what} has {size} bytes, where none has more than {longest}")
+        return self._window.take(size, what).decode("utf-8", "replace")
+
+    def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
+        """A whole number or the beginning of a text; None for others, which are passed over."""
+        if kind is Type.STRING:
+            size = self.count(key)
+            kept = self._window.take(min(size, 4 * LONGEST_TEXT), key)
+            self._window.skip(size - len(kept), key)
+            return kept.decode("utf-8", "replace")
+        if kind is Type.ARRAY:
+            self._pass_array(key, depth)
+            return None
+        value = self._number(FORMATS[kind], key)
+        return value if isinstance(value, int) else None
+
+    def ends(self) -> None:
+        """Raises Malformed where what was passed over last is not all there."""
+        self._window.position -= 1
+        self._window.take(1, "its last value")
+
+    def _pass_array(self, key: str, depth: int) -> None:
+        kind, count = self.type(key), self.count(key)
+        if kind in FORMATS:
+            self._window.skip(count * struct.calcsize(f"={FORMATS[kind]}"), key)
+            return
+        if depth >= DEEPEST:
+            raise Malformed(f"{key} is an array of arrays of arrays")
+        for _unused in range(count):
+            # Every element takes bytes of its length, so that a count that lies soon meets the end of the file.
+            if kind is Type.STRING:
+                self._window.skip(self.count(key), key)
+            else:
+                self._pass_array(key, depth + 1)
+
+    def _number(self, form: str, what: str) -> int:
+        return self._unpack(form, self._window.take(struct.calcsize(f"={form}"), what))
+
+    def _unpack(self, form: str, data: bytes) -> int:
+        value: int = struct.unpack(f"{self._order}{form}", data)[0]
+        return value

@@ -1,0 +1,66 @@
+"""Report: what a loader tells of weights that it brought, read or asked for, as the last words of its container.
+
+The loader writes it as JSON into its termination message, where it outlives the container and the controller reads it
+off the pod's status. What failed for good says why in a word for programs and a sentence: ``Word: sentence``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, get_args
+
+import msgspec
+
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.safetensors import Safetensors
+
+LONGEST = 3500
+"""Bytes of a report: Kubernetes keeps 4096 of a message."""
+Fault = Literal["IntegrityCheckFailed", "SourceNotAllowed", "SourceNotFound", "InvalidFileSet"]
+"""Words for what went wrong for good, where there is a better one than that it did."""
+FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Empty and 0: not known."""
+
+    file: str = ""
+    """The main file, relative to the folder."""
+    files: int = 1
+    size: int = 0
+    """Bytes of all files."""
+    sha256: str = ""
+    """Of the main file, lower-case hex."""
+    etag: str = ""
+    """Tells this state of the source from any other."""
+    revision: str = ""
+    """What a person knows it by, such as a commit."""
+    gguf: Gguf | None = None
+    """Header of the main file, where it is one."""
+    safetensors: Safetensors | None = None
+    header_fault: str = ""
+    """Why the header of a file that has one could not be read."""
+
+
+def written(report: Report) -> bytes:
+    """As JSON; without what a stranger's file says of itself, should that be too long."""
+    text = msgspec.json.encode(report)
+    if len(text) <= LONGEST:
+        return text
+    return msgspec.json.encode(msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long"))
+
+
+def read(message: str) -> Report | None:
+    """None for a message that is no report."""
+    try:
+        return msgspec.json.decode(message, type=Report)
+    except msgspec.MsgspecError:
+        return None
+
+
+def fault(message: str) -> tuple[Fault | None, str]:
+    """The word, if there is one, and the sentence."""
+    found = FAILED.fullmatch(message)
+    if found is None or found[1] not in get_args(Fault):
+        return None, message
+    return msgspec.convert(found[1], Fault), found[2]

@@ -1,0 +1,85 @@
+"""Safetensors headers: which tensors a file has, of which types and sizes, read from its first bytes.
+
+The file begins with the length of a JSON document in eight bytes, and the document; the tensors follow without gaps.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from slipway.artifacts.ranges import Malformed, Read, Window
+
+LONGEST = 16 << 20
+"""Bytes of the document: the format allows more, no file has nearly as much."""
+LENGTH = 8
+METADATA = "__metadata__"
+LARGEST = (1 << 63) - 1
+MOST_DIMENSIONS = 64
+TYPE = re.compile(r"[A-Z][A-Z0-9_]{0,15}")
+MOST_TYPES = 16
+
+
+class _Tensor(msgspec.Struct, frozen=True):
+    dtype: str
+    shape: list[int]
+    data_offsets: tuple[int, int]
+
+
+class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a header says."""
+
+    tensor_count: int
+    parameters: Mapping[str, int]
+    """Type such as ``BF16`` -> numbers of that type in all tensors."""
+    size: int
+    """Bytes that the whole file has."""
+
+
+def parse(read: Read) -> Safetensors:
+    """The header of the file that ``read`` reads. Raises Malformed for one that is none, or that its file cannot have.
+
+    ``size`` is what the header promises: a file of another size is cut off or has something else behind.
+    """
+    window = Window(read, LENGTH + LONGEST)
+    length = int.from_bytes(window.take(LENGTH, "the length of its header"), "little")
+    if not 2 <= length <= LONGEST:
+        raise Malformed(f"its header would have {length} bytes")
+    tensors = _tensors(window.take(length, "its header"))
+    parameters: dict[str, int] = {}
+    for name, tensor in tensors.items():
+        if len(tensor.shape) > MOST_DIMENSIONS or any(not 0 <= extent <= LARGEST for extent in tensor.shape):
+            raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
+        if not TYPE.fullmatch(tensor.dtype):
+            raise Malformed(f"the tensor {name[:64]!r} is of the type {tensor.dtype[:64]!r}, which is none")
+        parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + math.prod(tensor.shape)
+    if len(parameters) > MOST_TYPES:
+        raise Malformed(f"its tensors are of {len(parameters)} types, which no file has")
+    if sum(parameters.values()) > LARGEST:
+        raise Malformed("its tensors are larger than any file")
+    return Safetensors(
+        tensor_count=len(tensors),
+        parameters=dict(sorted(parameters.items())),
+        size=LENGTH + length + _data_size(tensors),
+    )
+
+
+def _tensors(document: bytes) -> dict[str, _Tensor]:
+    try:
+        whole = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+        return {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in whole.items() if name != METADATA}
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(f"its header is not a list of tensors: {error}") from error
+
+
+def _data_size(tensors: Mapping[str, _Tensor]) -> int:
+    """Bytes behind the header. Tensors lie one behind the other, each where the one before ends."""
+    end = 0
+    for begin, following in sorted(tensor.data_offsets for tensor in tensors.values()):
+        if begin != end or following < begin:
+            raise Malformed("its tensors overlap or leave gaps")
+        end = following
+    return end

@@ -1,0 +1,152 @@
+"""Selection: a source of which only some files are wanted, one under another name, or of a hash that is expected.
+
+The main file's SHA-256 is found out on the way, so that nothing is read twice for it where that can be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from slipway.artifacts.report import Fault
+from slipway.loader.digests import Digest, Kind
+from slipway.loader.errors import LoadError
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+
+LONGEST_ETAG = 200
+"""Characters that are told; servers' own are shorter."""
+
+
+class FaultError(LoadError):
+    """A load that ends for good. The message begins with a word for programs that says why."""
+
+    def __init__(self, word: Fault, message: str) -> None:
+        super().__init__(f"{word}: {message}")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is wanted of a source."""
+
+    files: tuple[str, ...] = ()
+    """Paths or patterns, the main one first; empty: all."""
+    stored_as: str = ""
+    """Name of the one file that there is; empty: files keep their paths."""
+    sha256: str = ""
+    """Of the main file, lower-case hex; empty: whatever it has."""
+
+    def of(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """The wanted ones, the main file first, under the paths that they get. Raises FaultError where something that
+        is wanted is not there."""
+        found: dict[str, Entry] = {}
+        for pattern in self.files or ("**",):
+            fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
+            if not fitting:
+                raise FaultError("SourceNotFound", f"the source has no file {pattern!r}, but {_some(entries)}")
+            for entry in fitting:
+                found.setdefault(entry.path, entry)
+        wanted = tuple(found.values())
+        if not self.stored_as:
+            return wanted
+        if len(wanted) != 1:
+            raise FaultError("InvalidFileSet", f"the source has {len(wanted)} files, where it should name one")
+        return (replace(wanted[0], path=self.stored_as),)
+
+
+class Selection:
+    """A source that has nothing but what was chosen."""
+
+    def __init__(self, source: Source, chosen: Chosen) -> None:
+        self._source, self._chosen = source, chosen
+        self._promised = self._whole = ""
+        self.found = Listing("", ())
+        """The last listing."""
+        self.main = ""
+        """Path of the main file. Empty: all files are as good."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the main file: as its source promises, which is checked elsewhere, or as it came by. Empty: it was not
+        read from its beginning."""
+        return self._promised or self._whole
+
+    @property
+    def came(self) -> str:
+        """The same of what came by, to its end."""
+        return self._whole
+
+    def listing(self, patiently: Patiently) -> Listing:
+        whole = self._source.listing(patiently)
+        entries = self._chosen.of(whole.entries)
+        if self._chosen.files or len(entries) == 1:
+            entries = (self._expected(entries[0]), *entries[1:])
+            self.main = entries[0].path
+        self.found = Listing(whole.revision, entries)
+        return self.found
+
+    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        if entry.path != self.main or self._promised:
+            return self._source.read(entry, start)
+        return self._watched(entry, start)
+
+    @contextmanager
+    def _watched(self, entry: Entry, start: int) -> Iterator[Body]:
+        with self._source.read(entry, start) as body:
+            watched = _Watched(body)
+            yield watched
+            self._whole = watched.sha256
+
+    def _expected(self, entry: Entry) -> Entry:
+        """The main file with the hash that it must have."""
+        promised = entry.digest.value if entry.digest and entry.digest.kind is Kind.SHA256 else ""
+        expected = self._chosen.sha256
+        if promised and expected and promised != expected:
+            text = f"the source says that {entry.path} has the SHA-256 {promised}, not {expected}"
+            raise FaultError("IntegrityCheckFailed", text)
+        self._promised = promised
+        return replace(entry, digest=Digest(Kind.SHA256, expected)) if expected else entry
+
+
+class _Watched:
+    """A body whose hash is known at its end."""
+
+    def __init__(self, body: Body) -> None:
+        self.start, self.verifiable = body.start, body.verifiable
+        self.sha256 = ""
+        self._body = body
+        self._hash = hashlib.sha256() if body.start == 0 else None
+
+    def read(self, size: int) -> bytes:
+        data = self._body.read(size)
+        if self._hash is not None:
+            self._hash.update(data)
+            if not data:
+                self.sha256 = self._hash.hexdigest()
+        return data
+
+
+def fits(path: str, pattern: str) -> bool:
+    """Whether a pattern means a path. A star stays within a folder; what is in brackets may stand for itself."""
+    if pattern in ("**", path):
+        return True
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def etag(entries: Iterable[Entry]) -> str:
+    """Tells these bytes from any others, as far as their source does: empty where it does not."""
+    versions = [(entry.path, entry.version or (entry.digest.value if entry.digest else "")) for entry in entries]
+    if not versions or not all(version for _path, version in versions):
+        return ""
+    if len(versions) == 1:
+        return versions[0][1][:LONGEST_ETAG]
+    return hashlib.sha256("\n".join(f"{path}\0{version}" for path, version in sorted(versions)).encode()).hexdigest()
+
+
+def _some(entries: Sequence[Entry]) -> str:
+    names = sorted(entry.path for entry in entries)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more if names else "none at all"

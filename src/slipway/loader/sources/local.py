@@ -1,0 +1,84 @@
+"""Files of the machine: ``file:///PATH`` of a file or of a folder, as a claim or a path of the node is mounted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from slipway.loader.errors import LoadError
+from slipway.loader.selection import FaultError
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
+
+SCHEME = "file://"
+
+
+class LocalBody:
+    verifiable = True
+
+    def __init__(self, stream: BinaryIO, start: int) -> None:
+        self.start = start
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        return self._stream.read(size)
+
+
+class LocalFiles:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def listing(self, patiently: Patiently) -> Listing:  # noqa: ARG002 - a disk is not asked twice
+        try:
+            return Listing("", bounded(self._entries(), str(self._path)))
+        except OSError as error:
+            raise unreadable(self._path, error) from error
+
+    @contextmanager
+    def read(self, entry: Entry, start: int) -> Iterator[Body]:
+        """A file that has changed since the listing is another one."""
+        try:
+            with open(entry.locator, "rb", buffering=0) as stream:
+                if _version(os.fstat(stream.fileno())) != entry.version:
+                    raise LoadError(f"{entry.locator} changes while it is read: load it when it is complete")
+                stream.seek(start)
+                yield LocalBody(stream, start)
+        except OSError as error:
+            raise unreadable(Path(entry.locator), error) from error
+
+    def _entries(self) -> Iterator[Entry]:
+        if not self._path.is_dir():
+            yield _entry(self._path, self._path.name)
+            return
+        for folder, folders, files in os.walk(self._path, onerror=_raised):
+            folders.sort()
+            for name in sorted(files):
+                path = Path(folder, name)
+                if path.is_file():
+                    yield _entry(path, path.relative_to(self._path).as_posix())
+
+
+def unreadable(path: Path, error: OSError) -> LoadError:
+    """What a person is told of a file that cannot be read."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return FaultError("SourceNotFound", f"{path} is not there")
+    return LoadError(f"{path} cannot be read: {(error.strerror or type(error).__name__).lower()}")
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
+def _entry(path: Path, name: str) -> Entry:
+    found = path.stat()
+    return Entry(name, str(path), found.st_size, None, _version(found))
+
+
+def _version(found: os.stat_result) -> str:
+    return f"{found.st_size}-{found.st_mtime_ns}"
+
+
+def open_source(url: str, _env: Mapping[str, str]) -> Source:
+    return LocalFiles(Path(url.removeprefix(SCHEME)))

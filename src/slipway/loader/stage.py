@@ -1,0 +1,277 @@
+"""Stage: weights into a folder of a cache, with a report of what came: its hash, its header, the state of its source.
+
+Beside it the two smaller ways to such a report: to read what is in a place already, and to ask a source what it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from slipway.artifacts import gguf, safetensors
+from slipway.artifacts.addresses import WEB, public
+from slipway.artifacts.guard import Guard
+from slipway.artifacts.ranges import Malformed, Read
+from slipway.artifacts.report import Report, written
+from slipway.artifacts.report import read as read_report
+from slipway.artifacts.safetensors import Safetensors
+from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.folder import MARKER
+from slipway.loader.load import load
+from slipway.loader.progress import Meter
+from slipway.loader.selection import Chosen, FaultError, Selection, etag
+from slipway.loader.source import CHUNK, Entry, Patiently, Source, open_source
+from slipway.loader.sources import local
+from slipway.loader.transfer import Patience, Policy
+
+MOST_HEADERS = 1000
+"""Files of one model whose headers are read."""
+NOTES = ".slipway-report"
+"""What the last load of a folder told, kept in it for the next one, which finds everything there."""
+FARTHEST = 32 << 20
+"""Bytes that are read for nothing at most."""
+T = TypeVar("T")
+TRIES = 2
+"""Of a file with a hash that somebody expects: the first may go on with bytes of an earlier one."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every way to a report needs."""
+
+    policy: Policy
+    stop: threading.Event
+    meter: Meter
+    header: str = ""
+    """``gguf`` or ``safetensors`` where headers are to be read."""
+
+    def patiently(self, url: str) -> Patiently:
+        return partial(Patience(self.policy, self.stop, self.meter).call, public(url))
+
+
+def opened(url: str, env: Mapping[str, str], guard: Guard | None) -> Source:
+    """The source that a URL names; ``guard``: of an address that a spec names. Raises LoadError."""
+    if url.startswith(local.SCHEME):
+        return local.open_source(url, env)
+    if guard is not None and url.partition("://")[0] in WEB:
+        from slipway.loader.sources import guarded
+
+        return guarded.open_source(url, env, guard)
+    return open_source(url, env)
+
+
+def stage(
+    url: str, source: Callable[[], Source], folder: Path, chosen: Chosen, work: Work, *, refresh: bool = False
+) -> Report:
+    """Ends when ``folder`` holds what is chosen of ``url``. Raises LoadError, or StoppedError after ``work.stop``.
+
+    ``refresh``: what is there may be of an older state of the source.
+    """
+    selection = Selection(source(), chosen)
+    outdated = _outdated(folder, selection, work.patiently(url)) if refresh else None
+    fresh = _loaded(url, selection, folder, chosen, work, outdated)
+    known = None if fresh else _noted(folder)
+    if known is None:
+        # Where a loader was cut off before it could tell, its source may have changed since.
+        if not fresh and not _is_of(folder, selection.listing(work.patiently(url)).entries):
+            outdated = _outdated(folder, selection, work.patiently(url))
+            fresh = _loaded(url, selection, folder, chosen, work, outdated)
+        known = _reported(selection, folder, work)
+        _note(folder, known)
+    if chosen.sha256 and known.sha256 != chosen.sha256:
+        if fresh:
+            _remove(folder, known.file)
+        raise _wrong(known.file, known.sha256, chosen.sha256)
+    return known
+
+
+def _loaded(
+    url: str, selection: Selection, folder: Path, chosen: Chosen, work: Work, outdated: frozenset[str] | None
+) -> bool:
+    """Whether something was to be loaded. Raises what stage does."""
+    policy = replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
+    try:
+        return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
+    except LoadError as error:
+        raise _judged(error, selection, chosen) from error
+
+
+def inspect(path: Path, sha256: str, work: Work) -> Report:
+    """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
+    selection = Selection(local.LocalFiles(path), Chosen())
+    entries = selection.listing(work.patiently(str(path))).entries
+    if sha256 and not selection.main:
+        raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, and a hash is of one")
+    top = path if path.is_dir() else path.parent
+    found = digest(top / selection.main, work.stop) if sha256 else ""
+    if found != sha256:
+        raise _wrong(selection.main, found, sha256)
+    return msgspec.structs.replace(_described(top, selection, work), sha256=found)
+
+
+def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
+    """What the source has now, of which nothing is fetched but a header that is to be read. Raises LoadError."""
+    selection = Selection(source, chosen)
+    patiently = work.patiently(url)
+    listing = selection.listing(patiently)
+    report = Report(
+        file=selection.main,
+        files=len(listing.entries),
+        size=listing.size,
+        etag=etag(listing.entries),
+        revision=listing.revision,
+    )
+    if work.header != "gguf" or not selection.main:
+        return report
+    try:
+        found = patiently(lambda: gguf.parse(partial(_piece, source, listing.entries[0])))
+    except Malformed as error:
+        return msgspec.structs.replace(report, header_fault=str(error)[:300])
+    return msgspec.structs.replace(report, gguf=found)
+
+
+def _piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
+    """A range of a file that is elsewhere. Of a server that knows no ranges all that is before is read as well."""
+    with source.read(entry, offset) as body:
+        before = offset - body.start
+        if before > FARTHEST:
+            raise Malformed("its server knows no ranges, and its header is long")
+        found = bytearray()
+        while len(found) < before + size and (data := body.read(min(CHUNK, before + size - len(found)))):
+            found += data
+        return bytes(found[before:])
+
+
+def digest(path: Path, stop: threading.Event) -> str:
+    """SHA-256 of a file."""
+    found = hashlib.sha256()
+    try:
+        with path.open("rb", buffering=0) as stream:
+            while chunk := stream.read(CHUNK):
+                if stop.is_set():
+                    raise StoppedError
+                found.update(chunk)
+    except OSError as error:
+        raise local.unreadable(path, error) from error
+    return found.hexdigest()
+
+
+def _reported(selection: Selection, folder: Path, work: Work) -> Report:
+    report = _described(folder, selection, work)
+    found = selection.sha256
+    if selection.main and not found:
+        found = digest(folder / selection.main, work.stop)
+    return msgspec.structs.replace(report, sha256=found)
+
+
+def _described(folder: Path, selection: Selection, work: Work) -> Report:
+    """All but the hash."""
+    entries = selection.found.entries
+    names = [entry.path for entry in entries]
+    report = Report(
+        file=selection.main,
+        files=len(names),
+        size=sum((folder / name).stat().st_size for name in names),
+        etag=etag(entries),
+        revision=selection.found.revision,
+    )
+    return _with_header(report, folder, names, work.header)
+
+
+def _with_header(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
+    """A header that cannot be read is no reason to fail: the engine has the last word."""
+    wanted = [name for name in names if name.lower().endswith(f".{header}")][:MOST_HEADERS]
+    try:
+        if header == "gguf" and (report.file or wanted):
+            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or wanted[0]), gguf.parse))
+        if header == "safetensors" and wanted:
+            found = [_read(folder / name, safetensors.parse) for name in wanted]
+            return msgspec.structs.replace(report, safetensors=_together(found))
+    except (Malformed, OSError) as error:
+        return msgspec.structs.replace(report, header_fault=str(error)[:300])
+    return report
+
+
+def _read(path: Path, parse: Callable[[Read], T]) -> T:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return parse(lambda offset, size: os.pread(handle, size, offset))
+    finally:
+        os.close(handle)
+
+
+def _together(found: Sequence[Safetensors]) -> Safetensors:
+    """What the parts of a model come to."""
+    parameters: Counter[str] = Counter()
+    for one in found:
+        parameters.update(one.parameters)
+    return Safetensors(
+        tensor_count=sum(one.tensor_count for one in found),
+        parameters=dict(sorted(parameters.items())),
+        size=sum(one.size for one in found),
+    )
+
+
+def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError:
+    """What is told where all bytes of the main file came, and their hash is another one than is expected."""
+    if error.passing or not chosen.sha256 or selection.came in ("", chosen.sha256):
+        return error
+    return _wrong(selection.main, selection.came, chosen.sha256)
+
+
+def _wrong(file: str, found: str, expected: str) -> FaultError:
+    return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {found or '(unknown)'}, not {expected}")
+
+
+def _outdated(folder: Path, selection: Selection, patiently: Patiently) -> frozenset[str] | None:
+    """The files by which nobody could see whether they are what the source has now: those without a hash. None: the
+    source has not changed since the folder was complete.
+
+    Nothing is removed: pods read these files, and more of them may start before the new ones are there.
+    """
+    known = _noted(folder)
+    entries = selection.listing(patiently).entries
+    if known is not None and known.etag and known.etag == etag(entries):
+        return None
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (folder / NOTES).unlink()
+    return frozenset(entry.path for entry in entries if entry.digest is None)
+
+
+def _is_of(folder: Path, entries: Sequence[Entry]) -> bool:
+    """Whether the folder has these files, as far as their sizes tell."""
+    try:
+        return all(entry.size in (None, (folder / entry.path).stat().st_size) for entry in entries)
+    except OSError:
+        return False
+
+
+def _remove(folder: Path, file: str) -> None:
+    for name in (MARKER, NOTES, file):
+        if name:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _noted(folder: Path) -> Report | None:
+    try:
+        return read_report((folder / NOTES).read_text("utf-8", "replace"))
+    except OSError:
+        return None
+
+
+def _note(folder: Path, report: Report) -> None:
+    """Whole or not at all. A folder without it is only looked through once more."""
+    fresh = folder / f"{NOTES}.new"
+    with suppress(OSError):
+        fresh.write_bytes(written(report))
+        fresh.replace(folder / NOTES)

@@ -1,0 +1,93 @@
+"""Policies: what Kubernetes itself is asked to do for a server: how many replicas it has, which pods come first when
+there is not room for all, and which ones are not to be moved. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    Object,
+)
+from slipway.serving.server import Server
+from slipway.serving.workload import child
+
+SCALE_UP: Object = {
+    "stabilizationWindowSeconds": 30,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Percent", "value": 100, "periodSeconds": 60},
+        {"type": "Pods", "value": 2, "periodSeconds": 60},
+    ],
+}
+"""A replica needs minutes until it takes load off the others: more of them meanwhile would be too many."""
+SCALE_DOWN: Object = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+}
+"""One at a time, and only after a lull that lasts: a start costs more than a replica that idles for a while."""
+UNMOVED = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""Annotations of pods that node autoscalers leave where they are."""
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What replicas shall have on average."""
+
+    type: Literal["Pods", "Resource"]
+    name: str
+    """A metric of the pods, or ``cpu`` or ``memory``."""
+    average: str
+    """A quantity for Pods, percent of what a pod asks for for Resource."""
+
+
+def autoscaler(server: Server, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
+    """Kubernetes' own autoscaler for the server's Deployment."""
+    spec = {
+        "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
+        "minReplicas": lowest,
+        "maxReplicas": highest,
+        "metrics": [_metric(target) for target in targets],
+        "behavior": {"scaleUp": SCALE_UP, "scaleDown": SCALE_DOWN},
+    }
+    return child(HORIZONTAL_POD_AUTOSCALER, server.name, server.namespace, server.labels, spec=spec)
+
+
+def _metric(target: Target) -> Object:
+    if target.type == "Pods":
+        wanted = {"type": "AverageValue", "averageValue": target.average}
+        return {"type": "Pods", "pods": {"metric": {"name": target.name}, "target": wanted}}
+    share = {"type": "Utilization", "averageUtilization": int(target.average)}
+    return {"type": "Resource", "resource": {"name": target.name, "target": share}}
+
+
+def disruption_budget(server: Server) -> Object:
+    """No pod that serves is put off its node on purpose; one that does not is in nobody's way."""
+    spec = {
+        "maxUnavailable": 0,
+        "selector": {"matchLabels": dict(server.selector)},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    return child(POD_DISRUPTION_BUDGET, server.name, server.namespace, server.labels, spec=spec)
+
+
+def priority_class(name: str, value: int, description: str, *, preempts: bool) -> Object:
+    """A class of the whole cluster, to be shared: its value cannot change."""
+    return {
+        "apiVersion": PRIORITY_CLASS.api_version,
+        "kind": PRIORITY_CLASS.kind,
+        "metadata": {"name": name},
+        "value": value,
+        "globalDefault": False,
+        "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never",
+        "description": description,
+    }

@@ -1,0 +1,139 @@
+"""Manifests as people have them for LLMKube apply unchanged, and become what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .cluster import PATIENCE, Object, condition, observed, wait
+from .kubeai import chat
+from .llmkube import CLAIM, MODEL, SERVICE, LLMKube
+
+OURS = Path(__file__).parent / "manifests" / "llmkube"
+THEIRS = Path(__file__).parents[3] / "shared" / "reference" / "samples" / "llmkube"
+"""Manifests of the original's own documents, where they lie beside this project."""
+KINDS = {"Model": MODEL, "InferenceService": SERVICE}
+NAMESPACE = "default"
+"""The namespace that most of them name."""
+WEIGHTS = ("/acme/tiny/", "/TheBloke/TinyLlama-1.1B", "/bartowski/Llama-3.2-3B", "/microsoft/Phi-3-mini")
+"""What the hub of the test cluster has, among all that they name."""
+
+
+def documents(manifest: Path) -> list[Object]:
+    read = (document for document in yaml.safe_load_all(manifest.read_text()) if document)
+    found: list[Object] = [
+        one for document in read for one in document.get("items", [document]) if one.get("kind") in KINDS
+    ]
+    return [one for one in found if one["apiVersion"] == "inference.llmkube.dev/v1alpha1"]
+
+
+def manifests() -> list[Path]:
+    found = sorted(OURS.glob("*.yaml")) + sorted(THEIRS.glob("*.yaml"))
+    return [path for path in found if documents_or_none(path)]
+
+
+def documents_or_none(path: Path) -> list[Object]:
+    """The catalogue beside them is no manifest."""
+    return documents(path) if "\nkind: " in path.read_text() else []
+
+
+@pytest.fixture
+def gone_afterwards(llmkube: LLMKube, accelerators: None) -> Iterator[list[Object]]:
+    """Resources that a test makes; the cache goes with them."""
+    made: list[Object] = []
+    yield made
+    for kind in ("InferenceService", "Model"):
+        for resource in made:
+            if resource["kind"] == kind:
+                llmkube.delete(KINDS[kind], NAMESPACE, resource["metadata"]["name"])
+    for resource in made:
+        llmkube.wait_gone(KINDS[resource["kind"]], NAMESPACE, resource["metadata"]["name"])
+    llmkube.delete("PersistentVolumeClaim", NAMESPACE, CLAIM)
+
+
+def expected_of_model(model: Object) -> tuple[str, str]:
+    """Phase and reason on a cluster without GPUs, whose hub has little."""
+    source, spec = model["spec"]["source"], model["spec"]
+    hardware = spec.get("hardware", {})
+    if hardware.get("accelerator") == "metal":
+        return "Ready", "MetalAgentManaged"
+    if source.startswith("/"):
+        return "Failed", "SourceNotAllowed"
+    if any(place in f"/{source.removeprefix('hf://')}" for place in WEIGHTS):
+        return "Ready", "ModelReady"
+    if "://" not in source:
+        return "Ready", "RuntimeResolved"
+    return "Failed", "DownloadFailed"
+
+
+def expected_of_service(service: Object, model: Object) -> str:
+    """Phase."""
+    phase, reason = expected_of_model(model)
+    if phase == "Failed" or reason == "MetalAgentManaged":
+        return "Failed"
+    gpu = model["spec"].get("hardware", {}).get("gpu", {}).get("count") or service["spec"].get("resources", {}).get(
+        "gpu"
+    )
+    return "WaitingForGPU" if gpu else "Ready"
+
+
+# The services of some wait for GPUs, which another test gives to the node and takes away.
+@pytest.mark.xdist_group("accelerators")
+@pytest.mark.parametrize("manifest", manifests(), ids=lambda path: path.stem)
+def test_manifests_written_for_llmkube_apply_unchanged_and_become_what_they_say(
+    llmkube: LLMKube, gateway_url: str, gone_afterwards: list[Object], manifest: Path
+) -> None:
+    written = documents(manifest)
+    text = yaml.safe_dump_all(written)
+    # The API server checks every field, and refuses those that it does not know.
+    strict = ("--server-side", "--field-manager", "tests", "--validate=strict", "--filename", "-")
+    llmkube.kubectl("apply", "--dry-run=server", *strict, stdin=text)
+    gone_afterwards += written
+    llmkube.kubectl("apply", *strict, stdin=text)
+    models = {found["metadata"]["name"]: found for found in written if found["kind"] == "Model"}
+    for name, model in models.items():
+        found = llmkube.wait_model(NAMESPACE, name, *expected_of_model(model))
+        same(found["spec"], model["spec"], manifest)
+    for service in (found for found in written if found["kind"] == "InferenceService"):
+        name = service["metadata"]["name"]
+        phase = expected_of_service(service, models[service["spec"]["modelRef"]])
+        found = llmkube.wait_phase(NAMESPACE, name, phase)
+        same(found["spec"], service["spec"], manifest)
+        if phase == "Ready":
+            llmkube.wait_routed(NAMESPACE, name)
+            assert chat(gateway_url, name).status == 200
+        if phase == "WaitingForGPU":
+            [waiting] = llmkube.pods(NAMESPACE, name)
+            assert waiting["status"]["phase"] == "Pending"
+
+
+def same(found: Object, written: Object, manifest: Path) -> None:
+    """What was written is what is there; defaults may have come."""
+    for field, value in written.items():
+        if isinstance(value, dict):
+            same(found[field], value, manifest)
+        else:
+            assert found[field] == value, f"{manifest}: {field}"
+
+
+def test_all_of_the_original_were_found_where_they_are_there() -> None:
+    if not THEIRS.exists():
+        pytest.skip("the original's manifests are not beside this project")
+    assert len(manifests()) > len(list(OURS.glob("*.yaml")))
+
+
+def told(service: Object) -> bool:
+    return observed(service) and bool(condition(service, "FieldsUsed"))
+
+
+def test_a_service_is_told_which_of_its_fields_have_no_effect(llmkube: LLMKube, llmkube_namespace: str) -> None:
+    llmkube.make_model(llmkube_namespace, "weights")
+    idle = {"flashAttention": True, "vllmConfig": {"maxModelLen": 512}, "args": ["--verbose"]}
+    llmkube.make_service(llmkube_namespace, "idle", "weights", **idle)
+    service = wait("the fields are told", PATIENCE, lambda: llmkube.service(llmkube_namespace, "idle"), told)
+    found = condition(service, "FieldsUsed")
+    assert found["status"] == "False"
+    assert all(field in found["message"] for field in ("flashAttention", "vllmConfig", "args"))

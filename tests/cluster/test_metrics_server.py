@@ -1,0 +1,57 @@
+"""metrics-server answers as the role has installed it, and the role leaves a place to whom it belongs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from .cluster import PATIENCE, SYSTEM, Cluster, site, wait
+
+API = "v1beta1.metrics.k8s.io"
+OURS = "app.kubernetes.io/part-of"
+
+
+@pytest.fixture
+def of_another(cluster: Cluster) -> Iterator[None]:
+    """The registration looks like somebody else's. What it registers goes on."""
+    cluster.kubectl("label", "apiservice", API, f"{OURS}-")
+    yield
+    cluster.kubectl("label", "apiservice", API, f"{OURS}=slipway", "--overwrite")
+
+
+def test_it_tells_what_nodes_and_pods_use(cluster: Cluster) -> None:
+    assert re.search(r"-control-plane +\d+m ", cluster.kubectl("top", "nodes"))
+    wait(
+        "there are metrics of the gateway",
+        PATIENCE,
+        lambda: cluster.kubectl("top", "pods", "--namespace", SYSTEM),
+        lambda shown: "slipway-gateway" in shown,
+    )
+
+
+def test_a_person_who_may_look_at_pods_may_look_at_what_they_use(cluster: Cluster) -> None:
+    person = ("--as=somebody", "--as-group=viewers")
+    rules = cluster.kubectl("get", "clusterrole", "view", "--output=jsonpath={.rules}")
+    assert "metrics.k8s.io" in rules
+    assert cluster.kubectl("auth", "can-i", "list", "pods.metrics.k8s.io", "--quiet") == ""
+    with pytest.raises(AssertionError):
+        cluster.kubectl("auth", "can-i", "list", "pods.metrics.k8s.io", *person)
+
+
+def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
+    assert re.search(r"changed=0 .* failed=0", site("--tags", "metrics_server"))
+
+
+@pytest.mark.disruptive
+@pytest.mark.usefixtures("of_another")
+def test_where_another_one_serves_it_is_named_and_nothing_is_installed(cluster: Cluster) -> None:
+    shown = site("--tags", "metrics_server")
+    assert (
+        f"{API} is served by Service slipway-metrics-server in namespace {SYSTEM}: it is left to that one"
+        in " ".join(shown.split())
+    )
+    assert re.search(r"changed=0 .* failed=0", shown)
+    found = cluster.kubectl("get", "apiservice", API, "--output=jsonpath={.metadata.labels}")
+    assert OURS not in found

@@ -1,0 +1,88 @@
+"""An InferenceService over a Model, planned: short words for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.service import Services
+from slipway.serving.plan import Invalid, Plan, Reference, World
+from slipway.serving.settings import Settings
+
+SINCE = "2026-11-21T09:00:00Z"
+GGUF = {"source": "https://models.example/tiny.gguf"}
+HUB = {"source": "acme/tiny@v2", "format": "safetensors"}
+NEWEST = {"source": "acme/tiny", "format": "safetensors"}
+ONE_GPU = {"resources": {"gpu": 1}}
+READY = {"phase": "Ready", "observedGeneration": 1}
+VLLM = {"runtime": "vllm", "model": HUB}
+RUNTIMES = ("llamacpp", "vllm", "tgi", "personaplex", "generic", "sglang")
+
+
+def model(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "models", "uid": f"m-{name}", "generation": 1, "creationTimestamp": SINCE}
+    return {"kind": "Model", "metadata": metadata, "spec": spec, "status": READY if status is None else status}
+
+
+def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | None = None, **spec: Any) -> World:
+    """A service over the Model ``tiny``; ``others``: further Models, and Models of this name in place of it."""
+    metadata = {"name": name, "namespace": "models", "uid": "s-1", "generation": 1, "creationTimestamp": SINCE}
+    models = {one["metadata"]["name"]: one for one in (tiny(GGUF if model is None else model), *others)}
+    return World(
+        resource={"metadata": metadata, "spec": {"modelRef": "tiny"} | spec},
+        children={},
+        pods=[],
+        routed=[],
+        settings=Settings(),
+        now=1_795_252_000.0,
+        referenced={Reference(MODEL, "models", one): found for one, found in models.items()},
+    )
+
+
+def tiny(spec: dict[str, Any]) -> dict[str, Any]:
+    return model("tiny", spec)
+
+
+def plan(asked: World) -> Plan:
+    return Services().plan(asked)
+
+
+def child(asked: World, kind: str) -> dict[str, Any]:
+    return next(made for made in plan(asked).children if made["kind"] == kind)
+
+
+def kinds(asked: World) -> list[str]:
+    return [made["kind"] for made in plan(asked).children]
+
+
+def pod(asked: World) -> dict[str, Any]:
+    made: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]
+    return made
+
+
+def container(asked: World) -> dict[str, Any]:
+    made: dict[str, Any] = pod(asked)["spec"]["containers"][0]
+    return made
+
+
+def line(*others: dict[str, Any], **spec: Any) -> str:
+    """The command line, one blank between words."""
+    return " ".join(container(world(*others, **spec)).get("args", []))
+
+
+def refusal(*others: dict[str, Any], **spec: Any) -> Invalid:
+    with pytest.raises(Invalid) as refused:
+        plan(world(*others, **spec))
+    return refused.value
+
+
+def unused(**spec: Any) -> str:
+    conditions = Services().status(world(**spec), None).status["conditions"]
+    found = next(condition for condition in conditions if condition["type"] == "FieldsUsed")
+    return "" if found["status"] == "True" else str(found["message"])
+
+
+def tiny_at(path: str) -> dict[str, Any]:
+    return model("tiny", GGUF, READY | {"path": path})

@@ -1,0 +1,141 @@
+"""Whatever the definitions take is planned, or refused with a reason; and its status is one that they keep whole.
+
+A resource whose plan ends in an error that nobody expected would be looked at again and again, without a word of it.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+import pytest
+
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.model_types import KIND, MODEL
+from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
+from slipway.kube.core import core_schema
+from slipway.kube.objects import Object
+from slipway.serving.plan import Api, Invalid, Reference, Refusal, World
+from slipway.serving.settings import ModelCache, Settings, Sources
+from tests.schemas import MadeUp, faults, filled, schema_of
+
+SEEDS = range(150)
+NOW = 1_795_252_000.0
+SINCE = "2026-11-21T09:00:00Z"
+QUANTITIES = ("", "0", "1", "500m", "24Gi", "1e3", "1e99", ".5", "5.", f"1{'0' * 70}", "8GB")
+SOURCES = (
+    *("https://models.example/tiny.gguf", "https://user:pw@h.example/x.gguf?sig=1", "https://[::1", "http://"),
+    *("http://10.0.0.1/x", "https://h.example/", "https://h.example:99999/a", "https://huggingface.co/acme/tiny"),
+    *("https://huggingface.co/acme/tiny/resolve/main/a.gguf", "hf://acme/tiny", "hf://", "hf:///x", "acme/tiny", "aa"),
+    *("acme/tiny@v1", "acme/tiny/model.gguf", "s3://bucket/key.gguf", "s3://bucket", "s3://", "pvc://claim/a/b.gguf"),
+    *("pvc://claim", "pvc://../x", "/srv/models/a.gguf", "/etc/shadow", "file:///srv/models/a", "file://h/a"),
+)
+TEXTS = {
+    "": ("", "a", "x" * 70, "1", "a b", "é", "\n", "..", "{}", "a.b=int:1", "exps=CPU", *QUANTITIES),
+    ".source": SOURCES,
+    ".modelRef": ("tiny", "none", ""),
+    ".speculative.model": ("small", "none", ""),
+    ".sha256": ("a" * 64, "F" * 64),
+    ".files[]": ("a.gguf", "b/c-1.gguf", "*.gguf", "[x"),
+    ".mmproj": ("mmproj.gguf", "*.gguf"),
+    ".resourceName": ("acme.io/gpu", "squat.ai/dri-render"),
+    ".tolerationKey": ("acme.io/gpu",),
+    ".layerSplit[]": ("0-24", "25-39", "5-3", "x-y", ""),
+    ".factor": ("4", "2.5"),
+    ".extraArgs[]": ("--port", "--host=::", "--model", "-m", "--embedding", "--tensor-split", "1,2", "--", ""),
+    ".claimName": ("mine",),
+}
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+POD = core_schema("PodSpec")
+NAMES = ("chat", "a.b", "1abc", "x" * 100, f"a{'-' * 10}b")
+STATUSES = {
+    resource.kind.kind: schema_of(resource.manifest())["properties"]["status"]
+    for resource in (MODEL, INFERENCE_SERVICE)
+}
+SPECS = {
+    resource.kind.kind: schema_of(resource.manifest())["properties"]["spec"] for resource in (MODEL, INFERENCE_SERVICE)
+}
+
+
+def resource(kind: str, name: str, spec: Object) -> Object:
+    metadata = {"name": name, "namespace": "models", "uid": f"u-{name}", "generation": 1, "creationTimestamp": SINCE}
+    return {"kind": kind, "metadata": metadata, "spec": spec, "status": {"phase": "Ready", "observedGeneration": 1}}
+
+
+def worlds(seed: int) -> tuple[tuple[Api, World], ...]:
+    """A Model, and a service that serves it and may have a second one propose tokens."""
+    dice = Random(seed)
+    made = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
+    model, draft, service = (
+        filled(SPECS[kind], made.value(SPECS[kind])) for kind in ("Model", "Model", "InferenceService")
+    )
+    if dice.random() < 0.5:  # most sources have no files
+        model = {field: value for field, value in model.items() if field not in ("files", "mmproj")}
+    models = {name: resource("Model", name, spec) for name, spec in (("tiny", model), ("small", draft))}
+    settings = Settings(
+        system_namespace="slipway-system",
+        model_cache=ModelCache(persistence=dice.choice(("Cached", "Ephemeral"))),
+        sources=Sources(allowed_host_path_roots=("/srv/models",)),
+    )
+    common: Any = {
+        "children": {},
+        "pods": [],
+        "routed": [],
+        "settings": settings,
+        "now": NOW,
+        "referenced": {Reference(KIND, "models", name): found for name, found in models.items()},
+    }
+    served = resource("InferenceService", dice.choice(NAMES), service)
+    return (
+        (Models(), World(resource=models["tiny"], kin=list(models.values()), **common)),
+        (Services(), World(resource=served, kin=[served], **common)),
+    )
+
+
+def planned(api: Api, world: World) -> tuple[Object, ...]:
+    try:
+        return api.plan(world).children
+    except Invalid:
+        return ()
+
+
+def refused(api: Api, world: World) -> Refusal | None:
+    try:
+        assert api.plan(world) == api.plan(world)
+    except Invalid as invalid:
+        return Refusal(invalid.reason, invalid.message)
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) -> None:
+    for api, world in worlds(seed):
+        api.references(world.resource, world.settings)
+        refusal = refused(api, world)
+        status = api.status(world, refusal).status
+        for condition in status["conditions"]:
+            condition["lastTransitionTime"] = SINCE
+        assert faults(STATUSES[world.resource["kind"]], status) == []
+        assert refusal is None or refusal.reason.isalpha()
+        api.finish(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int) -> None:
+    for api, world in worlds(seed):
+        for child in planned(api, world):
+            metadata = child["metadata"]
+            assert (SERVICE_NAME if child["kind"] == "Service" else OBJECT_NAME).fullmatch(metadata["name"])
+            assert [value for value in metadata["labels"].values() if not LABEL.fullmatch(value)] == []
+            pod = child["spec"].get("template", {}).get("spec")
+            assert pod is None or faults(POD, pod) == []
+
+
+def test_the_dice_throws_specs_of_all_sorts() -> None:
+    refusals = [refused(api, world) for seed in SEEDS for api, world in worlds(seed)]
+    assert 0.2 < refusals.count(None) / len(refusals) < 0.8
+    assert len({refusal.reason for refusal in refusals if refusal}) > 4

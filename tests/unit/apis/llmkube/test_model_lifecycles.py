@@ -1,0 +1,327 @@
+"""Models that come, change and go in any order, over a cluster in miniature: what says that it is ready is there."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from slipway.apis.llmkube import cache, names
+from slipway.apis.llmkube.model import Models
+from slipway.artifacts.report import Report, written
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import deleting
+from slipway.serving.plan import Invalid, Plan, World
+from slipway.serving.settings import Settings
+
+SOURCES = ("https://files.example/a.gguf", "https://files.example/b.gguf", "pvc://other/c.gguf", "acme/whole")
+START = 1_800_000_000.0
+
+
+class Cluster:
+    """Models, one namespace's claim, Jobs with one pod each, and the folders that those make and remove."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[tuple[str, str], dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.claim: dict[str, Any] | None = None
+        self.disk: set[str] = set()
+        self.sha256 = ""
+        """Of what sources have."""
+        self.users: list[dict[str, Any]] = []
+        """Services, and pods that read the cache."""
+        self.downloads: list[str] = []
+        self.now, self._made = START, 0
+
+    def create(self, name: str, source: str, **spec: Any) -> None:
+        metadata = {"name": name, "namespace": "models", "uid": self._uid(), "generation": 1, "finalizers": []}
+        stamp = {"creationTimestamp": timestamp(self.now)}
+        self.models[name] = {"metadata": metadata | stamp, "spec": {"source": source} | spec}
+
+    def delete(self, name: str) -> None:
+        model = self.models[name]
+        model["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
+        self._collect(name)
+
+    def world(self, name: str) -> World:
+        model = self.models[name]
+        claims = Models().references(model, Settings())
+        children = {("Job", job): made for (owner, job), made in self.jobs.items() if owner == model["metadata"]["uid"]}
+        return World(
+            resource=model,
+            children=children,
+            pods=[self.pods[made["metadata"]["uid"]] for made in children.values()],
+            routed=[],
+            settings=Settings(),
+            now=self.now,
+            referenced={claims[0]: self.claim} if self.claim else {},
+            kin=list(self.models.values()),
+            users=self.users,
+        )
+
+    def reconcile(self, name: str) -> None:
+        model, world = self.models[name], self.world(name)
+        if not deleting(model):
+            try:
+                plan = Models().plan(world)
+            except Invalid:
+                return
+            if plan.finalizer and plan.finalizer not in model["metadata"]["finalizers"]:
+                model["metadata"]["finalizers"].append(plan.finalizer)
+            self._apply(model, plan)
+            return
+        left = Models().finish(world)
+        if left is not None:
+            self._apply(model, left)
+        else:
+            model["metadata"]["finalizers"] = []
+            self._collect(name)
+
+    def run(self, place: tuple[str, str], *, fails: bool = False) -> None:
+        """A Job comes to its end."""
+        job = self.jobs[place]
+        words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        over = {"type": "Failed" if fails else "Complete", "status": "True", "lastTransitionTime": timestamp(self.now)}
+        job["status"] = {"conditions": [over]}
+        message = "no answer in time"
+        if not fails:
+            message = self._does(words)
+        ended = {"exitCode": int(fails), "message": message}
+        container = {"name": "loader", "state": {"terminated": ended}}
+        status = {"phase": "Failed" if fails else "Succeeded", "containerStatuses": [container]}
+        self.pods[job["metadata"]["uid"]]["status"] = status
+
+    def _does(self, words: list[str]) -> str:
+        if words[1] == "evict":
+            self.disk.discard(words[2].rpartition("/")[2])
+            return ""
+        if words[1] == "stage":
+            self.disk.add(words[3].rpartition("/")[2])
+            self.downloads.append(words[2])
+        return written(Report(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
+
+    def working(self) -> list[tuple[str, str]]:
+        return [place for place, job in self.jobs.items() if "status" not in job]
+
+    def phase(self, name: str) -> str:
+        return str(Models().status(self.world(name), None).status["phase"])
+
+    def settle(self) -> None:
+        for _unused in range(40):
+            for name in list(self.models):
+                if name in self.models:
+                    self.reconcile(name)
+            for place in self.working():
+                self.run(place)
+            self.now += 1
+
+    def _apply(self, model: dict[str, Any], plan: Plan) -> None:
+        owner = model["metadata"]["uid"]
+        for shared in plan.shared:
+            self.claim = self.claim or shared | {"status": {"phase": "Bound"}}
+        wanted = {child["metadata"]["name"]: child for child in plan.children}
+        for place, made in list(self.jobs.items()):
+            words = made["spec"]["template"]["spec"]["containers"][0]["args"]
+            fresh = wanted.get(place[1], {}) if place[0] == owner else made
+            if not fresh or fresh["spec"]["template"]["spec"]["containers"][0]["args"] != words:
+                self._remove(place)
+        for name, child in wanted.items():
+            if (owner, name) not in self.jobs:
+                self._start(owner, name, child)
+        for note in plan.notes:
+            if self.claim and note.reference.name == names.CLAIM:
+                told = self.claim["metadata"].setdefault("annotations", {})
+                told |= note.annotations
+                self.claim["metadata"]["annotations"] = {key: text for key, text in told.items() if text is not None}
+
+    def _start(self, owner: str, name: str, child: dict[str, Any]) -> None:
+        uid, stamp = self._uid(), timestamp(self.now)
+        self.jobs[owner, name] = child | {"metadata": child["metadata"] | {"uid": uid, "creationTimestamp": stamp}}
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+        metadata = {"name": name, "uid": f"pod-{uid}", "creationTimestamp": stamp, "ownerReferences": [reference]}
+        self.pods[uid] = {"metadata": metadata, "status": {"phase": "Running"}}
+
+    def _collect(self, name: str) -> None:
+        """What Kubernetes does with a Model that is deleted and has no finalizer."""
+        metadata = self.models[name]["metadata"]
+        if "deletionTimestamp" in metadata and not metadata["finalizers"]:
+            del self.models[name]
+            for place in [place for place in self.jobs if place[0] == metadata["uid"]]:
+                self._remove(place)
+
+    def _remove(self, place: tuple[str, str]) -> None:
+        self.pods.pop(self.jobs.pop(place)["metadata"]["uid"])
+
+    def _uid(self) -> str:
+        self._made += 1
+        return f"uid-{self._made}"
+
+
+def complete(cluster: Cluster) -> set[str]:
+    return {key for key, record in cache.inventory(cluster.claim).items() if record.complete}
+
+
+def test_two_models_of_one_source_share_one_folder_which_goes_with_the_last() -> None:
+    cluster = Cluster()
+    cluster.create("first", SOURCES[0])
+    cluster.settle()
+    cluster.create("second", SOURCES[0])
+    cluster.settle()
+    assert [cluster.phase(name) for name in ("first", "second")] == ["Ready", "Ready"]
+    assert (cluster.downloads, len(cluster.disk)) == ([SOURCES[0]], 1)
+    cluster.delete("first")
+    cluster.settle()
+    assert list(cluster.models) == ["second"]
+    assert cluster.phase("second") == "Ready"
+    assert len(cluster.disk) == 1
+    cluster.delete("second")
+    cluster.settle()
+    assert not cluster.models
+    assert not cluster.disk
+    assert cache.inventory(cluster.claim) == {}
+
+
+def test_models_deleted_leave_no_folders_behind() -> None:
+    """The original's do, for a person to find."""
+    cluster = Cluster()
+    for number, source in enumerate(SOURCES):
+        cluster.create(f"model-{number}", source)
+    cluster.settle()
+    assert len(cluster.disk) == 2
+    for name in list(cluster.models):
+        cluster.delete(name)
+    cluster.settle()
+    assert (cluster.models, cluster.disk) == ({}, set())
+
+
+def test_a_source_that_nobody_has_any_more_leaves_the_cache() -> None:
+    cluster = Cluster()
+    cluster.create("oldest", SOURCES[2])
+    cluster.create("changing", SOURCES[0])
+    cluster.settle()
+    before = set(cluster.disk)
+    cluster.models["changing"]["spec"]["source"] = SOURCES[1]
+    cluster.settle()
+    assert cluster.phase("changing") == "Ready"
+    assert len(cluster.disk) == 1
+    assert cluster.disk != before
+
+
+def test_a_model_that_is_not_valid_keeps_nobody_from_clearing_the_cache() -> None:
+    cluster = Cluster()
+    cluster.create("oldest", "datasets/no-model")
+    cluster.create("changing", SOURCES[0])
+    cluster.settle()
+    cluster.models["changing"]["spec"]["source"] = SOURCES[1]
+    cluster.settle()
+    assert cluster.phase("changing") == "Ready"
+    assert len(cluster.disk) == 1
+
+
+def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() -> None:
+    cluster = Cluster()
+    cluster.create("on-a-mac", SOURCES[0], hardware={"accelerator": "metal"})
+    cluster.create("here", SOURCES[0])
+    cluster.settle()
+    cluster.now += 3600
+    cluster.settle()
+    assert conditions(cluster, "here")["SourceDrifted"] == "False"
+    assert Models().status(cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
+
+
+def test_a_model_that_expects_another_hash_keeps_nobody_from_asking_either() -> None:
+    cluster = Cluster()
+    cluster.create("strict", SOURCES[0], sha256="ab" * 32)
+    cluster.create("content", SOURCES[0])
+    cluster.settle()
+    cluster.now += 3600
+    cluster.settle()
+    assert cluster.phase("content") == "Ready"
+    assert conditions(cluster, "content")["SourceDrifted"] == "False"
+
+
+def test_a_model_of_another_format_finds_the_file_under_the_name_that_the_first_one_gave_it() -> None:
+    cluster = Cluster()
+    cluster.create("first", "https://files.example/a")
+    cluster.create("second", "https://files.example/a", format="custom")
+    cluster.settle()
+    paths = {Models().status(cluster.world(name), None).status["path"] for name in cluster.models}
+    assert [path.rpartition("/")[2] for path in paths] == ["a.gguf"]
+
+
+def test_a_claim_of_a_user_makes_no_cache() -> None:
+    """Of the original, a Model on a claim had a cache's claim as well, which nothing used."""
+    cluster = Cluster()
+    cluster.create("mine", SOURCES[2])
+    cluster.create("whole", SOURCES[3])
+    cluster.settle()
+    assert cluster.claim is None
+
+
+def test_a_source_that_changes_is_loaded_again_if_that_is_wanted() -> None:
+    cluster = Cluster()
+    cluster.create("kept", SOURCES[0])
+    cluster.create("followed", SOURCES[1], refreshPolicy="OnChange")
+    cluster.settle()
+    assert sorted(cluster.downloads) == sorted(SOURCES[:2])
+    cluster.claim["metadata"]["annotations"] |= {  # type: ignore[index]
+        f"{names.LOADED}{names.cache_key(source)}": text.replace('"etag":"1"', '"etag":"0"')
+        for source in SOURCES[:2]
+        for text in [cluster.claim["metadata"]["annotations"][f"{names.LOADED}{names.cache_key(source)}"]]  # type: ignore[index]
+    }
+    cluster.now += 3600
+    cluster.settle()
+    assert cluster.downloads[2:] == [SOURCES[1]]
+    drifted = {name: conditions(cluster, name).get("SourceDrifted") for name in cluster.models}
+    assert drifted["kept"] == "True"
+    assert drifted["followed"] in (None, "False")
+
+
+def test_a_hash_that_was_corrected_with_the_source_is_loaded_and_not_refused_for_ever() -> None:
+    cluster = Cluster()
+    cluster.sha256 = "a" * 64
+    cluster.create("tiny", SOURCES[0], sha256="A" * 64)
+    cluster.settle()
+    assert (cluster.phase("tiny"), len(cluster.downloads)) == ("Ready", 1)
+    cluster.sha256 = cluster.models["tiny"]["spec"]["sha256"] = "b" * 64
+    assert cluster.phase("tiny") == "Pending"
+    cluster.settle()
+    assert (cluster.phase("tiny"), len(cluster.downloads)) == ("Ready", 2)
+
+
+def conditions(cluster: Cluster, name: str) -> dict[str, str]:
+    found = Models().status(cluster.world(name), None).status["conditions"]
+    return {condition["type"]: condition["status"] for condition in found}
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_in_any_order_what_is_ready_is_there_and_in_the_end_all_is_gone(seed: int) -> None:
+    cluster, dice = Cluster(), random.Random(seed)
+    for _step in range(300):
+        act, name = dice.random(), dice.choice("abcd")
+        if name not in cluster.models:
+            if act < 0.3:
+                cluster.create(name, dice.choice(SOURCES), refreshPolicy=dice.choice(("IfNotPresent", "OnChange")))
+        elif act < 0.06:
+            cluster.delete(name)
+        elif act < 0.1:
+            cluster.models[name]["spec"]["source"] = dice.choice(SOURCES)
+        elif act < 0.3 and cluster.working():
+            cluster.run(dice.choice(cluster.working()), fails=dice.random() < 0.2)
+        else:
+            cluster.reconcile(name)
+        cluster.now += dice.choice((1, 1, 1, 400, 3700))
+        assert complete(cluster) <= cluster.disk
+    for name in list(cluster.models):
+        if not deleting(cluster.models[name]):
+            cluster.models[name]["spec"]["source"] = SOURCES[0]
+    cluster.now += 4000
+    cluster.settle()
+    assert {cluster.phase(name) for name in cluster.models} <= {"Ready"}
+    for name in list(cluster.models):
+        cluster.delete(name)
+    cluster.settle()
+    assert cluster.models == {}
+    assert cache.inventory(cluster.claim) == {}

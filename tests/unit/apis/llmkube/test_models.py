@@ -1,0 +1,282 @@
+"""Every example in ``models/`` becomes the children, the plan and the status of its golden files.
+
+An example has the ``resource``, the other Models of its namespace (``kin``), the services and pods that use them
+(``users``), claims that are ``observed``, the operator's ``settings``, and ``jobs``: of those that the Model wants,
+what became of them and of their pods.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+import yaml
+
+from slipway.apis.llmkube import names, weights
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.model_types import ModelStatus
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import deleting, key
+from slipway.serving.agent import AgentReport
+from slipway.serving.plan import Invalid, Plan, Refusal, World
+from slipway.serving.settings import ModelCache, Settings, Sources
+
+from ..test_golden import NOW, agrees, beside_children
+
+EXAMPLES = sorted(path for path in (Path(__file__).parent / "models").glob("*.yaml") if "." not in path.stem)
+
+
+def example(path: Path) -> World:
+    written = yaml.safe_load(path.read_text())
+    resource, settings = written["resource"], msgspec.convert(written.get("settings", {}), Settings)
+    known = {(obj["kind"], *key(obj)): obj for obj in written.get("observed", [])}
+    world = World(
+        resource=resource,
+        children={},
+        pods=[],
+        routed=[],
+        settings=settings,
+        now=NOW,
+        referenced={
+            reference: known[place]
+            for reference in Models().references(resource, settings)
+            if (place := (reference.kind.kind, reference.namespace, reference.name)) in known
+        },
+        kin=[resource, *written.get("kin", [])],
+        users=written.get("users", []),
+        agents={pod: msgspec.convert(report, AgentReport) for pod, report in written.get("agents", {}).items()},
+    )
+    return with_jobs(world, written.get("jobs", {}))
+
+
+def with_jobs(world: World, told: dict[str, Any]) -> World:
+    """The Jobs that the Model wants, as the cluster has them a while later."""
+    children, pods = {}, []
+    plan, _refusal = planned(world)
+    wanted = {child["metadata"]["name"]: child for child in plan.children} if plan else {}
+    for what, found in told.items():
+        name = names.job_name(world.resource["metadata"]["name"], what)
+        job = copy.deepcopy(wanted[name])
+        job["metadata"] |= {"uid": f"uid-of-{what}", "creationTimestamp": found.get("created", "2026-11-21T09:00:00Z")}
+        if "ended" in found:
+            at = {"status": "True", "lastTransitionTime": found.get("at", "2026-11-21T09:04:00Z")}
+            job["status"] = {"conditions": [{"type": found["ended"], **at}]}
+        children["Job", name] = job
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-of-{what}", "controller": True}
+        pods += [_pod(number, one, owner) for number, one in enumerate(found.get("pods", []))]
+    return msgspec.structs.replace(world, children=children, pods=pods)
+
+
+def _pod(number: int, status: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    metadata = {
+        "name": f"loader-{number}",
+        "namespace": "models",
+        "uid": f"uid-of-pod-{number}",
+        "creationTimestamp": timestamp(NOW - 200 + number),
+        "ownerReferences": [owner],
+    }
+    return {"metadata": metadata, "status": status}
+
+
+def planned(world: World) -> tuple[Plan | None, Refusal | None]:
+    try:
+        return (Models().finish(world) if deleting(world.resource) else Models().plan(world)), None
+    except Invalid as error:
+        return None, Refusal(error.reason, error.message)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_becomes_what_its_golden_files_say(path: Path) -> None:
+    world = example(path)
+    plan, refusal = planned(world)
+    verdict = Models().status(world, refusal)
+    agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
+    agrees(path.with_suffix(".plan.yaml"), beside_children(plan) if plan else "nothing")
+    agrees(path.with_suffix(".status.yaml"), {"status": verdict.status, "recheckSeconds": verdict.recheck_seconds})
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_status_has_fields_of_its_schema_only(path: Path) -> None:
+    world = example(path)
+    status = Models().status(world, planned(world)[1]).status
+    assert msgspec.json.decode(msgspec.json.encode(msgspec.convert(status, ModelStatus))) == status
+    assert all(condition["reason"] and condition["message"] for condition in status["conditions"])
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_planning_twice_gives_the_same(path: Path) -> None:
+    world = example(path)
+    assert planned(world) == planned(world)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
+    world = example(path)
+    refusal = planned(world)[1]
+    first = Models().status(world, refusal).status
+    later = msgspec.structs.replace(world, resource=world.resource | {"status": first}, now=NOW + 0.5)
+    assert Models().status(later, refusal).status == first
+
+
+def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() -> None:
+    world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
+    first = Models().status(world, None).status
+    assert first["phase"] == "Ready"
+    assert first["gguf"]
+    resource = world.resource | {"status": first, "spec": world.resource["spec"] | {"sha256": first["sha256"]}}
+    alone = msgspec.structs.replace(world, resource=resource, children={}, pods=[])
+    later = Models().status(alone, None).status
+    assert (later["phase"], later["sha256"], later["gguf"]) == ("Ready", first["sha256"], first["gguf"])
+    assert [child["metadata"]["name"] for child in Models().plan(alone).children] == ["tiny-inspect"]
+    newer = resource | {"metadata": resource["metadata"] | {"generation": 2}}
+    assert Models().status(msgspec.structs.replace(alone, resource=newer), None).status["phase"] == "Pending"
+    resource["spec"]["sha256"] = "cd" * 32
+    assert Models().status(alone, None).status["phase"] == "Pending"
+
+
+@pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])
+def test_an_answer_is_waited_for_that_is_seen_after_the_end_of_its_job(passed: int, noted: int) -> None:
+    asked = example(Path(__file__).parent / "models" / "drift-due.yaml")
+    over = {"ended": "Complete", "at": timestamp(NOW - passed), "pods": []}
+    plan, _refusal = planned(with_jobs(asked, {"revalidate": over}))
+    assert plan
+    assert [child["metadata"]["name"] for child in plan.children] == ["tiny-revalidate"]
+    assert len(plan.notes) == noted
+
+
+def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
+    metadata = {"name": "tiny", "namespace": "models", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}
+    resource = {"metadata": metadata, "spec": {"source": source} | spec}
+    given = settings or Settings()
+    return World(resource=resource, children={}, pods=[], routed=[], settings=given, now=NOW, kin=[resource])
+
+
+def container(world: World) -> dict[str, Any]:
+    (job,) = Models().plan(world).children
+    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+REMOTE = {
+    "web": "https://files.example/tiny.gguf",
+    "hub": "hf://acme/tiny/tiny.gguf",
+    "bucket": "s3://weights/tiny.gguf",
+    "host": "/mnt/models/tiny.gguf",
+    "claim": "pvc://weights/tiny.gguf",
+}
+ALLOWED = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",)))
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+@pytest.mark.parametrize("persistence", ["Cached", "Ephemeral"])
+def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Literal["Cached", "Ephemeral"]) -> None:
+    """The original looks at it for what it copies itself only."""
+    settings = msgspec.structs.replace(ALLOWED, model_cache=ModelCache(persistence=persistence))
+    world = model(REMOTE[kind], settings, sha256="AB" * 32)
+    read = weights.read(world.resource, settings)
+    made = weights.inspector(read) if kind == "claim" else weights.loader(read, "model-downloader")
+    assert f"--sha256={'ab' * 32}" in made.args
+
+
+def test_a_gated_file_is_asked_for_with_a_token() -> None:
+    """The original has none for what it downloads."""
+    (token,) = container(model(REMOTE["hub"]))["env"]
+    assert token["name"] == "HF_TOKEN"
+    assert token["valueFrom"]["secretKeyRef"]["optional"]
+    (own,) = container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"}))["env"]
+    assert own["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "HF_TOKEN", "optional": True}
+    none = Settings(sources=Sources(hugging_face_secret=""))
+    assert "env" not in container(model(REMOTE["hub"], none))
+
+
+def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
+    """The original gives it every key, and so every variable that a program or a library heeds."""
+    for source in REMOTE.values():
+        found = Models().plan(model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
+        for one in found:
+            made = one["spec"]["template"]["spec"]["containers"][0]
+            assert "envFrom" not in made
+            assert {variable["name"] for variable in made.get("env", [])} <= {
+                "HF_TOKEN",
+                "AWS_ACCESS_KEY_ID",
+                "AWS_SECRET_ACCESS_KEY",
+                "AWS_SESSION_TOKEN",
+                "AWS_REGION",
+                "AWS_ENDPOINT_URL",
+            }
+    wanted = container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"}))["env"]
+    needed = [one["name"] for one in wanted if "optional" not in one["valueFrom"]["secretKeyRef"]]
+    assert needed == ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+
+
+def test_the_loader_may_go_where_the_accelerators_are_that_the_model_is_for() -> None:
+    hardware = {"accelerator": "rocm", "gpu": {"count": 1}}
+    (job,) = Models().plan(model(REMOTE["web"], hardware=hardware)).children
+    pod = job["spec"]["template"]["spec"]
+    assert [taint["key"] for taint in pod["tolerations"]] == ["amd.com/gpu"]
+    (liking,) = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [one["key"] for one in liking["preference"]["matchExpressions"]] == ["amd.com/gpu.product-name"]
+
+
+def test_no_other_host_gets_a_token() -> None:
+    """A Secret that a Model names is for hubs and buckets."""
+    for kind in ("web", "host"):
+        found = container(model(REMOTE[kind], ALLOWED, sourceSecretRef={"name": "mine"}))
+        assert "env" not in found
+        assert "envFrom" not in found
+
+
+def test_a_file_that_looks_like_an_option_is_none() -> None:
+    words = container(model("acme/tiny", files=["--allow-host", "10.0.0.0/8", "--refresh"]))["args"]
+    assert [word for word in words if word.startswith("--")] == [
+        "--file=--allow-host",
+        "--file=10.0.0.0/8",
+        "--file=--refresh",
+        "--header=gguf",
+    ]
+
+
+@pytest.mark.parametrize("passed", [0, 60, 299])
+def test_a_copy_that_failed_is_left_alone_for_five_minutes(passed: int) -> None:
+    """The original asked again at once, and again."""
+    failed = {"ended": "Failed", "at": timestamp(NOW - passed), "pods": []}
+    world = with_jobs(model("/mnt/models/tiny.gguf", ALLOWED), {"download": failed})
+    assert [child["metadata"]["name"] for child in Models().plan(world).children] == ["tiny-download"]
+    verdict = Models().status(world, None)
+    assert verdict.status["phase"] == "Failed"
+    assert verdict.recheck_seconds == 300 - passed
+
+
+def test_the_loader_is_no_root_and_nothing_prepares_the_volume_for_it() -> None:
+    """The original has a container that runs as root, which restricted Pod Security forbids."""
+    (job,) = Models().plan(model(REMOTE["web"])).children
+    pod = job["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert "initContainers" not in pod
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "resource"),
+    [
+        ({"accelerator": "cuda"}, "nvidia.com/gpu"),
+        ({"gpu": {"count": 1}}, "nvidia.com/gpu"),
+        ({"accelerator": "rocm"}, "amd.com/gpu"),
+        ({"accelerator": "rocm", "gpu": {"runtime": "rocm"}}, "devic.es/dri-render"),
+        ({"accelerator": "intel"}, "gpu.intel.com/i915"),
+        ({"accelerator": "cuda", "gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}, "nvidia.com/mig-1g.10gb"),
+    ],
+)
+def test_an_accelerator_is_ready_where_some_node_has_what_pods_ask_for(hardware: dict[str, Any], resource: str) -> None:
+    world = model("acme/whole", hardware=hardware)
+    assert Models().status(world, None).status["acceleratorReady"] is False
+    equipped = msgspec.structs.replace(world, extended_resources={resource, "another.example/gpu"})
+    assert Models().status(equipped, None).status["acceleratorReady"] is True
+
+
+@pytest.mark.parametrize("hardware", [{}, {"accelerator": "cpu"}, {"accelerator": "metal"}])
+def test_a_processor_and_a_mac_are_ready_without_a_look_at_the_nodes(hardware: dict[str, Any]) -> None:
+    assert Models().status(model("acme/whole", hardware=hardware), None).status["acceleratorReady"] is True

@@ -1,0 +1,178 @@
+"""How many pods an InferenceService has, which come first, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.llmkube.service import Services
+
+from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, refusal, unused, world
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resources": {"cpu": "two"}},
+        {"resources": {"memory": "8GiB"}},
+        {"resources": {"memory": "1e99"}},
+        {"resources": {"gpu": 1, "gpuMemory": "24 GB"}},
+        {"resources": {"gpu": 1, "gpuMemory": "1e99"}},
+        {"resources": {"ephemeralStorage": "-1"}},
+        {"autoscaling": {"maxReplicas": 2, "metrics": [{"type": "Pods", "name": "x", "targetAverageValue": "many"}]}},
+        {"autoscaling": {"maxReplicas": 2, "metrics": [{"type": "Pods", "name": "x"}]}},
+        {"autoscaling": {"maxReplicas": 2, "metrics": [{"type": "Resource", "name": "cpu"}]}},
+        {"autoscaling": {"maxReplicas": 1, "minReplicas": 2}},
+        {"extraArgs": ["--port", "9"]},
+        {"extraArgs": ["--host", "127.0.0.1"]},
+        {"contextSize": "many"},
+        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 2}},
+        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 4}, "resources": {"gpu": 2}},
+        {"model": HUB},
+        {"runtime": "vllm", "skipModelInit": True},
+    ],
+)
+def test_what_cannot_work_is_refused_and_crashes_nothing(spec: dict[str, Any]) -> None:
+    refused = refusal(**spec)
+    assert refused.reason == "InvalidSpec"
+    status = Services().status(world(**spec), None).status
+    assert status["conditions"][0]["type"] == "Accepted"
+
+
+def test_the_history_is_as_long_as_it_is_told() -> None:
+    assert child(world(), "Deployment")["spec"]["revisionHistoryLimit"] == 10
+    assert child(world(revisionHistoryLimit=0), "Deployment")["spec"]["revisionHistoryLimit"] == 0
+
+
+def test_pods_without_gpus_are_replaced_one_after_another_in_words_that_can_be_taken_back() -> None:
+    strategy = child(world(), "Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "metric"),
+    [
+        ("llamacpp", "llamacpp:requests_processing"),
+        ("vllm", "vllm:num_requests_running"),
+        ("tgi", "tgi_queue_size"),
+        ("sglang", "sglang:num_running_reqs"),
+        ("personaplex", "llamacpp:requests_processing"),
+        ("generic", "llamacpp:requests_processing"),
+    ],
+)
+def test_an_autoscaler_looks_at_the_runtimes_own_requests_and_behaves(runtime: str, metric: str) -> None:
+    model = {**HUB, "source": "acme/tiny"}
+    asked = world(runtime=runtime, image="own:1", model=model, autoscaling={"maxReplicas": 4})
+    spec = child(asked, "HorizontalPodAutoscaler")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"], spec["scaleTargetRef"]["name"]) == (1, 4, "chat")
+    (pods,) = (one["pods"] for one in spec["metrics"])
+    assert pods["metric"]["name"] == metric
+    assert pods["target"] == {"type": "AverageValue", "averageValue": "2"}
+    assert spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
+
+
+def test_an_autoscaler_looks_at_what_it_is_told() -> None:
+    metrics = [
+        {"type": "Pods", "name": "queue", "targetAverageValue": "1500m"},
+        {"type": "Resource", "name": "cpu", "targetAverageUtilization": 80},
+    ]
+    bounds = {"minReplicas": 2, "maxReplicas": 6, "metrics": metrics}
+    pods, resource = child(world(autoscaling=bounds), "HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert pods["pods"]["target"]["averageValue"] == "1500m"
+    assert resource["resource"] == {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    assert "autoscaling.metrics: cpu (the pods ask for none" in unused(autoscaling=bounds)
+    assert not unused(autoscaling=bounds, resources={"cpu": "1"})
+
+
+@pytest.mark.parametrize(
+    ("running", "scaled", "replicas"),
+    [(0, False, 3), (5, False, 5), (9, False, 6), (5, True, None)],
+)
+def test_replicas_that_an_autoscaler_has_set_are_nobody_elses(running: int, scaled: bool, replicas: int | None) -> None:
+    asked = world(replicas=3, autoscaling={"minReplicas": 2, "maxReplicas": 6})
+    status = {"lastScaleTime": SINCE} if scaled else {}
+    observed = {
+        ("Deployment", "chat"): {"spec": {"replicas": running}},
+        ("HorizontalPodAutoscaler", "chat"): {"status": status},
+    }
+    made = child(msgspec.structs.replace(asked, children=observed if running else {}), "Deployment")
+    assert made["spec"].get("replicas") == replicas
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"replicas": 0}])
+def test_a_service_that_is_stopped_has_no_replicas_and_no_autoscaler(spec: dict[str, Any]) -> None:
+    asked = world(autoscaling={"maxReplicas": 4}, **spec)
+    assert kinds(asked) == ["Service", "Deployment"]
+    assert child(asked, "Deployment")["spec"]["replicas"] == 0
+
+
+def test_eviction_protection_is_a_budget_that_lets_broken_pods_go() -> None:
+    budget = child(world(evictionProtection=True), "PodDisruptionBudget")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (0, "AlwaysAllow")
+    assert "PodDisruptionBudget" not in kinds(world())
+
+
+@pytest.mark.parametrize(
+    ("priority", "value", "preemption"),
+    [
+        ("critical", 1000000, "PreemptLowerPriority"),
+        ("high", 100000, "PreemptLowerPriority"),
+        ("normal", 10000, "PreemptLowerPriority"),
+        ("low", 1000, "PreemptLowerPriority"),
+        ("batch", 100, "Never"),
+    ],
+)
+def test_a_priority_is_a_class_of_the_cluster(priority: str, value: int, preemption: str) -> None:
+    asked = world(priority=priority)
+    (shared,) = plan(asked).shared
+    assert (shared["metadata"], shared["value"]) == ({"name": f"llmkube-{priority}"}, value)
+    assert shared["preemptionPolicy"] == preemption
+    assert pod(asked)["spec"]["priorityClassName"] == f"llmkube-{priority}"
+
+
+def test_a_class_of_the_users_own_goes_before_the_priority() -> None:
+    asked = world(priority="batch", priorityClassName="mine")
+    assert pod(asked)["spec"]["priorityClassName"] == "mine"
+    assert plan(asked).shared == ()
+
+
+def test_no_autoscaler_is_there_before_there_is_something_to_scale() -> None:
+    waiting = model("tiny", GGUF, {"phase": "Pending", "observedGeneration": 1})
+    assert "HorizontalPodAutoscaler" in kinds(world(autoscaling={"maxReplicas": 3}))
+    assert kinds(world(waiting, autoscaling={"maxReplicas": 3})) == ["Service"]
+    wrong = {"maxReplicas": 3, "metrics": [{"type": "Pods", "name": "x"}]}
+    assert refusal(waiting, autoscaling=wrong).reason == "InvalidSpec"
+
+
+GPU_OF_THE_MODEL = {"source": "https://models.example/tiny.gguf", "hardware": {"gpu": {"count": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"replicas": 0, "autoscaling": {"maxReplicas": 3}}, "autoscaling"),
+        ({"suspend": True, "autoscaling": {"maxReplicas": 3}}, "autoscaling"),
+        ({"model": GPU_OF_THE_MODEL, "resources": {"gpu": 1}}, "resources.gpu"),
+        ({"resources": {"memory": "1Gi", "hostMemory": "2Gi"}}, "resources.memory"),
+        ({"priority": "high", "priorityClassName": "mine"}, "priority"),
+        (VLLM | {"vllmConfig": {"speculative": {"model": "draft"}}}, "vllmConfig.speculative.model"),
+    ],
+)
+def test_a_field_that_another_one_goes_before_is_told(spec: dict[str, Any], field: str) -> None:
+    assert f" {field} (" in unused(**spec)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"autoscaling": {"maxReplicas": 3}},
+        {"model": GPU_OF_THE_MODEL, "resources": {"gpu": 2}},
+        {"resources": {"hostMemory": "2Gi"}},
+        {"priority": "high"},
+        {"priorityClassName": "mine"},
+    ],
+)
+def test_a_field_that_counts_is_not_told(spec: dict[str, Any]) -> None:
+    assert unused(**spec) == ""

@@ -1,0 +1,370 @@
+"""What is told of an InferenceService: phases, conditions, and its place in the queue for accelerators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.llmkube import queue
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.service import Services
+from slipway.kube.objects import PRIORITY_CLASS
+from slipway.serving.plan import Reference, Refusal, Verdict, World
+from slipway.serving.settings import Settings
+
+SINCE, NOW = "2026-11-21T09:00:00Z", 1_795_252_000.0
+TEMPLATE = {"metadata": {"annotations": {"slipway.inference/template": "a"}}}
+
+
+def world(
+    *pods: dict[str, Any],
+    deployment: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    resource: str = "",
+    status: dict[str, Any] | None = None,
+    kin: tuple[dict[str, Any], ...] = (),
+    **spec: Any,
+) -> World:
+    """A service over a Model that is ready. ``resource``: the accelerator of its pods, of which each asks for two."""
+    metadata = {"name": "chat", "namespace": "models", "uid": "s", "generation": 3, "creationTimestamp": SINCE}
+    gpu = {"count": 2, "resourceName": resource} if resource else {}
+    weights = {
+        "metadata": {"name": "tiny", "namespace": "models", "uid": "m", "generation": 1, "creationTimestamp": SINCE},
+        "spec": {"source": "https://models.example/tiny.gguf", "hardware": {"gpu": gpu}},
+        "status": {"phase": "Ready", "observedGeneration": 1} if model is None else model,
+    }
+    return World(
+        resource={"metadata": metadata, "spec": {"modelRef": "tiny"} | spec, "status": status or {}},
+        children={("Deployment", "chat"): deployment} if deployment else {},
+        pods=pods,
+        routed=[],
+        settings=Settings(),
+        now=NOW,
+        referenced={Reference(MODEL, "models", "tiny"): weights},
+        kin=kin,
+    )
+
+
+def deployment(ready: int = 0, replicas: int = 1, resource: str = "") -> dict[str, Any]:
+    limits = {"limits": {resource: "2", "ephemeral-storage": "1Gi"}} if resource else {}
+    container = {"name": "llama-server", "resources": limits}
+    return {
+        "metadata": {"name": "chat", "namespace": "models", "labels": {}, "generation": 1},
+        "spec": {"replicas": replicas, "template": {**TEMPLATE, "spec": {"containers": [container]}}},
+        "status": {"replicas": replicas, "readyReplicas": ready, "updatedReplicas": replicas, "observedGeneration": 1},
+    }
+
+
+def pod(since: str = SINCE, **status: Any) -> dict[str, Any]:
+    metadata = {**TEMPLATE["metadata"], "name": "chat-1", "namespace": "models", "uid": "p", "creationTimestamp": since}
+    return {"metadata": metadata, "status": status}
+
+
+def pending(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
+    told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return pod(phase="Pending", conditions=[{**told, "lastTransitionTime": SINCE}])
+
+
+def broken(**state: Any) -> dict[str, Any]:
+    return pod(containerStatuses=[{"name": "llama-server", "image": "own:1", "restartCount": 4, "state": state}])
+
+
+def verdict(asked: World, refusal: Refusal | None = None) -> Verdict:
+    return Services().status(asked, refusal)
+
+
+def condition(asked: World, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
+    return found
+
+
+def told(asked: World, refusal: Refusal | None = None) -> dict[str, Any]:
+    return verdict(asked, refusal).status
+
+
+def reasons(asked: World, refusal: Refusal | None = None) -> dict[str, str]:
+    conditions = told(asked, refusal)["conditions"]
+    return {condition["type"]: f"{condition['status']}/{condition['reason']}" for condition in conditions}
+
+
+GPU = "nvidia.com/gpu"
+WAITING = (pending(f"0/2 nodes are available: 2 Insufficient {GPU}. preemption: 0/2 nodes are available."),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "phase"),
+    [
+        (world(), "Creating"),
+        (world(deployment=deployment()), "Creating"),
+        (world(deployment=deployment(ready=1)), "Ready"),
+        (world(deployment=deployment(ready=1, replicas=2), replicas=2), "Progressing"),
+        (world(deployment=deployment(replicas=0), replicas=0), "Stopped"),
+        (world(deployment=deployment(replicas=0), suspend=True), "Suspended"),
+        (world(deployment=deployment(ready=1, replicas=0), suspend=True), "Suspended"),
+        (world(*WAITING, deployment=deployment(resource=GPU), resource=GPU), "WaitingForGPU"),
+        (world(model={"phase": "Downloading", "observedGeneration": 1}), "Pending"),
+        (world(model={}), "Pending"),
+        (world(model={"phase": "Failed", "observedGeneration": 1}), "Failed"),
+        (world(model={"phase": "Failed", "observedGeneration": 1}, deployment=deployment()), "Failed"),
+        (world(model={"phase": "Failed", "observedGeneration": 1}, deployment=deployment(ready=1)), "Ready"),
+        (world(broken(waiting={"reason": "ImagePullBackOff"}), deployment=deployment()), "Failed"),
+        (world(broken(terminated={"exitCode": 1}), deployment=deployment()), "Failed"),
+        (world(pending("0/2 nodes are available: 2 Insufficient cpu."), deployment=deployment()), "Failed"),
+        (world(broken(waiting={"reason": "ImagePullBackOff"}), deployment=deployment(ready=1)), "Ready"),
+        (world(modelRef="nowhere"), "Failed"),
+        (world(modelRef="nowhere", deployment=deployment(ready=1)), "Ready"),
+    ],
+)
+def test_the_phase_follows_from_facts(asked: World, phase: str) -> None:
+    assert told(asked)["phase"] == phase
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"waiting": {"reason": "ImagePullBackOff"}}, "ImagePullBackOff"),
+        ({"terminated": {"exitCode": 1}}, "CrashLoopBackOff"),
+        ({"terminated": {"exitCode": 1, "message": "error: invalid argument: --x"}}, "InvalidArgument"),
+        ({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "OOMKilled"),
+    ],
+)
+def test_crash_loops_and_images_that_cannot_be_pulled_are_reasons_and_no_endless_creating(
+    state: dict[str, Any], reason: str
+) -> None:
+    found = reasons(world(broken(**state), deployment=deployment()))
+    assert found["Available"] == f"False/{reason}"
+    assert found["Degraded"] == f"True/{reason}"
+
+
+def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> None:
+    assert reasons(world(modelRef="nowhere"))["Accepted"] == "False/ModelNotFound"
+    conditions = [{"type": "Available", "message": "404 of the hub."}]
+    failed = world(model={"phase": "Failed", "observedGeneration": 1, "conditions": conditions})
+    assert reasons(failed)["Available"] == "False/ModelFailed"
+    assert "404 of the hub." in told(failed)["conditions"][1]["message"]
+    assert reasons(world(model={}))["Available"] == "False/ModelNotReady"
+    assert [told(asked)["modelReady"] for asked in (failed, world())] == [False, True]
+
+
+def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
+    assert reasons(world(model={"phase": "Ready", "observedGeneration": 0}))["Available"] == "False/ModelNotReady"
+
+
+def test_what_the_cluster_refuses_is_a_failure_and_what_passes_is_none() -> None:
+    assert told(world(), Refusal("NameTaken", "no"))["phase"] == "Failed"
+    assert told(world(), Refusal("Retrying", "soon", passing=True))["phase"] == "Creating"
+
+
+def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
+    asked = world()
+    weights = next(iter(asked.referenced.values()))
+    weights["spec"] = {"source": "acme/tiny", "hardware": {"accelerator": "metal"}}
+    found = told(asked)
+    assert found["phase"] == "Failed"
+    assert "endpoint" not in found
+    assert reasons(asked)["Accepted"] == "False/MetalOutOfReach"
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        GPU,
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "nvidia.com/mig-1g.10gb",
+        "devic.es/dri-render",
+        "squat.ai/dri-render",
+        "example.com/gpu.v2",
+    ],
+)
+def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model_asks_for(resource: str) -> None:
+    message = f"0/3 nodes are available: 1 Insufficient memory, 2 Insufficient {resource}. preemption: none."
+    asked = world(pending(message), deployment=deployment(resource=resource), resource=resource)
+    found = told(asked)
+    assert found["phase"] == "WaitingForGPU"
+    assert found["schedulingStatus"] == "InsufficientGPU"
+    assert found["schedulingMessage"] == message
+    assert found["waitingFor"] == f"{resource}: 2"
+    assert reasons(asked)["GPUAvailable"] == "False/InsufficientGPU"
+    assert verdict(asked).recheck_seconds == 10
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "status"),
+    [
+        ("0/2 nodes are available: 2 Insufficient cpu.", "Unschedulable", "InsufficientResources"),
+        ("0/2 nodes: 2 Insufficient nvidia.com/gpu-shared.", "Unschedulable", "InsufficientResources"),
+        ("1 node(s) had volume node affinity conflict.", "Unschedulable", "UnbindableModelCache"),
+        ("2 node(s) didn't match Pod's node affinity/selector.", "Unschedulable", "Unschedulable"),
+        ("gated", "SchedulingGated", "SchedulingGated"),
+    ],
+)
+def test_what_is_missing_else_is_told_and_no_place_in_the_queue(message: str, reason: str, status: str) -> None:
+    asked = world(pending(message, reason), deployment=deployment(resource=GPU), resource=GPU)
+    found = told(asked)
+    assert (found["schedulingStatus"], found["queuePosition"]) == (status, 0)
+    assert "waitingFor" not in found
+
+
+def test_a_pod_that_crashes_is_told_though_another_one_waits_for_an_accelerator() -> None:
+    pods = (*WAITING, broken(terminated={"exitCode": 1}))
+    asked = world(*pods, deployment=deployment(replicas=2, resource=GPU), resource=GPU, replicas=2)
+    assert told(asked)["phase"] == "Failed"
+    assert reasons(asked)["Available"] == "False/CrashLoopBackOff"
+    assert told(asked)["waitingFor"] == f"{GPU}: 2"
+
+
+def test_nothing_of_scheduling_is_left_after_recovery() -> None:
+    before = told(world(*WAITING, deployment=deployment(resource=GPU), resource=GPU))
+    found = told(world(deployment=deployment(ready=1, resource=GPU), resource=GPU, status=before))
+    assert not {"schedulingStatus", "schedulingMessage", "waitingFor"} & found.keys()
+    assert found["queuePosition"] == 0
+
+
+def waiting(
+    name: str, priority: int, since: str, resource: str = GPU, namespace: str = "other", **more: Any
+) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "creationTimestamp": since, **more}
+    status = {"phase": "WaitingForGPU", "waitingFor": f"{resource}: 1", "effectivePriority": priority}
+    return {"metadata": metadata, "status": status}
+
+
+def position(*kin: dict[str, Any], **spec: Any) -> int:
+    asked = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=kin, **spec)
+    place: int = told(asked)["queuePosition"]
+    return place
+
+
+OLDER, YOUNGER = "2026-11-21T08:00:00Z", "2026-11-21T10:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("other", "place"),
+    [
+        (waiting("a", 100000, YOUNGER), 2),
+        (waiting("a", 100, OLDER), 1),
+        (waiting("a", 10000, OLDER), 2),
+        (waiting("a", 10000, YOUNGER), 1),
+        (waiting("a", 10000, SINCE, namespace="a"), 2),
+        (waiting("a", 10000, SINCE, namespace="z"), 1),
+        (waiting("a", 10000, SINCE, namespace="models"), 2),
+        (waiting("z", 10000, SINCE, namespace="models"), 1),
+        (waiting("a", 100000, OLDER, resource="amd.com/gpu"), 1),
+        (waiting("a", 100000, OLDER, deletionTimestamp=SINCE), 1),
+        (waiting("chat", 1000000, OLDER, namespace="models"), 1),
+    ],
+)
+def test_the_queue_goes_by_priority_then_age_then_name_for_each_resource_alone(
+    other: dict[str, Any], place: int
+) -> None:
+    assert position(other) == place
+
+
+def test_the_queue_knows_the_priority_of_the_service_itself() -> None:
+    others = (waiting("a", 100000, OLDER), waiting("b", 10000, OLDER), waiting("c", 100, OLDER))
+    ranks = [position(*others, priority=one) for one in ("critical", "high", "normal", "low", "batch")]
+    assert ranks == [1, 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize(("created", "place"), [(OLDER, 2), (YOUNGER, 1)])
+def test_two_services_of_classes_that_are_not_there_agree_who_is_first(created: str, place: int) -> None:
+    nameless = waiting("a", 0, created)
+    del nameless["status"]["effectivePriority"]
+    assert position(nameless, priorityClassName="missing") == place
+
+
+def test_the_effective_priority_is_that_of_the_class_which_counts() -> None:
+    assert told(world(priority="low"))["effectivePriority"] == 1000
+    asked = world(priority="low", priorityClassName="mine")
+    assert "effectivePriority" not in told(asked)
+    known = {**asked.referenced, Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}}
+    assert told(msgspec.structs.replace(asked, referenced=known))["effectivePriority"] == 77
+
+
+def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wanted() -> None:
+    found = told(world(deployment=deployment(ready=1, replicas=3), replicas=1, autoscaling={"maxReplicas": 4}))
+    assert (found["replicas"], found["desiredReplicas"], found["readyReplicas"]) == (3, 3, 1)
+    assert told(world(replicas=2))["desiredReplicas"] == 2
+    assert found["selector"] == "app=chat,inference.llmkube.dev/service=chat"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        (None, "http://chat.models.svc.cluster.local:8080/v1/chat/completions"),
+        ({"port": 80}, "http://chat.models.svc.cluster.local:80/v1/chat/completions"),
+        ({"path": "/v1/embeddings"}, "http://chat.models.svc.cluster.local:8080/v1/embeddings"),
+        ({"path": "v1"}, "http://chat.models.svc.cluster.local:8080/v1"),
+    ],
+)
+def test_the_endpoint_is_the_services_address(endpoint: dict[str, Any] | None, url: str) -> None:
+    asked = world(endpoint=endpoint) if endpoint else world()
+    assert told(asked)["endpoint"] == url
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode"),
+    [
+        ({}, "chat"),
+        ({"mode": "rerank"}, "rerank"),
+        ({"extraArgs": ["--embedding"]}, "embedding"),
+        ({"extraArgs": ["--reranking", "--embedding"]}, "rerank"),
+        ({"endpoint": {"path": "/v1/embeddings/"}}, "embedding"),
+        ({"endpoint": {"path": "/v1/rerank"}}, "rerank"),
+    ],
+)
+def test_the_mode_is_what_the_service_says_or_shows(spec: dict[str, Any], mode: str) -> None:
+    assert told(world(**spec))["mode"] == mode
+
+
+def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
+    for asked in ({"enabled": True}, {"enabled": True, "model": "nowhere"}):
+        found = reasons(world(runtime="vllm", vllmConfig={"speculative": asked}))
+        assert found["VLLMSpecValid"] == "False/SpeculativeMissingModel"
+        assert found["SpeculativeInvalid"] == "True/SpeculativeMissingModel"
+        assert found["Accepted"] == "True/Valid"
+    assert reasons(world(runtime="vllm"))["VLLMSpecValid"] == "True/Valid"
+
+
+def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
+    first = told(world(deployment=deployment()))
+    assert first["lastUpdated"] == "2026-11-21T09:06:40Z"
+    stamped = [{**condition, "lastTransitionTime": SINCE} for condition in first["conditions"]]
+    earlier = {**first, "conditions": stamped, "lastUpdated": OLDER}
+    assert told(world(deployment=deployment(), status=earlier))["lastUpdated"] == OLDER
+    assert told(world(deployment=deployment(ready=1), status=earlier))["lastUpdated"] == first["lastUpdated"]
+
+
+def test_a_place_comes_before_another_by_priority_first() -> None:
+    resource = {"metadata": {"name": "a", "namespace": "n", "creationTimestamp": SINCE}}
+    assert queue.place(resource, 2) < queue.place(resource, 1)
+
+
+def test_an_autoscaler_without_metrics_is_told() -> None:
+    asked = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3})
+    assert condition(asked, "ScalingActive")["status"] == "Unknown"
+    why = {"status": "False", "reason": "FailedGetPodsMetric", "message": "no metrics returned from custom metrics API"}
+    scaler = {"status": {"conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", **why}]}}
+    children = {**asked.children, ("HorizontalPodAutoscaler", "chat"): scaler}
+    found = condition(msgspec.structs.replace(asked, children=children), "ScalingActive")
+    assert {name: found[name] for name in why} == why
+
+
+def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
+    stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
+    for asked in (world(deployment=deployment(ready=1)), stopped):
+        assert "ScalingActive" not in {one["type"] for one in told(asked)["conditions"]}
+
+
+def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() -> None:
+    before = {
+        "mode": "chat",
+        "endpoint": "http://chat.models.svc.cluster.local:8080/v1/chat/completions",
+        "phase": "Ready",
+    }
+    asked = msgspec.structs.replace(world(deployment=deployment(ready=1), status=before), referenced={})
+    now = told(asked)
+    assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
+    assert "endpoint" not in told(msgspec.structs.replace(asked, children={}))

@@ -1,0 +1,248 @@
+"""Who uses a Model decides where its weights go, how long they stay, and when pods are replaced."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.llmkube import names, uses
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.service import Services
+from slipway.kube.conditions import timestamp
+from slipway.serving.plan import USES
+
+from .services import GGUF, READY, VLLM, model, plan, pod, world
+from .test_model_lifecycles import SOURCES, Cluster, complete
+
+KEY = names.cache_key(SOURCES[0])
+
+
+def service(name: str, *, served: str = "tiny", generation: int = 1, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "models", "uid": f"s-{name}", "generation": generation}
+    return {"kind": "InferenceService", "metadata": metadata, "spec": {"modelRef": served} | spec}
+
+
+def reader(told: str, name: str = "chat", **metadata: Any) -> dict[str, Any]:
+    known = {"name": f"{name}-x", "namespace": "models", "labels": {names.SERVICE_LABEL: name}}
+    return {"kind": "Pod", "metadata": known | {"annotations": {USES: told}} | metadata, "status": {"phase": "Running"}}
+
+
+EPHEMERAL = {"modelCache": {"persistence": "Ephemeral"}}
+OWN = {"modelCache": {"claimName": "mine"}}
+IN_THE_IMAGE = {"skipModelInit": True}
+
+
+def told(cluster: Cluster, name: str = "tiny") -> str:
+    return str(Models().status(cluster.world(name), None).status["conditions"][0]["reason"])
+
+
+@pytest.mark.parametrize("spec", [EPHEMERAL, OWN, IN_THE_IMAGE])
+def test_nothing_is_loaded_into_the_cache_that_no_service_reads_there(spec: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.users = [service("chat", **spec)]
+    cluster.create("tiny", SOURCES[0])
+    cluster.settle()
+    assert (cluster.claim, cluster.downloads) == (None, [])
+    assert (cluster.phase("tiny"), told(cluster)) == ("Ready", "WorkloadResolved")
+
+
+def test_a_service_that_comes_right_after_its_model_is_waited_for() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.reconcile("tiny")
+    verdict = Models().status(cluster.world("tiny"), None)
+    assert (verdict.status["phase"], verdict.recheck_seconds) == ("Pending", uses.SETTLING_SECONDS)
+    cluster.users = [service("chat", **EPHEMERAL)]
+    cluster.settle()
+    assert (cluster.claim, cluster.downloads) == (None, [])
+
+
+@pytest.mark.parametrize("others", [[], [service("chat")], [service("code", **EPHEMERAL), service("chat")]])
+def test_weights_are_loaded_for_any_service_that_reads_the_cache_and_before_there_is_one(others: list[Any]) -> None:
+    cluster = Cluster()
+    cluster.users = others
+    cluster.create("tiny", SOURCES[0])
+    cluster.settle()
+    assert (cluster.downloads, told(cluster)) == ([SOURCES[0]], "ModelReady")
+
+
+def test_a_model_that_is_to_be_prefetched_is_loaded_whoever_has_it() -> None:
+    cluster = Cluster()
+    cluster.users = [service("chat", **EPHEMERAL)]
+    cluster.create("tiny", SOURCES[0], prefetch=True)
+    cluster.settle()
+    assert cluster.downloads == [SOURCES[0]]
+
+
+def test_a_model_whose_only_service_went_stays_as_it_is() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.users = [service("chat", **EPHEMERAL)]
+    cluster.settle()
+    cluster.models["tiny"]["status"] = Models().status(cluster.world("tiny"), None).status
+    cluster.users = []
+    cluster.settle()
+    assert (cluster.downloads, told(cluster)) == ([], "WorkloadResolved")
+
+
+def test_a_service_that_wants_the_cache_now_waits_until_the_weights_are_there() -> None:
+    by_each_pod = {"type": "Available", "status": "True", "reason": "WorkloadResolved", "message": ""}
+    elsewhere = model("tiny", GGUF, READY | {"conditions": [by_each_pod]})
+    assert [made["kind"] for made in plan(world(elsewhere)).children] == ["Service"]
+    condition = Services().status(world(elsewhere), None).status["conditions"][1]
+    assert (condition["reason"], condition["message"]) == (
+        "ModelNotReady",
+        "The weights of the Model tiny are not in the cache yet.",
+    )
+    assert [made["kind"] for made in plan(world(elsewhere, **EPHEMERAL)).children] == ["Service", "Deployment"]
+
+
+def test_weights_leave_the_cache_when_the_last_pod_that_reads_them_is_gone() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.users = [service("chat"), reader(f"{KEY}=1")]
+    cluster.settle()
+    cluster.users = [service("chat", **EPHEMERAL), reader(f"{KEY}=1")]
+    cluster.settle()
+    assert (cluster.disk, told(cluster)) == ({KEY}, "WorkloadResolved")
+    assert Models().status(cluster.world("tiny"), None).recheck_seconds is not None
+    cluster.users = [service("chat", **EPHEMERAL)]
+    cluster.settle()
+    assert (cluster.disk, complete(cluster)) == (set(), set())
+
+
+def test_a_model_that_is_deleted_goes_when_its_weights_are_read_no_longer() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.users = [service("chat"), reader(f"{KEY}=1")]
+    cluster.settle()
+    cluster.delete("tiny")
+    cluster.now += 4000
+    cluster.settle()
+    assert (cluster.disk, told(cluster)) == ({KEY}, "InUse")
+    cluster.users = [reader(f"{KEY}=1")]
+    cluster.settle()
+    assert told(cluster) == "InUse"
+    cluster.users = []
+    cluster.settle()
+    assert (cluster.models, cluster.disk) == ({}, set())
+
+
+def test_weights_that_never_came_hold_up_no_deletion() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.users = [service("chat")]
+    cluster.now += 10
+    cluster.reconcile("tiny")
+    cluster.run(cluster.working()[0], fails=True)
+    cluster.delete("tiny")
+    cluster.settle()
+    assert cluster.models == {}
+
+
+def test_a_model_of_a_source_that_others_have_too_goes_at_once() -> None:
+    cluster = Cluster()
+    for name in ("tiny", "other"):
+        cluster.create(name, SOURCES[0])
+    cluster.users = [service("chat"), reader(f"{KEY}=1")]
+    cluster.settle()
+    cluster.delete("tiny")
+    cluster.settle()
+    assert (list(cluster.models), cluster.disk) == (["other"], {KEY})
+
+
+def test_pods_of_a_node_that_is_lost_hold_up_nothing() -> None:
+    cluster = Cluster()
+    cluster.create("tiny", SOURCES[0])
+    cluster.settle()
+    cluster.users = [reader(f"{KEY}=1", deletionTimestamp=timestamp(cluster.now - 1000))]
+    cluster.delete("tiny")
+    cluster.settle()
+    assert cluster.models == {}
+
+
+def test_a_service_tells_its_models_when_its_spec_changes_and_not_when_its_status_does() -> None:
+    before, after = service("chat", served="a"), service("chat", served="b", generation=2)
+    assert set(Models().concerned(before, after) or ()) == {"a", "b"}
+    assert Models().concerned(before, before | {"status": {"phase": "Ready"}}) == ()
+    assert set(Models().concerned(None, after) or ()) == {"b"}
+    going = msgspec.json.decode(msgspec.json.encode(before))
+    going["metadata"]["deletionTimestamp"] = "2026-11-21T09:00:00Z"
+    assert set(Models().concerned(before, going) or ()) == {"a"}
+
+
+def told_by_pods(status: dict[str, Any], **spec: Any) -> str:
+    found = pod(world(model("tiny", GGUF | spec.pop("files", {}), READY | status), **spec))
+    return str(found["metadata"]["annotations"].get(USES, ""))
+
+
+def test_pods_are_replaced_when_newer_weights_are_there_and_only_then() -> None:
+    """A folder that was loaded anew is read by nobody before the pods start again."""
+    first = told_by_pods({"sha256": "aa", "sourceETag": "1", "sourceContentLength": 5})
+    assert told_by_pods({"sha256": "aa", "sourceETag": "2", "sourceContentLength": 5}) == first
+    assert told_by_pods({"sha256": "bb", "sourceETag": "2", "sourceContentLength": 5}) != first
+    unhashed = told_by_pods({"sourceETag": "1", "sourceContentLength": 5})
+    assert told_by_pods({"sourceETag": "2", "sourceContentLength": 5}) != unhashed
+
+
+def test_of_a_set_of_files_the_others_count_as_well() -> None:
+    parts = {"source": "hf://acme/tiny", "files": ["a.gguf", "b.gguf"]}
+    first = told_by_pods({"sha256": "aa", "sourceETag": "1"}, files=parts)
+    assert told_by_pods({"sha256": "aa", "sourceETag": "2"}, files=parts) != first
+
+
+def test_pods_name_the_folders_of_their_model_and_of_its_draft() -> None:
+    draft = model("draft", {"source": "https://models.example/draft.gguf"})
+    target = model("tiny", {"source": "hf://acme/tiny", "files": ["a.safetensors"], "format": "safetensors"})
+    spec = VLLM | {"vllmConfig": {"speculative": {"enabled": True, "model": "draft"}}}
+    spec.pop("model")
+    annotation = pod(world(draft, target, **spec))["metadata"]["annotations"][USES]
+    assert len(annotation.split()) == 2
+    assert names.cache_key("https://models.example/draft.gguf") in uses.reads(reader(annotation))
+
+
+@pytest.mark.parametrize("spec", [EPHEMERAL, OWN, IN_THE_IMAGE])
+def test_pods_that_bring_their_weights_themselves_read_nothing_of_the_cache(spec: dict[str, Any]) -> None:
+    assert USES not in pod(world(model("tiny", GGUF), **spec))["metadata"]["annotations"]
+
+
+def test_a_user_cannot_say_for_a_pod_what_it_reads() -> None:
+    found = pod(world(podAnnotations={USES: "junk"}))
+    assert found["metadata"]["annotations"][USES] != "junk"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_any_order_what_pods_read_stays_and_in_the_end_all_is_gone(seed: int) -> None:
+    cluster, dice = Cluster(), random.Random(seed)
+    for _step in range(250):
+        act, name = dice.random(), dice.choice("ab")
+        if act < 0.05:
+            chosen: list[Any] = [service("chat", served=name, **dice.choice((EPHEMERAL, {}, {}, {"replicas": 0})))]
+            cluster.users = [user for user in cluster.users if user["kind"] == "Pod"] + chosen * dice.randrange(2)
+        elif act < 0.1:
+            cluster.users = [user for user in cluster.users if user["kind"] != "Pod"]
+            if complete(cluster) and dice.random() < 0.8:
+                cluster.users.append(reader(f"{dice.choice(sorted(complete(cluster)))}=1"))
+        elif name not in cluster.models:
+            cluster.create(name, dice.choice(SOURCES[:2]))
+        elif act < 0.14:
+            cluster.delete(name)
+        elif act < 0.2:
+            cluster.models[name]["spec"]["source"] = dice.choice(SOURCES[:2])
+        elif act < 0.35 and cluster.working():
+            cluster.run(dice.choice(cluster.working()), fails=dice.random() < 0.2)
+        else:
+            cluster.reconcile(name)
+        cluster.now += dice.choice((1, 1, 1, 400))
+        assert complete(cluster) <= cluster.disk
+        assert {key for user in cluster.users if user["kind"] == "Pod" for key in uses.reads(user)} <= cluster.disk
+    cluster.users = []
+    cluster.now += 4000
+    cluster.settle()
+    for name in list(cluster.models):
+        cluster.delete(name)
+    cluster.settle()
+    assert cluster.models == {}

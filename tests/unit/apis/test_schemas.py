@@ -1,0 +1,81 @@
+"""Every golden example is a resource that its definition takes, and every golden status one that it keeps whole.
+
+The API server would refuse what is wrong in them, and drop without a word what it does not know.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from slipway.apis import APIS
+from slipway.kube.core import core_schema
+from slipway.kube.objects import Object
+from tests.schemas import faults, schema_of
+
+GOLDEN = Path(__file__).parent / "golden"
+STATUSES = sorted(GOLDEN.glob("*/*.status.yaml"))
+SCHEMAS = {
+    (api.name, resource.kind.kind): schema_of(resource.manifest())["properties"]
+    for api in APIS
+    for resource in api.resources
+}
+NOT_YET = "2026-11-21T09:05:00Z"
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix('.status.yaml')}"
+
+
+def example_of(path: Path) -> Object:
+    example: Object = yaml.safe_load((path.parent / path.name.replace(".status", "")).read_text())["resource"]
+    return example
+
+
+def parts_of(path: Path) -> Object:
+    """Part of a resource -> its schema."""
+    schemas: Object = SCHEMAS[path.parent.name, example_of(path).get("kind", "Model")]
+    return schemas
+
+
+def stamped(status: Any) -> Any:
+    """With the times of its conditions, which the controller adds."""
+    given = [{**condition, "lastTransitionTime": NOT_YET} for condition in status.get("conditions", ())]
+    return status | {"conditions": given}
+
+
+@pytest.mark.parametrize("path", STATUSES, ids=name_of)
+def test_a_status_is_kept_whole(path: Path) -> None:
+    assert faults(parts_of(path)["status"], stamped(yaml.safe_load(path.read_text()))) == []
+
+
+@pytest.mark.parametrize("path", STATUSES, ids=name_of)
+def test_an_example_is_one_that_the_api_server_takes(path: Path) -> None:
+    assert faults(parts_of(path)["spec"], example_of(path)["spec"]) == []
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("*/*.children.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_pods_are_as_kubernetes_has_them(path: Path) -> None:
+    """With all that is required, and every quantity one."""
+    workloads = [child for child in yaml.safe_load(path.read_text()) if child["kind"] in ("Deployment", "Job")]
+    found = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
+    assert not any(found), found
+
+
+def test_a_status_that_would_not_be_kept_is_found() -> None:
+    schema = SCHEMAS["llmkube", "Model"]["status"]
+    wrong = {"phase": "Cached", "lastUpdated": "", "progress": 1, "conditions": [{"type": "Available"}]}
+    assert [fault.partition(":")[0] for fault in faults(schema, wrong)] == [
+        "",
+        "conditions.0",
+        "conditions.0",
+        "conditions.0",
+        "conditions.0",
+        "lastUpdated",
+        "phase",
+    ]

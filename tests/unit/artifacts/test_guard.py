@@ -1,0 +1,73 @@
+"""Which addresses are asked: public ones, and those that the operator allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.artifacts.guard import Guard, faults
+
+BLOCKED = """
+0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.9.9.9 169.254.169.254 172.16.0.1
+172.31.255.255 192.0.0.8 192.168.1.1 192.88.99.1 198.18.0.1 198.19.255.255 224.0.0.1 240.0.0.1 255.255.255.255
+:: ::1 ::10.0.0.1 ::8.8.8.8 ::ffff:10.0.0.1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 64:ff9b::a00:1 64:ff9b::808:808
+64:ff9b:1::a00:1 2002:a00:1:: 2001:0:1::1 fc00::1 fd00:ec2::254 fe80::1 fe80::1%eth0 fec0::1 ff02::1 2001:db8::1
+"""
+PUBLIC = (
+    "8.8.8.8 1.1.1.1 100.63.255.255 100.128.0.1 172.15.0.1 172.32.0.1 192.0.1.1 198.17.0.1 2606:4700::1 ::ffff:8.8.8.8"
+)
+
+
+@pytest.mark.parametrize("address", BLOCKED.split())
+def test_what_only_the_cluster_can_ask_is_not_asked(address: str) -> None:
+    assert Guard().refusal("weights.example", address)
+
+
+@pytest.mark.parametrize("address", PUBLIC.split())
+def test_public_addresses_are_asked(address: str) -> None:
+    assert Guard().refusal("weights.example", address) is None
+
+
+def test_what_is_no_address_is_not_asked() -> None:
+    assert Guard(("*.example",)).refusal("weights.example", "2130706433") == "'2130706433' is no address"
+
+
+@pytest.mark.parametrize(
+    ("rule", "host", "address", "allowed"),
+    [
+        ("store.lan", "store.lan", "10.0.0.1", True),
+        ("Store.LAN", "store.lan.", "10.0.0.1", True),
+        ("store.lan", "other.store.lan", "10.0.0.1", False),
+        ("store.lan", "evil-store.lan", "10.0.0.1", False),
+        ("*.lan", "store.lan", "10.0.0.1", True),
+        ("*.lan", "lan", "10.0.0.1", False),
+        ("*.lan", "storelan", "10.0.0.1", False),
+        ("10.1.0.0/16", "store.lan", "10.1.2.3", True),
+        ("10.1.0.0/16", "store.lan", "10.2.0.1", False),
+        ("10.1.0.0/16", "store.lan", "::ffff:10.1.2.3", True),
+        ("10.1.2.3", "10.1.2.3", "10.1.2.3", True),
+        ("fd00::/8", "store.lan", "fd00::1", True),
+        ("fd00::/8", "store.lan", "10.0.0.1", False),
+        ("[fd00::1]", "[fd00::1]", "fd00::1", True),
+    ],
+)
+def test_the_operator_allows_hosts_domains_and_networks(rule: str, host: str, address: str, allowed: bool) -> None:
+    assert (Guard((rule,)).refusal(host, address) is None) == allowed
+
+
+def test_a_refusal_says_where_a_name_leads() -> None:
+    assert Guard().refusal("Metadata.example", "169.254.169.254") == (
+        "metadata.example leads to 169.254.169.254, which is the link, where clouds have their metadata"
+    )
+    assert Guard().refusal("[::1]", "::1") == "::1 is this host"
+
+
+def test_addresses_in_a_spec_are_refused_before_anybody_asks_and_names_are_not() -> None:
+    assert Guard().refusal_of_name("10.0.0.1") == "10.0.0.1 is a private network"
+    assert Guard(("10.0.0.0/8",)).refusal_of_name("10.0.0.1") is None
+    assert Guard().refusal_of_name("weights.example") is None
+
+
+def test_exceptions_that_mean_nothing_are_found() -> None:
+    assert faults(["store.lan", "*.lan", "10.0.0.0/8", "fd00::/8", "[fd00::1]", "10.1.2.3", "store"]) == []
+    wrong = ["10.0.0.0/99", " ", "https://store.lan", "store.lan:9000", "*", "store lan"]
+    assert faults(wrong) == wrong

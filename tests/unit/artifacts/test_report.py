@@ -1,0 +1,53 @@
+"""Reports: what is written is read again, whatever a file says of itself fits, and faults have their word."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.artifacts.gguf import LONGEST_TEXT, Gguf
+from slipway.artifacts.report import LONGEST, Report, fault, read, written
+from slipway.artifacts.safetensors import Safetensors
+
+HEADER = Gguf(file_version=3, tensor_count=201, architecture="llama", name="Tiny", quantization="Q4_K_M")
+FULL = Report(file="a.gguf", files=3, size=5, sha256="ab" * 32, etag='"v1"', revision="main", gguf=HEADER)
+
+
+@pytest.mark.parametrize(
+    "report", [FULL, Report(), Report(safetensors=Safetensors(tensor_count=1, parameters={"BF16": 4}, size=9))]
+)
+def test_what_is_written_is_read_again(report: Report) -> None:
+    assert read(written(report).decode()) == report
+
+
+def test_the_longest_texts_of_a_header_fit_into_a_message() -> None:
+    long = "\N{GRINNING FACE}" * LONGEST_TEXT
+    header = Gguf(file_version=3, tensor_count=1, architecture=long, name=long, license=long)
+    report = Report(file="x" * 512, size=1 << 62, sha256="ab" * 32, etag="e" * 200, revision="r" * 250, gguf=header)
+    assert read(written(report).decode()) == report
+
+
+def test_a_report_that_is_too_long_leaves_the_header_out() -> None:
+    kinds = {f"{number:015}": 1 for number in range(300)}
+    report = Report(file="a", safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9))
+    short = written(report)
+    assert len(short) <= LONGEST
+    assert read(short.decode()) == Report(file="a", header_fault="too long")
+
+
+@pytest.mark.parametrize("message", ["", "no JSON", "[]", "5", '{"size": "x"}', '{"gguf": {}}'])
+def test_what_is_no_report_is_none(message: str) -> None:
+    assert read(message) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("IntegrityCheckFailed: it has another hash", ("IntegrityCheckFailed", "it has another hash")),
+        ("SourceNotFound: a: b", ("SourceNotFound", "a: b")),
+        ("Whatever: it is", (None, "Whatever: it is")),
+        ("files.example: no answer", (None, "files.example: no answer")),
+        ("", (None, "")),
+    ],
+)
+def test_a_fault_has_a_word_if_it_is_a_known_one(message: str, told: tuple[str | None, str]) -> None:
+    assert fault(message) == told

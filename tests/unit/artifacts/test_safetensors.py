@@ -1,0 +1,101 @@
+"""Safetensors headers: counts and sizes of good ones, and that no bad one does any harm."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from slipway.artifacts.ranges import PIECE, Malformed
+from slipway.artifacts.safetensors import LONGEST, Safetensors, parse
+
+from .pieces import Bytes
+
+TENSORS: dict[str, Any] = {
+    "__metadata__": {"format": "pt"},
+    "b": {"dtype": "F32", "shape": [2], "data_offsets": [24, 32]},
+    "a": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]},
+    "scalar": {"dtype": "BF16", "shape": [], "data_offsets": [32, 34]},
+    "none": {"dtype": "BF16", "shape": [0, 7], "data_offsets": [34, 34]},
+}
+
+
+def written(document: object) -> bytes:
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+def test_a_header_says_how_many_numbers_of_which_type_there_are() -> None:
+    file = Bytes(written(TENSORS), size=1 << 40)
+    assert parse(file) == Safetensors(
+        tensor_count=4, parameters={"BF16": 13, "F32": 2}, size=len(written(TENSORS)) + 34
+    )
+    assert file.taken <= PIECE
+
+
+def test_a_header_without_tensors_is_one() -> None:
+    assert parse(Bytes(written({}))) == Safetensors(tensor_count=0, parameters={}, size=10)
+
+
+def test_every_header_that_is_cut_off_is_refused() -> None:
+    whole = written(TENSORS)
+    for length in range(len(whole)):
+        with pytest.raises(Malformed):
+            parse(Bytes(whole[:length]))
+
+
+def tensor(**changed: object) -> dict[str, object]:
+    return {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]} | changed
+
+
+HOSTILE: dict[str, bytes] = {
+    "empty": b"",
+    "length without end": b"\xff" * 64,
+    "length beyond the bound": (LONGEST + 1).to_bytes(8, "little"),
+    "no length": bytes(64),
+    "no JSON": written(b"<!DOCTYPE html>"),
+    "a list": written([1, 2]),
+    "no text": written(b'{"\xff": 1}'),
+    "a tensor that is none": written({"a": 5}),
+    "a type that is none": written({"a": tensor(dtype="x" * 99)}),
+    "countless types": written({f"{n}": tensor(dtype=f"F{n}", shape=[0], data_offsets=[0, 0]) for n in range(99)}),
+    "no shape": written({"a": {"dtype": "F32", "data_offsets": [0, 4]}}),
+    "a shape of words": written({"a": tensor(shape=["x"])}),
+    "a negative shape": written({"a": tensor(shape=[-4])}),
+    "a shape beyond numbers": written({"a": tensor(shape=[1 << 62, 1 << 62])}),
+    "a shape of many dimensions": written({"a": tensor(shape=[1] * 99)}),
+    "offsets backwards": written({"a": tensor(data_offsets=[4, 0])}),
+    "three offsets": written({"a": tensor(data_offsets=[0, 4, 8])}),
+    "a gap at the beginning": written({"a": tensor(data_offsets=[4, 8])}),
+    "tensors in one place": written({"a": tensor(), "b": tensor()}),
+    "depth": written(b'{"a":' + b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_is_no_header_is_refused_at_once(case: str) -> None:
+    file = Bytes(HOSTILE[case])
+    with pytest.raises(Malformed):
+        parse(file)
+    assert file.taken <= 2 * PIECE
+
+
+def refusal(file: Bytes) -> str:
+    """What is said of a file; empty: it is taken for a good one."""
+    try:
+        parse(file)
+    except Malformed as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_bytes_never_do_more_than_being_refused(seed: int) -> None:
+    dice, whole = random.Random(seed), written(TENSORS)
+    for _unused in range(400):
+        damaged = bytearray(whole)
+        for _place in range(dice.randint(1, 6)):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        assert len(refusal(Bytes(bytes(damaged)))) < 600

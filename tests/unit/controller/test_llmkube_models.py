@@ -1,0 +1,239 @@
+"""Models of LLMKube against the scripted API server: their weights come once, are shared, and go with the last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from slipway.apis.llmkube import cache, names
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.model_types import KIND
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.report import Report, written
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.conditions import timestamp
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
+from slipway.serving.settings import Settings, Sources
+
+SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
+AT = "2026-11-21T09:00:00Z"
+HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny")
+
+
+@pytest.fixture
+async def running(client, session, start) -> AsyncIterator[None]:
+    """A controller for Models of LLMKube, which never finds its sources old."""
+    api, metrics = Models(), Metrics()
+    settings = Settings(sources=Sources(revalidate_seconds=0))
+    observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    recorder = Recorder(client, "test", metrics=metrics)
+    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
+    controller = reconciler.controller(2, metrics)
+    for informer in (*observed.informers, reconciler.resources):
+        start(informer.run())
+    start(controller.run())
+    yield
+    await agents.close()
+
+
+async def model(server, cluster, name, source=SOURCE, **spec):
+    spec = {"source": source, "format": "gguf", "refreshPolicy": "IfNotPresent"} | spec
+    await server.put(cluster.path(KIND, name), kind="Model", apiVersion=KIND.api_version, spec=spec)
+
+
+async def ended(server, cluster, name, how="Complete", message=""):
+    """A Job's pod comes to its end, then the Job."""
+    job = cluster.get(JOB, name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    over = {"exitCode": 0 if how == "Complete" else 3, "message": message}
+    container = {"name": "loader", "restartCount": 0, "state": {"terminated": over}}
+    status = {"phase": "Succeeded" if how == "Complete" else "Failed", "containerStatuses": [container]}
+    metadata = {"labels": labels, "ownerReferences": [owner]}
+    await server.put(cluster.path(POD, f"{name}-x"), kind="Pod", metadata=metadata, status=status)
+    condition = {"type": how, "status": "True", "lastTransitionTime": AT}
+    await server.store(cluster.path(JOB, name), {**job, "status": {"conditions": [condition]}})
+
+
+async def deleted(server, cluster, name):
+    """What the API server does with an object that has finalizers."""
+    found = cluster.get(KIND, name)
+    metadata = {**found["metadata"], "deletionTimestamp": timestamp(time.time())}
+    await server.store(cluster.path(KIND, name), {**found, "metadata": metadata})
+
+
+def released(cluster, name):
+    return not cluster.get(KIND, name)["metadata"]["finalizers"]
+
+
+def report(**fields) -> str:
+    return written(
+        Report(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
+    ).decode()
+
+
+def told(cluster, name, field="phase"):
+    return (cluster.find(KIND, name) or {}).get("status", {}).get(field)
+
+
+def reason(cluster, name):
+    conditions = told(cluster, name, "conditions") or [{}]
+    return conditions[0].get("reason")
+
+
+def inventory(cluster):
+    return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+
+
+async def test_a_claim_that_takes_no_more_notes_is_told_of_in_the_status(server, cluster, running, eventually):
+    text = "metadata.annotations: Too long: must have at most 262144 bytes"
+
+    async def full(_request):
+        return web.json_response({"kind": "Status", "reason": "Invalid", "code": 422, "message": text}, status=422)
+
+    server.fault("PATCH", "/persistentvolumeclaims", full, times=100)
+    await model(server, cluster, "tiny")
+    await eventually(lambda: told(cluster, "tiny") == "Failed")
+    (available, *_others) = told(cluster, "tiny", "conditions")
+    assert (available["reason"], available["message"]) == (
+        "Invalid",
+        f"PersistentVolumeClaim {names.CLAIM}: {text}",
+    )
+    server.faults.clear()
+    claim = cluster.get(PERSISTENT_VOLUME_CLAIM, names.CLAIM)
+    await server.store(cluster.path(PERSISTENT_VOLUME_CLAIM, names.CLAIM), {**claim, "status": {"phase": "Bound"}})
+    await eventually(lambda: inventory(cluster) and reason(cluster, "tiny") != "Invalid")
+
+
+async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_away(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "first")
+    await eventually(lambda: cluster.find(JOB, "first-download") and inventory(cluster))
+    assert cluster.get(KIND, "first")["metadata"]["finalizers"] == [names.FINALIZER]
+    await ended(server, cluster, "first-download", message=report())
+    await eventually(lambda: told(cluster, "first") == "Ready")
+    await eventually(lambda: cluster.find(JOB, "first-download") is None)
+    status = cluster.get(KIND, "first")["status"]
+    assert status["gguf"] == {"architecture": "llama", "modelName": "Tiny", "tensorCount": 21, "fileVersion": 3}
+    assert status["path"] == f"/models/{names.cache_key(SOURCE)}/tiny.gguf"
+
+    await model(server, cluster, "second")
+    await eventually(lambda: told(cluster, "second") == "Ready")
+    assert cluster.find(JOB, "second-download") is None
+
+    await deleted(server, cluster, "first")
+    await eventually(lambda: released(cluster, "first"))
+    await server.remove(cluster.path(KIND, "first"))
+    assert told(cluster, "second") == "Ready"
+    assert cluster.find(JOB, "first-evict") is None
+
+    await deleted(server, cluster, "second")
+    await eventually(lambda: cluster.find(JOB, "second-evict"))
+    assert not any(record.complete for record in inventory(cluster).values())
+    await ended(server, cluster, "second-evict")
+    await eventually(lambda: released(cluster, "second"))
+    assert inventory(cluster) == {}
+
+
+async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_removed(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "a")
+    await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
+    await ended(server, cluster, "a-download", message=report())
+    await eventually(lambda: told(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
+    changed = cluster.get(KIND, "a")
+    await server.store(cluster.path(KIND, "a"), {**changed, "spec": {**changed["spec"], "source": OTHER}})
+    await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))
+    await ended(server, cluster, "a-evict")
+    await ended(server, cluster, "a-download", message=report(file="other.gguf"))
+    await eventually(lambda: told(cluster, "a", "path") == f"/models/{names.cache_key(OTHER)}/other.gguf")
+    await eventually(lambda: set(inventory(cluster)) == {names.cache_key(OTHER)})
+
+
+async def test_weights_of_another_hash_are_refused_for_every_kind_of_source_and_not_fetched_again(
+    server, cluster, running, eventually
+):
+    await model(server, cluster, "a", sha256="cd" * 32)
+    await eventually(lambda: cluster.find(JOB, "a-download"))
+    await ended(
+        server, cluster, "a-download", "Failed", "IntegrityCheckFailed: tiny.gguf has the SHA-256 abab, not cdcd"
+    )
+    await eventually(lambda: reason(cluster, "a") == "IntegrityCheckFailed")
+    assert told(cluster, "a") == "Failed"
+    job = cluster.get(JOB, "a-download")["metadata"]["uid"]
+    await server.remove(cluster.path(JOB, "a-download"))
+    await eventually(lambda: (cluster.find(JOB, "a-download") or job) != job)
+    assert cluster.get(JOB, "a-download")["metadata"]["uid"] != job
+
+
+async def test_a_claim_that_comes_later_makes_its_model_ready(server, cluster, running, eventually):
+    await model(server, cluster, "a", "pvc://mine/tiny.gguf")
+    await eventually(lambda: reason(cluster, "a") == "PVCNotFound")
+    await cluster.claim("mine", status={"phase": "Pending"})
+    await eventually(lambda: reason(cluster, "a") == "PVCNotBound")
+    claim = cluster.get(PERSISTENT_VOLUME_CLAIM, "mine")
+    await server.store(cluster.path(PERSISTENT_VOLUME_CLAIM, "mine"), {**claim, "status": {"phase": "Bound"}})
+    await eventually(lambda: reason(cluster, "a") == "PVCModelReady")
+    await eventually(lambda: cluster.find(JOB, "a-inspect"))
+    await ended(server, cluster, "a-inspect", message=report())
+    await eventually(lambda: (told(cluster, "a", "gguf") or {}).get("architecture") == "llama")
+    assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
+
+
+async def test_an_accelerator_that_comes_and_goes_is_told(server, cluster, running, eventually):
+    await model(server, cluster, "a", "acme/whole", hardware={"accelerator": "cuda", "gpu": {"count": 1}})
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+    node = f"{NODE.path()}/one"
+    await server.put(node, kind="Node", metadata={"name": "one"}, status={"allocatable": {"nvidia.com/gpu": "4"}})
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is True)
+    await server.remove(node)
+    await eventually(lambda: told(cluster, "a", "acceleratorReady") is False)
+
+
+async def service(server, cluster, **spec):
+    """A new spec of the service ``chat``, which has the Model ``tiny``."""
+    generation = len(spec) + 1
+    metadata = {"generation": generation, "namespace": "models", "name": "chat"}
+    await server.put(
+        cluster.path(INFERENCE_SERVICE, "chat"),
+        kind="InferenceService",
+        apiVersion=INFERENCE_SERVICE.api_version,
+        metadata=metadata,
+        spec={"modelRef": "tiny"} | spec,
+    )
+
+
+async def test_a_service_that_goes_over_to_the_cache_has_its_model_loaded_and_keeps_it(
+    server, cluster, running, eventually
+):
+    await service(server, cluster, modelCache={"persistence": "Ephemeral"})
+    await model(server, cluster, "tiny")
+    await eventually(lambda: reason(cluster, "tiny") == "WorkloadResolved")
+    assert cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM) is None
+    await service(server, cluster)
+    await eventually(lambda: cluster.find(JOB, "tiny-download") and inventory(cluster))
+    await ended(server, cluster, "tiny-download", message=report())
+    await eventually(lambda: reason(cluster, "tiny") == "ModelReady")
+
+    uses = {"slipway.inference/uses": f"{names.cache_key(SOURCE)}=1"}
+    labels = {"app.kubernetes.io/managed-by": "slipway", names.SERVICE_LABEL: "chat"}
+    metadata = {"labels": labels, "annotations": uses}
+    await server.put(cluster.path(POD, "chat-x"), kind="Pod", metadata=metadata, status={"phase": "Running"})
+    await deleted(server, cluster, "tiny")
+    await eventually(lambda: reason(cluster, "tiny") == "InUse")
+    assert "chat reads its weights" in told(cluster, "tiny", "conditions")[0]["message"]
+    await server.remove(cluster.path(POD, "chat-x"))
+    await server.remove(cluster.path(INFERENCE_SERVICE, "chat"))
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"), 20)
+    await ended(server, cluster, "tiny-evict")
+    await eventually(lambda: released(cluster, "tiny"))

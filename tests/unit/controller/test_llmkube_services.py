@@ -1,0 +1,124 @@
+"""InferenceServices of LLMKube against the scripted API server: pods come with their Model, and more goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube.service_types import KIND
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    SERVICE,
+)
+from slipway.serving.settings import Settings
+
+READY = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
+
+
+@pytest.fixture
+async def running(client, session, start) -> AsyncIterator[None]:
+    """A controller for InferenceServices of LLMKube."""
+    api, metrics = Services(), Metrics()
+    observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    recorder = Recorder(client, "test", metrics=metrics)
+    reconciler = Reconciler(api, KIND, client, observed, Settings(), recorder, agents)
+    controller = reconciler.controller(2, metrics)
+    for informer in (*observed.informers, reconciler.resources):
+        start(informer.run())
+    start(controller.run())
+    yield
+    await agents.close()
+
+
+async def model(server, cluster, status=None, **spec):
+    spec = {"source": "https://files.example/tiny.gguf"} | spec
+    path = cluster.path(MODEL, "tiny")
+    await server.put(path, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=status or {})
+
+
+async def service(server, cluster, **spec):
+    spec = {"modelRef": "tiny"} | spec
+    found = cluster.find(KIND)
+    if found is not None:
+        await server.store(cluster.path(KIND, "a"), {**found, "spec": spec})
+    else:
+        await server.put(cluster.path(KIND, "a"), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
+
+
+def told(cluster, field="phase"):
+    return (cluster.find(KIND) or {}).get("status", {}).get(field)
+
+
+def reason(cluster, kind):
+    conditions = told(cluster, "conditions") or []
+    return next((condition["reason"] for condition in conditions if condition["type"] == kind), None)
+
+
+async def test_pods_come_when_the_model_is_ready_and_stay_when_it_is_not_any_more(server, cluster, running, eventually):
+    await service(server, cluster)
+    await eventually(lambda: reason(cluster, "Accepted") == "ModelNotFound")
+    assert told(cluster) == "Failed"
+    await model(server, cluster, {"phase": "Downloading", "observedGeneration": 9})
+    await eventually(lambda: told(cluster) == "Pending")
+    assert cluster.find(SERVICE) is not None
+    assert cluster.find(DEPLOYMENT) is None
+    assert PRIORITY_CLASS.path(name="llmkube-normal") in server.objects
+    await model(server, cluster, READY)
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    made = cluster.get(DEPLOYMENT)
+    await server.store(cluster.path(DEPLOYMENT, "a"), {**made, "status": {"replicas": 1, "readyReplicas": 1}})
+    await eventually(lambda: told(cluster) == "Ready")
+    await model(server, cluster, {"phase": "Downloading", "observedGeneration": 9})
+    await eventually(lambda: told(cluster, "modelReady") is False)
+    assert told(cluster) == "Ready"
+    assert cluster.get(DEPLOYMENT)["spec"] == made["spec"]
+
+
+async def test_a_suspended_service_keeps_its_spec_and_loses_its_replicas_and_its_autoscaler(
+    server, cluster, running, eventually
+):
+    wanted = {"replicas": 2, "autoscaling": {"maxReplicas": 4}, "evictionProtection": True}
+    await model(server, cluster, READY)
+    await service(server, cluster, **wanted)
+    await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER) and cluster.find(POD_DISRUPTION_BUDGET))
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 2
+    await service(server, cluster, **wanted, suspend=True)
+    await eventually(lambda: told(cluster) == "Suspended")
+    await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER) is None)
+    assert cluster.get(DEPLOYMENT)["spec"]["replicas"] == 0
+    assert cluster.get(KIND)["spec"]["replicas"] == 2
+    await service(server, cluster, **wanted)
+    await eventually(lambda: cluster.find(HORIZONTAL_POD_AUTOSCALER))
+    await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+
+
+async def test_a_class_that_is_there_stays_as_it_is(server, cluster, running, eventually):
+    path = PRIORITY_CLASS.path(name="llmkube-high")
+    await server.put(path, kind="PriorityClass", apiVersion=PRIORITY_CLASS.api_version, value=5)
+    await model(server, cluster, READY)
+    await service(server, cluster, priority="high")
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    assert server.objects[path]["value"] == 5
+
+
+async def test_nothing_is_written_again_that_is_as_it_was(server, cluster, running, eventually):
+    await model(server, cluster, READY)
+    await service(server, cluster, autoscaling={"maxReplicas": 4})
+    await eventually(lambda: cluster.find(DEPLOYMENT) and told(cluster) == "Creating")
+    before = [one for one in server.log if one.method in ("PATCH", "POST", "PUT")]
+    await model(server, cluster, READY, quantization="Q8_0")
+    await eventually(lambda: told(cluster) == "Creating")
+    after = [one for one in server.log if one.method in ("PATCH", "POST", "PUT")]
+    assert after == before

@@ -1,0 +1,80 @@
+"""Addresses that specs name are asked only where the guard lets a loader go, and nothing secret is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from slipway.artifacts.guard import Guard
+from slipway.loader.errors import LoadError
+from slipway.loader.stage import opened, stage
+
+from .conftest import Service, work
+from .site import SHA, WHOLE, Site
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "127.1"])
+def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
+    url = site.url.replace("127.0.0.1", name)
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as told:
+        stage(url, partial(opened, url, {}, Guard()), folder, WHOLE, work())
+    assert not told.value.passing
+    assert site.service
+    assert site.service.seen == []
+
+
+def test_what_the_operator_allows_is_asked(site: Site, folder: Path) -> None:
+    url = site.url
+    assert stage(url, partial(opened, url, {}, Guard(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
+
+
+def test_a_redirect_leads_nowhere_that_is_not_allowed(
+    start: Callable[[web.Application], Service], site: Site, folder: Path
+) -> None:
+    async def elsewhere(_request: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound(site.url.replace("127.0.0.1", "127.0.0.2"))
+
+    app = web.Application()
+    app.router.add_get("/tiny.gguf", elsewhere)
+    url = f"{start(app).url}/tiny.gguf"
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127.0.0.2"):
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+
+
+def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of its addresses would be asked is not ours to say; nor may it say another one a moment later."""
+    asked: list[str] = []
+
+    def getaddrinfo(host: str, port: int, **_others: Any) -> list[Any]:
+        asked.append(host)
+        return [(2, 1, 6, "", (address, port)) for address in ("127.0.0.1", "10.0.0.7")]
+
+    monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
+    url = site.url.replace("127.0.0.1", "weights.example")
+    with pytest.raises(LoadError, match=r"weights.example leads to 10.0.0.7, which is a private network"):
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+    allowed = Guard(("weights.example",))
+    asked.clear()
+    assert stage(url, partial(opened, url, {}, allowed), folder, WHOLE, work()).sha256 == SHA
+    assert set(asked) == {"weights.example"}
+
+
+def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
+    url = "http://127.0.0.1:9/x.gguf"
+    with pytest.raises(LoadError, match=r"cannot be reached") as told:
+        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+    assert told.value.passing
+
+
+def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
+    url = site.url.replace("http://", "http://me:hunter2@").replace("tiny.gguf", "none?sig=hunter2")
+    with pytest.raises(LoadError) as told:
+        stage(url, partial(opened, url, {}, None), folder, WHOLE, work())
+    assert "hunter2" not in str(told.value)

@@ -1,0 +1,135 @@
+"""The commands that end with a report: what Kubernetes keeps of it, and their exit statuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slipway.apis.llmkube import weights
+from slipway.artifacts.report import fault, read
+from slipway.loader import main as module
+from slipway.loader import reporting
+from slipway.loader.main import last_words, main
+from slipway.serving.settings import Settings, Sources
+
+from .conftest import WEIGHTS, Service, content, write
+from .site import GGUF, OTHER, SHA
+
+LISTEN = ["--listen", "127.0.0.1:0"]
+
+
+@pytest.fixture
+def termination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "termination-log"
+    path.touch()
+    monkeypatch.setattr(module, "TERMINATION_LOG", path)
+    monkeypatch.setattr(last_words, "__defaults__", (path,))
+    return path
+
+
+def test_stage_ends_with_a_report_that_kubernetes_keeps(
+    hub: Service, root: Path, tmp_path: Path, termination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    write(root / "acme/tiny", {"model.gguf": GGUF})
+    folder = tmp_path / "models" / "0123456789abcdef"
+    command = ["stage", "hf://acme/tiny@main", str(folder), "--file", "model.gguf", "--as", "tiny.gguf"]
+    assert main([*command, "--sha256", SHA.upper(), "--header", "gguf", *LISTEN]) == 0
+    first = read(termination.read_text())
+    assert first is not None
+    assert (first.file, first.sha256, first.size) == ("tiny.gguf", SHA, len(GGUF))
+    assert first.gguf is not None
+    termination.write_text("")
+    assert main([*command, "--header", "gguf", "--refresh", *LISTEN]) == 0
+    assert read(termination.read_text()) == first
+
+
+def test_a_hash_that_is_another_one_ends_the_job_with_its_word(
+    hub: Service, tmp_path: Path, termination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = ["stage", "hf://acme/tiny", str(tmp_path / "m"), "--file", "tiny.gguf", "--sha256", OTHER, *LISTEN]
+    assert main(command) == module.NEVER
+    assert fault(termination.read_text())[0] == "IntegrityCheckFailed"
+    assert content(tmp_path / "m") == {}
+
+
+def test_inspect_tells_what_is_there(tmp_path: Path, termination: Path) -> None:
+    write(tmp_path, {"tiny.gguf": GGUF})
+    assert main(["inspect", str(tmp_path / "tiny.gguf"), "--header", "gguf", *LISTEN]) == 0
+    found = read(termination.read_text())
+    assert found is not None
+    assert found.gguf is not None
+    assert main(["inspect", str(tmp_path / "none.gguf"), *LISTEN]) == module.NEVER
+    assert fault(termination.read_text())[0] == "SourceNotFound"
+
+
+def test_probe_tells_what_a_source_has(hub: Service, termination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    assert main(["probe", "hf://acme/tiny", "--file", "tiny.gguf", *LISTEN]) == 0
+    found = read(termination.read_text())
+    assert found is not None
+    assert found.size == len(WEIGHTS)
+    assert found.etag
+
+
+def test_the_guard_is_asked_for_and_excepted_by_options(hub: Service, tmp_path: Path, termination: Path) -> None:
+    command = ["stage", f"{hub.url}/healthz", str(tmp_path / "m"), "--guard", *LISTEN]
+    assert main(command) == module.NEVER
+    assert fault(termination.read_text())[0] == "SourceNotAllowed"
+    main([*command, "--allow-host", "127.0.0.0/8"])
+    assert fault(termination.read_text())[0] != "SourceNotAllowed"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["stage", "hf://a/b"],
+        ["stage", "hf://a/b", "/x", "--sha256", "abc"],
+        ["stage", "hf://a/b", "/x", "--header", "onnx"],
+        ["inspect"],
+        ["probe"],
+    ],
+)
+def test_commands_that_make_no_sense_are_refused(command: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(command)
+    assert caught.value.code == 2
+
+
+def test_a_pod_whose_weights_are_there_waits_for_no_library() -> None:
+    """The clients of hubs and buckets take a second to import, which a restart has no use for."""
+    code = "import sys, slipway.loader.main; print(sorted({'requests', 'aiohttp', 'urllib3'} & set(sys.modules)))"
+    command, sources = [sys.executable, "-c", code], {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=sources, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+MODELS = {
+    "web": {"source": "https://files.example/tiny.gguf", "sha256": OTHER},
+    "hub": {"source": "hf://acme/tiny@v1", "files": ["--refresh", "*.gguf"], "mmproj": "mm.gguf"},
+    "bucket": {"source": "s3://weights/folder", "format": "safetensors"},
+    "host": {"source": "/mnt/models/tiny.gguf"},
+    "claim": {"source": "pvc://weights/tiny.gguf"},
+}
+SETTINGS = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",), allowed_remote_hosts=("*.lan",)))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
+    metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
+    model = weights.read({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
+    loads = (weights.loader(model), weights.loader(model, refresh=True), weights.prober(model, header=True))
+    for container in (weights.inspector(model),) if kind == "claim" else loads:
+        program, *words = container.args
+        told = module.arguments(words)
+        assert (program, told.command in reporting.COMMANDS) == ("loader", True)
+        if told.command == "stage":
+            assert (told.url, str(told.folder)) == (container.args[2], model.folder)
+            assert (tuple(told.file), told.stored_as) == (model.source.files, model.source.stored_as)
+            assert told.sha256 == (model.spec.sha256 or None)
+            assert (told.guard, told.allow_host) == ((True, ["*.lan"]) if kind == "web" else (False, []))

@@ -1,0 +1,99 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the statuses of LLMKube's models and services mean: those that the controller's own examples end in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.slipway.inference.plugins.module_utils._apis import LLMKUBE_MODEL, LLMKUBE_SERVICE, Kind
+from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
+from ansible_collections.slipway.inference.plugins.module_utils._wait import Board
+
+APIS = Path(__file__).resolve().parents[1] / "apis"
+MODELS, SERVICES = APIS / "llmkube/models", APIS / "golden/llmkube"
+
+
+def example(kind: Kind, name: str) -> dict[str, Any]:
+    found = yaml.safe_load(((SERVICES if kind is LLMKUBE_SERVICE else MODELS) / f"{name}.status.yaml").read_text())
+    status = found.get("status", found)
+    generation = status["observedGeneration"]
+    return {"metadata": {"name": name, "namespace": "models", "generation": generation}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("web-ready", "ready", ""),
+        ("repository", "ready", ""),
+        ("metal", "ready", ""),
+        ("drift-told", "ready", ""),
+        ("web-new", "waiting", "LoadingCache"),
+        ("web-downloading", "waiting", "LoadingCache"),
+        ("host-copying", "waiting", "LoadingCache"),
+        ("pvc-unbound", "waiting", "PVCNotBound"),
+        ("pvc-missing", "failed", "PVCNotFound"),
+        ("web-wrong-hash", "failed", "IntegrityCheckFailed"),
+        ("web-failed", "failed", "DownloadFailed"),
+        ("host-refused", "failed", "SourceNotAllowed"),
+    ],
+)
+def test_the_status_of_a_model_is_judged(name: str, state: str, reason: str) -> None:
+    verdict = judge(LLMKUBE_MODEL, example(LLMKUBE_MODEL, name))
+    assert (verdict.state, verdict.reason) == (state, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("ready", "ready", ""),
+        ("stopped", "settled", "ScaledToZero"),
+        ("suspended", "settled", "ScaledToZero"),
+        ("metal", "settled", "MetalOutOfReach"),
+        ("partly", "waiting", "RollingOut"),
+        ("llamacpp", "waiting", "WaitingForPods"),
+        ("waiting", "waiting", "WaitingForGPU"),
+        ("model-not-ready", "waiting", "ModelNotReady"),
+        ("model-missing", "failed", "ModelNotFound"),
+        ("crash-loop", "failed", "InvalidArgument"),
+    ],
+)
+def test_the_status_of_a_service_is_judged(name: str, state: str, reason: str) -> None:
+    verdict = judge(LLMKUBE_SERVICE, example(LLMKUBE_SERVICE, name))
+    assert (verdict.state, verdict.reason) == (state, reason)
+
+
+@pytest.mark.parametrize("kind", [LLMKUBE_MODEL, LLMKUBE_SERVICE], ids=lambda kind: kind.kind)
+def test_every_example_says_why_it_is_not_ready(kind: Kind) -> None:
+    folder = SERVICES if kind is LLMKUBE_SERVICE else MODELS
+    names = [path.name.removesuffix(".status.yaml") for path in folder.glob("*.status.yaml")]
+    verdicts = {name: judge(kind, example(kind, name)) for name in names}
+    assert names
+    assert [
+        name for name, told in verdicts.items() if told.state != "ready" and not (told.reason and told.message)
+    ] == []
+
+
+def test_a_status_of_the_spec_before_does_not_count() -> None:
+    for kind, name in ((LLMKUBE_MODEL, "web-ready"), (LLMKUBE_SERVICE, "ready")):
+        resource = example(kind, name)
+        resource["metadata"]["generation"] = 9
+        assert judge(kind, resource).reason == "Outdated"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("leaving-in-use", "InUse: The Model is being deleted, and goes when"), ("leaving-marks", "Deleting: ")],
+)
+def test_who_needs_a_model_that_is_to_go_is_told(name: str, told: str) -> None:
+    resource = example(LLMKUBE_MODEL, name)
+    resource["metadata"] |= {"uid": "1", "finalizers": ["inference.llmkube.dev/model-cache"]}
+    key, board = Key(LLMKUBE_MODEL, "models", name), Board({}, gone=True)
+    board.add(key, resource)
+    assert board.items[key].verdict.text.startswith(told)

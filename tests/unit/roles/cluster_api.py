@@ -1,0 +1,209 @@
+"""An API server in a thread for roles that apply objects of Kubernetes' own kinds.
+
+It knows discovery, get, list, server-side apply in earnest and as a rehearsal, and delete. Deployments are ready and
+registered APIs available as soon as they are applied.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Object = dict[str, Any]
+KINDS = (
+    # apiVersion, kind, plural, whether it lies in a namespace
+    ("v1", "Namespace", "namespaces", False),
+    ("v1", "Pod", "pods", True),
+    ("v1", "Secret", "secrets", True),
+    ("v1", "Service", "services", True),
+    ("v1", "ConfigMap", "configmaps", True),
+    ("v1", "ServiceAccount", "serviceaccounts", True),
+    ("apps/v1", "Deployment", "deployments", True),
+    ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", True),
+    ("rbac.authorization.k8s.io/v1", "Role", "roles", True),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", True),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", False),
+    ("apiregistration.k8s.io/v1", "APIService", "apiservices", False),
+)
+
+
+class ClusterApi:
+    """``objects``: (kind, namespace, name) -> object. ``writes``: the kinds and names that were written or deleted, in
+    order. ``failing``: what an API that is registered says instead of being available."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.writes: list[str] = []
+        self.failing = ""
+        self.lock = threading.Lock()
+        handler = type("Handler", (_Handler,), {"api": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def put(self, resource: Object) -> None:
+        """Somebody else's object."""
+        metadata = resource["metadata"]
+        self.objects[resource["kind"], metadata.get("namespace", ""), metadata["name"]] = self._served(resource, {})
+
+    def apply(self, key: tuple[str, str, str], body: Object, *, rehearsed: bool) -> Object:
+        live = self.objects.get(key, {})
+        applied = self._served(_merged(live, body), live)
+        if not rehearsed and applied != live:
+            self.writes.append(f"apply {key[0]} {key[2]}")
+            self.objects[key] = applied
+        return applied
+
+    def _served(self, resource: Object, live: Object) -> Object:
+        served = copy.deepcopy(resource)
+        served["metadata"].setdefault("uid", str(uuid.uuid4()))
+        if served == live:
+            return served
+        generation = live.get("metadata", {}).get("generation", 0) + 1
+        served["metadata"].update(generation=generation, resourceVersion=str(generation))
+        if served["kind"] == "Deployment":
+            count = served["spec"]["replicas"]
+            counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count)
+            served["status"] = {"observedGeneration": generation, **counts}
+        if served["kind"] == "APIService":
+            status, message = ("False", self.failing) if self.failing else ("True", "all checks passed")
+            served["status"] = {"conditions": [{"type": "Available", "status": status, "message": message}]}
+        return served
+
+
+class _Handler(BaseHTTPRequestHandler):
+    api: ClusterApi
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Tests are quiet."""
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path.strip("/")
+        known = _discovery(path)
+        if known is not None:
+            self._send(200, known)
+            return
+        kind, namespace, name = _place(path)
+        with self.api.lock:
+            if name:
+                found = self.api.objects.get((kind, namespace, name))
+                self._send(200, found) if found else self._missing(name)
+            else:
+                self._send(200, {"kind": f"{kind}List", "apiVersion": "v1", "items": self._items(kind, namespace)})
+
+    def do_PATCH(self) -> None:
+        place = _place(urlsplit(self.path).path.strip("/"))
+        with self.api.lock:
+            self._send(200, self.api.apply(place, self._body(), rehearsed="dryRun" in self._query()))
+
+    def do_DELETE(self) -> None:
+        place = _place(urlsplit(self.path).path.strip("/"))
+        rehearsed = "dryRun" in {**self._query(), **self._body()}
+        with self.api.lock:
+            found = self.api.objects.get(place)
+            if found is None:
+                self._missing(place[2])
+                return
+            if not rehearsed:
+                self.api.writes.append(f"delete {place[0]} {place[2]}")
+                del self.api.objects[place]
+            self._send(200, found)
+
+    def _items(self, kind: str, namespace: str) -> list[Object]:
+        query = self._query()
+        found = [item for key, item in self.api.objects.items() if key[0] == kind and namespace in ("", key[1])]
+        wanted = query.get("fieldSelector", "").removeprefix("metadata.name=")
+        labels = [label for label in query.get("labelSelector", "").split(",") if label]
+        return [
+            item
+            for item in found
+            if wanted in ("", item["metadata"]["name"]) and all(_labelled(item, label) for label in labels)
+        ]
+
+    def _query(self) -> dict[str, str]:
+        return {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+
+    def _body(self) -> Object:
+        body: Object = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}") or {}
+        return body
+
+    def _missing(self, name: str) -> None:
+        self._send(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": name, "code": 404})
+
+    def _send(self, status: int, body: Object) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _discovery(path: str) -> Object | None:
+    """What the server tells of itself; None for objects."""
+    versions = sorted({version for version, *_rest in KINDS})
+    if path == "version":
+        return {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}
+    if path == "api":
+        return {"kind": "APIVersions", "versions": ["v1"]}
+    if path == "apis":
+        groups = [version for version in versions if "/" in version]
+        told = [{"groupVersion": group, "version": group.split("/")[1]} for group in groups]
+        return {
+            "kind": "APIGroupList",
+            "groups": [
+                {"name": version["groupVersion"].split("/")[0], "versions": [version], "preferredVersion": version}
+                for version in told
+            ],
+        }
+    version = path.removeprefix("apis/").removeprefix("api/")
+    if version not in versions:
+        return None
+    verbs = ["get", "list", "watch", "create", "patch", "delete"]
+    return {
+        "kind": "APIResourceList",
+        "groupVersion": version,
+        "resources": [
+            {"name": plural, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs}
+            for of, kind, plural, namespaced in KINDS
+            if of == version
+        ],
+    }
+
+
+def _place(path: str) -> tuple[str, str, str]:
+    """(kind, namespace, name) that a path leads to; without a name, all of the kind."""
+    parts = unquote(path).split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    kind = next(kind for _version, kind, plural, _namespaced in KINDS if plural == parts[0])
+    return kind, namespace, parts[1] if len(parts) > 1 else ""
+
+
+def _labelled(item: Object, selector: str) -> bool:
+    labels = item["metadata"].get("labels", {})
+    name, _sign, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
+    return (labels.get(name) == value) != ("!=" in selector)
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return copy.deepcopy(new)
+    return {**copy.deepcopy(old), **{key: _merged(old.get(key), value) for key, value in new.items()}}

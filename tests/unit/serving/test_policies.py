@@ -1,0 +1,63 @@
+"""What Kubernetes itself is asked to do for a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.kube.objects import Object
+from slipway.serving.policies import Target, autoscaler, disruption_budget, priority_class
+from slipway.serving.server import Container, Probe, Probes, Server
+
+PROBE = Probe(path="/health", period=1, timeout=1, failures=3)
+SERVER = Server(
+    name="tiny",
+    namespace="models",
+    labels={"app": "tiny", "model": "m"},
+    selector={"app": "tiny"},
+    engine=Container(name="engine", image="engine:1"),
+    port=8080,
+    probes=Probes(PROBE, PROBE, PROBE),
+    drain_seconds=15,
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "metric"),
+    [
+        (
+            Target("Pods", "queue", "2"),
+            {"pods": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "2"}}},
+        ),
+        (
+            Target("Resource", "cpu", "80"),
+            {"resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+        ),
+    ],
+)
+def test_an_autoscaler_scales_the_servers_deployment_slowly_down_and_not_wildly_up(
+    target: Target, metric: Object
+) -> None:
+    made: dict[str, Any] = autoscaler(SERVER, 1, 4, (target,))
+    spec = made["spec"]
+    assert made["metadata"] == {"name": "tiny", "namespace": "models", "labels": dict(SERVER.labels)}
+    assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "tiny"}
+    assert spec["metrics"] == [{"type": target.type, **metric}]
+    down = spec["behavior"]["scaleDown"]
+    assert (down["stabilizationWindowSeconds"], down["policies"][0]["value"]) == (300, 1)
+    assert spec["behavior"]["scaleUp"]["stabilizationWindowSeconds"] > 0
+
+
+def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go() -> None:
+    spec = disruption_budget(SERVER)["spec"]
+    assert spec["selector"] == {"matchLabels": {"app": "tiny"}}
+    assert spec["maxUnavailable"] == 0
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])
+def test_a_priority_class_lies_in_no_namespace_and_is_nobodys_default(preempts: bool, policy: str) -> None:
+    made = priority_class("first", 7, "Before others.", preempts=preempts)
+    assert made["metadata"] == {"name": "first"}
+    assert (made["value"], made["globalDefault"], made["preemptionPolicy"]) == (7, False, policy)
