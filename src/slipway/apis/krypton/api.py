@@ -116,13 +116,13 @@ def _server(world: World, spec: ModelSpec) -> Server:
         image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
         service_account=spec.service_account_name or "",
         own_account=True,
-        security=restricted(settings.run_as_user),
+        security=restricted(settings.user(settings.run_as_user)),
     )
 
 
 def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container:
     env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
-    own_env = (*variables(LLAMACPP.env(launch)), *huggingface.token(env, env_from))
+    own_env = (*variables({**settings.home(), **LLAMACPP.env(launch)}), *huggingface.token(env, env_from))
     given = {variable["name"] for variable in env}
     return Container(
         name=CONTAINER,
