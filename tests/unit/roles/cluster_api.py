@@ -18,18 +18,21 @@ Object = dict[str, Any]
 KINDS = (
     # apiVersion, kind, plural, whether it lies in a namespace
     ("v1", "Namespace", "namespaces", False),
+    ("v1", "Node", "nodes", False),
     ("v1", "Pod", "pods", True),
     ("v1", "Secret", "secrets", True),
     ("v1", "Service", "services", True),
     ("v1", "ConfigMap", "configmaps", True),
     ("v1", "ServiceAccount", "serviceaccounts", True),
     ("apps/v1", "Deployment", "deployments", True),
+    ("apps/v1", "DaemonSet", "daemonsets", True),
     ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", True),
     ("rbac.authorization.k8s.io/v1", "Role", "roles", True),
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", True),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", False),
     ("apiregistration.k8s.io/v1", "APIService", "apiservices", False),
+    ("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", False),
 )
 
 
