@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Writes src/slipway/kube/core_schemas.json: the schemas of a pod and of its parts, for use in definitions of our own.
 
 usage: core_schemas.py DOCUMENT [--into FILE]

@@ -26,10 +26,10 @@ def model(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None)
     return {"kind": "Model", "metadata": metadata, "spec": spec, "status": READY if status is None else status}
 
 
-def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] = GGUF, **spec: Any) -> World:
+def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | None = None, **spec: Any) -> World:
     """A service over the Model ``tiny``; ``others``: further Models, and Models of this name in place of it."""
     metadata = {"name": name, "namespace": "models", "uid": "s-1", "generation": 1, "creationTimestamp": SINCE}
-    models = {one["metadata"]["name"]: one for one in (tiny(model), *others)}
+    models = {one["metadata"]["name"]: one for one in (tiny(GGUF if model is None else model), *others)}
     return World(
         resource={"metadata": metadata, "spec": {"modelRef": "tiny"} | spec},
         children={},
