@@ -34,7 +34,8 @@ class Run(Protocol):
     def __call__(self, command: Sequence[str]) -> Answer | None: ...
 
 
-def facts(tree: Tree, run: Run) -> dict[str, Any]:
+def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
+    """``driver_of``: the vendor whose driver is told of, ``auto`` for the one that is found."""
     devices = _gpu_pci.devices(tree)
     gpus = _gpu_pci.gpus(devices)
     vendors = _gpu_pci.vendors(gpus)
@@ -44,7 +45,7 @@ def facts(tree: Tree, run: Run) -> dict[str, Any]:
         "vendors": vendors,
         "gpus": _described(tree, run, gpus),
         "nvswitches": len(_gpu_pci.switches(devices)),
-        "driver": driver(tree, run, vendor, gpus),
+        "driver": driver(tree, run, vendor if driver_of == "auto" else driver_of, gpus),
         "nouveau_loaded": tree.exists("/sys/module/nouveau"),
         "secure_boot": _gpu_boot.secure_boot(tree),
         "module_keys": _gpu_boot.module_keys(tree),

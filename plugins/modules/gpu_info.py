@@ -40,6 +40,11 @@ options:
       - Directory that holds the C(/proc), C(/sys), C(/run) and C(/var) to read. Another one than V(/) is for tests.
     type: path
     default: /
+  vendor:
+    description: Whose driver is told of. V(auto) takes that of RV(vendor).
+    type: str
+    choices: [auto, nvidia, amd, intel]
+    default: auto
   tools:
     description: Whether tools are asked too.
     type: bool
@@ -152,12 +157,12 @@ nvswitches:
   type: int
   sample: 4
 driver:
-  description: The driver of RV(vendor).
+  description: The driver of RV(vendor), or of O(vendor) where that is said.
   returned: success
   type: dict
   contains:
     vendor:
-      description: As in RV(vendor).
+      description: Whose it is.
       type: str
       sample: nvidia
     module:
@@ -241,13 +246,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "default": "/"},
+            "vendor": {"type": "str", "choices": ["auto", "nvidia", "amd", "intel"], "default": "auto"},
             "tools": {"type": "bool", "default": True},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     run = tools(module) if module.params["tools"] else lambda _command: None
-    module.exit_json(changed=False, **facts(Tree(module.params["root"]), run))
+    module.exit_json(changed=False, **facts(Tree(module.params["root"]), run, module.params["vendor"]))
 
 
 if __name__ == "__main__":

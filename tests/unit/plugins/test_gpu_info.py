@@ -223,6 +223,12 @@ def test_the_gpu_of_a_processor_does_not_outweigh_the_one_in_a_slot(machine: Mac
     assert [gpu["vendor"] for gpu in found["gpus"]] == ["intel", "nvidia"]
 
 
+def test_the_driver_of_the_other_vendor_can_be_asked_for(machine: Machine) -> None:
+    machine.has_device("0000:00:02.0", "8086:a780", "0x030000", driver="i915").has_device(H100, "10de:2330")
+
+    assert _gpu.facts(machine, machine.run, "intel")["driver"]["module"] == "i915"
+
+
 def test_switches_are_counted(machine: Machine) -> None:
     for number in range(4):
         machine.has_device(f"0000:0{number}:00.0", "10de:22a3", "0x068000")
