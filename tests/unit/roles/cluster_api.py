@@ -44,6 +44,12 @@ OPENSHIFT = (
     ("security.openshift.io/v1", "SecurityContextConstraints", "securitycontextconstraints", False),
 )
 """What only such a cluster serves: ``api.kinds += OPENSHIFT``."""
+PROMETHEUS = (
+    ("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", True),
+    ("monitoring.coreos.com/v1", "Prometheus", "prometheuses", True),
+    ("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", True),
+)
+"""What only a cluster with Prometheus' operator serves."""
 
 
 class ClusterApi:
