@@ -189,7 +189,9 @@ driver:
       type: str
       sample: 580.95.05
     installed_kind:
-      description: As RV(driver.loaded_kind), of the one that would be loaded. Empty where there is none.
+      description:
+        - As RV(driver.loaded_kind), of the one that would be loaded. Empty where there is none; null where there is no
+          C(modinfo) to ask.
       type: str
       sample: open
 nouveau_loaded:
