@@ -53,9 +53,8 @@ options:
     description: Seconds that a tool has to answer. One may hang where a GPU is broken.
     type: int
     default: 60
-seealso:
-  - plugin: slipway.inference.gpu_node
-    plugin_type: role
+notes:
+  - The role C(slipway.inference.gpu_node) acts on what it finds.
 """
 
 EXAMPLES = r"""
