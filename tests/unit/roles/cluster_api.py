@@ -248,7 +248,7 @@ def _labelled(item: Object, selector: str) -> bool:
     among = re.fullmatch(r"(\S+) in \((.*)\)", selector)
     if among:
         return labels.get(among[1]) in re.split(r",\s*", among[2])
-    name, _, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
+    name, _sign, value = selector.partition("!=") if "!=" in selector else selector.partition("=")
     return (labels.get(name) == value) != ("!=" in selector)
 
 

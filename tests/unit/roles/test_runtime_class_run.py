@@ -46,7 +46,7 @@ def node(name: str, *handlers: str, **labels: str) -> dict[str, Any]:
 
 
 def handlers(api: ClusterApi) -> dict[str, str]:
-    return {name: found["handler"] for (kind, _, name), found in api.objects.items() if kind == "RuntimeClass"}
+    return {name: found["handler"] for (kind, _namespace, name), found in api.objects.items() if kind == "RuntimeClass"}
 
 
 def test_the_classes_are_made_once_and_removed_whole(tmp_path: Path, api: ClusterApi) -> None:
