@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
-IMAGES = ["docker.io/slipway/slipway:0.3.0", "docker.io/library/haproxy:3.4"]
+IMAGES = ("docker.io/slipway/slipway:0.3.0", "docker.io/library/haproxy:3.4")
 READY = [{"type": "Ready", "status": "True"}]
 
 
@@ -23,7 +23,7 @@ def api() -> Iterator[ClusterApi]:
     server.stop()
 
 
-def node(name: str, *, images: list[str] = IMAGES, **spec: Any) -> dict[str, Any]:
+def node(name: str, *, images: Sequence[str] = IMAGES, **spec: Any) -> dict[str, Any]:
     status = {"conditions": READY, "images": [{"names": [image]} for image in images]}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
 
