@@ -1,7 +1,7 @@
 """An API server in a thread for roles that apply objects of Kubernetes' own kinds.
 
-It knows discovery, get, list, create, server-side apply in earnest and as a rehearsal, and delete. Deployments are ready
-and registered APIs available as soon as they are applied.
+It knows discovery, get, list, create, server-side apply in earnest and as a rehearsal, and delete. Deployments are
+ready and registered APIs available as soon as they are applied.
 """
 
 from __future__ import annotations
