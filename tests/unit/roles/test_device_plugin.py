@@ -235,37 +235,36 @@ def test_waited_for_are_the_nodes_where_the_plugin_may_run() -> None:
 # --- others -----------------------------------------------------------------------------------------------------------
 
 
+OPERATED = {
+    "item": {"key": "nvidia"},
+    "resources": [{"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}],
+}
+NVIDIA_S = daemon_set("nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v1")
+AMD_S = daemon_set("amdgpu-device-plugin-daemonset", "rocm/k8s-device-plugin")
+INTEL_S = daemon_set("plugin", "intel/intel-gpu-plugin:1", "/var/lib/kubelet/device-plugins/")
+DRIVEN = [{"spec": {"driver": "gpu.nvidia.com"}}] * 2
+CLASS = {"metadata": {"name": "big"}, "spec": {"extendedResourceName": "amd.com/gpu"}}
+
+
 @pytest.mark.parametrize(
     ("registered", "vendor", "who"),
     [
+        ({"_operators": {"results": [OPERATED]}}, "nvidia", "the operator of ClusterPolicy cluster-policy"),
         (
-            {"_operators": {"results": [{
-                "item": {"key": "nvidia"}, "resources": [{"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}]
-            }]}},
-            "nvidia", "the operator of ClusterPolicy cluster-policy",
+            {"_sets": {"resources": [NVIDIA_S]}},
+            "nvidia",
+            "DaemonSet nvidia-device-plugin-daemonset in namespace kube-system",
         ),
         (
-            {"_sets": {"resources": [daemon_set("nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v1")]}},
-            "nvidia", "DaemonSet nvidia-device-plugin-daemonset in namespace kube-system",
+            {"_sets": {"resources": [AMD_S]}},
+            "amd",
+            "DaemonSet amdgpu-device-plugin-daemonset in namespace kube-system",
         ),
-        (
-            {"_sets": {"resources": [daemon_set("amdgpu-device-plugin-daemonset", "rocm/k8s-device-plugin")]}},
-            "amd", "DaemonSet amdgpu-device-plugin-daemonset in namespace kube-system",
-        ),
-        (
-            {"_sets": {"resources": [daemon_set("plugin", "intel/intel-gpu-plugin:1", "/var/lib/kubelet/device-plugins/")]}},
-            "intel", "DaemonSet plugin in namespace kube-system",
-        ),
-        (
-            {"_slices": {"resources": [{"spec": {"driver": "gpu.nvidia.com"}}] * 2}},
-            "nvidia", "the DRA driver gpu.nvidia.com",
-        ),
-        (
-            {"_classes": {"resources": [{"metadata": {"name": "big"}, "spec": {"extendedResourceName": "amd.com/gpu"}}]}},
-            "amd", "the DRA class big (as amd.com/gpu)",
-        ),
+        ({"_sets": {"resources": [INTEL_S]}}, "intel", "DaemonSet plugin in namespace kube-system"),
+        ({"_slices": {"resources": DRIVEN}}, "nvidia", "the DRA driver gpu.nvidia.com"),
+        ({"_classes": {"resources": [CLASS]}}, "amd", "the DRA class big (as amd.com/gpu)"),
     ],
-)  # fmt: skip
+)
 def test_who_serves_gpus_already_is_named_and_they_are_left_to_that_one(
     registered: dict[str, Any], vendor: str, who: str
 ) -> None:
@@ -311,79 +310,15 @@ def test_what_was_installed_stays_while_its_nodes_are_away() -> None:
 
 # --- problems ---------------------------------------------------------------------------------------------------------
 
-CLASSES = {"resources": [{"metadata": {"name": "nvidia"}}]}
+PROBLEMS = yaml.safe_load((GOLDEN.parent / "device_plugin_problems.yaml").read_text())
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({}, []),
-        ({"nodes": {"two": "nvidia"}}, ["device_plugin_nodes: the cluster has no node two."]),
-        (
-            {"nodes": {"one": "matrox"}},
-            ["device_plugin_nodes: one is said to be of matrox, which is none of nvidia, amd, intel and none."],
-        ),
-        (
-            {"nvidia_node_profiles": {"one": "big"}},
-            ["device_plugin_nvidia_node_profiles: there is no big for node one, only nothing yet."],
-        ),
-        (
-            {"nvidia_node_mig_configs": {"one": "all-9g"}},
-            ["device_plugin_nvidia_node_mig_configs: there is no all-9g for node one, only all-disabled, all-enabled."],
-        ),
-        (
-            {"nvidia_sharing": "time_slicing"},
-            [
-                "device_plugin_nvidia: GPUs are to be shared, but replicas does not say by how many, "
-                "as in {nvidia.com/gpu: 4}."
-            ],
-        ),
-        (
-            {"nvidia_sharing": "time_slicing", "nvidia_replicas": {"nvidia.com/gpu": 1}},
-            [
-                "device_plugin_nvidia: nvidia.com/gpu cannot be shared by 1: "
-                "it takes nvidia.com/gpu or nvidia.com/mig-..., and 2 or more."
-            ],
-        ),
-        (
-            {"nvidia_sharing": "mps", "nvidia_replicas": SHARED, "nvidia_mig_strategy": "mixed"},
-            ["device_plugin_nvidia: MPS shares whole GPUs only, that is nvidia.com/gpu without a strategy for MIG."],
-        ),
-        (
-            {"nvidia_profiles": {"a": {"colour": "red", "sharing": "halves"}}},
-            [
-                "device_plugin_nvidia_profiles: a: a profile has no colour, only runtime_class, device_list_strategy, "
-                "mig_strategy, sharing, replicas, rename_shared, fail_requests_greater_than_one, config.",
-                "device_plugin_nvidia_profiles: a: GPUs are shared by time_slicing, by mps or by none of them, not by halves.",
-            ],
-        ),
-        (
-            {
-                "_namespace": {
-                    "resources": [{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}]
-                }
-            },
-            [
-                "Namespace slipway-devices was made by somebody else and enforces the Pod Security Standard baseline, under "
-                "which no pod may use folders of its node. Name another one in device_plugin_namespace, or label it "
-                "pod-security.kubernetes.io/enforce=privileged."
-            ],
-        ),
-        (
-            {"_runtime_classes": {"resources": []}},
-            [
-                "The cluster has no RuntimeClass nvidia, with which the pods of NVIDIA's plugin get at the driver. Make it "
-                "with the role runtime_class. Where nvidia is the default runtime of every node, set "
-                'device_plugin_nvidia_runtime_class to "".'
-            ],
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_before_anything_changes(settings: dict[str, Any], said: list[str]) -> None:
-    given = {"_runtime_classes": CLASSES} | settings
+@pytest.mark.parametrize("case", PROBLEMS, ids=lambda case: "-".join(case["settings"]))
+def test_what_is_wrong_is_told_before_anything_changes(case: dict[str, Any]) -> None:
+    given = {"_runtime_classes": {"resources": [{"metadata": {"name": "nvidia"}}]}} | case["settings"]
     found = rendered(node("one", labels={OURS: "nvidia"}), chosen=["nvidia"], **given)
 
-    assert found["__device_plugin_problems"] == said
+    assert found["__device_plugin_problems"] == case["said"]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
