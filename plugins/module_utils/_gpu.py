@@ -29,9 +29,8 @@ class Answer:
 
 
 class Run(Protocol):
-    """Runs a tool. None where the machine does not have it."""
-
-    def __call__(self, command: Sequence[str]) -> Answer | None: ...
+    def __call__(self, command: Sequence[str]) -> Answer | None:
+        """Runs a tool. None where the machine does not have it."""
 
 
 def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
