@@ -77,6 +77,11 @@ def containerd_plan(dump: str, top: str | None, path: str, wanted: Wanted, prese
     speaks = int(runs.get("version", 1))
     version = int(document.get("version", 0)) if document else speaks
     merges = speaks >= 3
+    if merges and version < 2:
+        raise ValueError(
+            f"{path} names no version, which makes it version 1. containerd 2 takes nothing from it that concerns pods."
+            f" Have containerd write it anew: containerd --config {path} config migrate"
+        )
     there = at(document, ("plugins", cri_plugin(version), "containerd", "runtimes"), {})
     if merges and not any(name in there for name in wanted.handlers):
         method, files = "drop_in", _drop_in(runs, document, top or "", path, version, wanted, present)
@@ -183,12 +188,17 @@ def _edited(runs: Table, document: Table, top: str, path: str, version: int, wan
         changes = laid_over(changes, _nested(name, base))
     stale = [
         (*runtimes, handler)
-        for handler in wanted.handlers
-        if at(document, (*runtimes, handler)) not in (None, at(changes, (*runtimes, handler)))
+        for handler, settings in at(document, runtimes, {}).items()
+        if _is_ours(handler, settings, wanted) and settings != at(changes, (*runtimes, handler))
     ]
     if present and not document:
         changes = {"version": version, **changes}
     return _changed(top, changes, stale, path)
+
+
+def _is_ours(handler: str, settings: Table, wanted: Wanted) -> bool:
+    """By its name, or as another name of our program that was asked for once."""
+    return handler in wanted.handlers or at(settings, ("options", "BinaryName")) == wanted.binary
 
 
 def _nested(path: Path, value: Any) -> Table:
