@@ -82,6 +82,7 @@ class Node:
         known = {
             "inventory_hostname": "gpu-1",
             "__gpu_node_facts": found(H100) if facts is None else facts,
+            "__gpu_node_dpkg": {"stdout_lines": [f"ii  {name}" for name in packages] + ["rc  nvidia-driver-of-old"]},
             "ansible_facts": {
                 "architecture": architecture,
                 "distribution": distribution,
