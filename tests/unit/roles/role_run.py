@@ -1,4 +1,4 @@
-"""Runs an entry point of a role against an API server of the tests, as a play of its own."""
+"""Runs an entry point of a role, or a few tasks, against an API server of the tests, as a play of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,14 @@ def run_role(
     folder: Path, api: ClusterApi, role: str, entry: str, *flags: str, failing: bool = False, **variables: object
 ) -> str:
     """Output of the play, in one line. ``folder`` is the play's own; variables are those of the play."""
+    task = {"ansible.builtin.import_role": {"name": f"slipway.inference.{role}", "tasks_from": entry}}
+    return run_tasks(folder, api, [task], *flags, failing=failing, **variables)
+
+
+def run_tasks(
+    folder: Path, api: ClusterApi, tasks: list[dict[str, Any]], *flags: str, failing: bool = False, **variables: object
+) -> str:
+    """The same of a play of these tasks."""
     if shutil.which("ansible-playbook") is None or not CORE.exists():
         pytest.skip("needs ansible-playbook and the collection kubernetes.core")
     home = folder / "ansible_collections"
@@ -35,7 +44,7 @@ def run_role(
             "gather_facts": False,
             "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
             "vars": {"ansible_python_interpreter": sys.executable, **variables},
-            "tasks": [{"ansible.builtin.import_role": {"name": f"slipway.inference.{role}", "tasks_from": entry}}],
+            "tasks": tasks,
         }
     ]
     (folder / "play.yml").write_text(json.dumps(plays))
