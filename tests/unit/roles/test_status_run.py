@@ -35,7 +35,7 @@ def part(image: str, replicas: int) -> dict[str, Any]:
 def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) -> None:
     system = "slipway-system"
     put(api, "Deployment", "slipway-controller", system, **part("slipway/slipway:1", 1))
-    named = {"app.kubernetes.io/name": "slipway-gateway", "app.kubernetes.io/version": "9.1.0"}
+    named = {"app.kubernetes.io/name": "slipway-gateway", "slipway.inference/version": "9.1.0"}
     put(api, "Deployment", "slipway-gateway", system, labels=named, **part("slipway/slipway:1", 2))
     service = {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}
     put(api, "Service", "slipway-gateway", system, labels=named, spec=service)
