@@ -173,7 +173,7 @@ def test_a_node_whose_gpus_answer_is_verified(tmp_path: Path) -> None:
         (
             "true",
             {"gpu_node_nvidia_branch": "595"},
-            "runs the open modules 580.95.05, wanted are the open ones of 595.",
+            "runs the open modules 580.95.05. Wanted are the open ones of 595.",
         ),
     ],
 )
