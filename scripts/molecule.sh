@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs Molecule scenarios on the cluster that K8S_AUTH_KUBECONFIG names, which has the images already.
+# They share it, and what is installed on it: those that want an empty one come first and last, so that little is
+# installed twice. Each can be run by itself as well, from whatever it finds.
+#
+# usage: molecule.sh [SCENARIO...]    without a name, all of them
+#        molecule.sh --list           their names, in this order
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+first=(check_mode site)
+last=(uninstall upgrade)
+
+names() {
+  local others
+  others=$(printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | grep -vxF "$(printf '%s\n' "${first[@]}" "${last[@]}")")
+  printf '%s\n' "${first[@]}" "$others" "${last[@]}"
+}
+
+if [[ ${1:-} == --list ]]; then
+  names
+  exit
+fi
+if (($# == 0)); then
+  mapfile -t all < <(names)
+  set -- "${all[@]}"
+fi
+for scenario in "$@"; do
+  # Without this a scenario that was run before would not be prepared again.
+  molecule reset --scenario-name "$scenario"
+  molecule test --scenario-name "$scenario"
+done
