@@ -85,7 +85,7 @@ prepare: setup ## Fetch what lint and matrix need, so that they run without a ne
 
 .PHONY: test
 test: setup docker ## Run all tests, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE)
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
 	scripts/test.sh
 
 .PHONY: bench

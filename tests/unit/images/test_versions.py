@@ -22,6 +22,7 @@ NAMED = {
     "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server\b(?!-)\S*",
     "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
     "METRICS_SERVER_IMAGE": r"registry\.k8s\.io/metrics-server/metrics-server:v[\d.]+\d",
+    "PROMETHEUS_IMAGE": r"quay\.io/prometheus/prometheus:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
 FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
@@ -62,6 +63,14 @@ def test_metrics_server_is_of_its_locked_sources() -> None:
     version = VERSIONS["METRICS_SERVER_IMAGE"].rpartition(":")[2]
 
     assert f"sigs.k8s.io/metrics-server {version} " in (IMAGES / "closed-network/go/metrics-server/go.mod").read_text()
+
+
+def test_prometheus_is_of_its_locked_sources() -> None:
+    """Its module counts the releases of version 3 by thousandths of its minor version."""
+    minor, patch = map(int, VERSIONS["PROMETHEUS_IMAGE"].rpartition(":v3.")[2].split("."))
+    locked = (IMAGES / "closed-network/go/prometheus/go.mod").read_text()
+
+    assert f"github.com/prometheus/prometheus v0.{300 + minor}.{patch} " in locked
 
 
 def test_the_images_role_provides_what_is_stated() -> None:
