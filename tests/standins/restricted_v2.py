@@ -2,12 +2,19 @@
 
 That one refuses what it does not allow, and fills in what a pod leaves open: the user and the group come from the range
 of the namespace, in which every namespace has its own.
+
+As a program it is a webhook for the creation of pods: restricted_v2.py CERTIFICATE KEY PORT
 """
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
+import ssl
+import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Object = dict[str, Any]
@@ -76,3 +83,46 @@ def _containers(spec: Object) -> Iterator[Object]:
 
 def _mine(number: int) -> bool:
     return FIRST <= number < FIRST + SIZE
+
+
+def reviewed(review: Object) -> Object:
+    """The answer to an AdmissionReview."""
+    request = review["request"]
+    spec, faults = admitted(request["object"]["spec"])
+    answer: Object = {"uid": request["uid"], "allowed": not faults}
+    if faults:
+        answer["status"] = {"code": 403, "message": f"restricted-v2 does not let it in: {'; '.join(faults)}"}
+    else:
+        patch = [{"op": "replace", "path": "/spec", "value": spec}]
+        answer |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+    return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": answer}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._send(b"ok")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(json.dumps(reviewed(json.loads(body))).encode())
+
+    def _send(self, data: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def main(certificate: str, key: str, port: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("", int(port)), _Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 from slipway.serving.plan import Invalid, Plan
-from tests.standins.restricted_v2 import FIRST, admitted
+from tests.standins.restricted_v2 import FIRST, admitted, reviewed
 
 from .test_golden import EXAMPLES, api_of, world_of
 
@@ -90,3 +92,17 @@ def test_elsewhere_pods_have_the_ids_that_the_settings_name() -> None:
 def test_the_stand_in_refuses_what_openshift_refuses(change: dict[str, Any], fault: str) -> None:
     _filled, faults = admitted(yaml.safe_load("containers: [{name: c}]") | change)
     assert faults == [fault]
+
+
+def test_the_stand_in_answers_a_review_of_a_pod() -> None:
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    pod = {"spec": {"containers": [{"name": "c"}]}}
+    answer = reviewed({**review, "request": {"uid": "1", "object": pod}})
+    assert (answer["kind"], answer["response"]["uid"], answer["response"]["allowed"]) == ("AdmissionReview", "1", True)
+    (patch,) = json.loads(base64.b64decode(answer["response"]["patch"]))
+    assert patch["value"]["containers"][0]["securityContext"]["runAsUser"] == FIRST
+
+    pod = {"spec": {"containers": [{"name": "c"}], "hostPID": True}}
+    refused = reviewed({**review, "request": {"uid": "2", "object": pod}})["response"]
+    assert not refused["allowed"]
+    assert refused["status"]["message"] == "restricted-v2 does not let it in: hostPID is not allowed"
