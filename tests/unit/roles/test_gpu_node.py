@@ -256,6 +256,52 @@ def test_headers_are_those_of_the_kernel_that_runs(kernel: str, package: str) ->
     assert Node("rocky9", __gpu_node_kernel=kernel)["__gpu_node_headers"][0] == package
 
 
+GONE = {"rc": 100, "stdout": ""}
+
+
+def test_a_kernel_that_signed_modules_no_longer_come_for_is_left_for_a_newer_one() -> None:
+    node = Node(packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
+
+    assert node["__gpu_node_unavailable"] == ["linux-modules-nvidia-580-server-open-6.8.0-87-generic"]
+    assert node["__gpu_node_other_kernel_does"]
+    assert node["__gpu_node_reboot_reasons"] == [
+        "The driver is not for the kernel that runs, but for a newer one that is installed."
+    ]
+    runs = Node(facts=found(H100, driver=RUNS), packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
+    assert runs["__gpu_node_reboot_reasons"] == []
+
+
+@pytest.mark.parametrize(
+    ("system", "facts", "settings", "goes_on"),
+    [
+        ("ubuntu24", found(H100), {}, False),  # nothing brings a newer kernel
+        ("ubuntu24", found(H100), {"gpu_node_nvidia_repository": "cuda"}, False),
+        ("debian12", found(H100), {}, False),
+        ("ubuntu24", found(MI300), {}, True),  # the driver may be part of the kernel
+    ],
+)
+def test_without_headers_of_the_kernel_that_runs_nothing_can_be_built(
+    system: str, facts: dict[str, Any], settings: dict[str, Any], goes_on: bool
+) -> None:
+    node = Node(system, facts, __gpu_node_for_kernel=GONE, **settings)
+
+    assert len(node["__gpu_node_unavailable"]) == 1
+    assert node["__gpu_node_other_kernel_does"] is goes_on
+
+
+def test_headers_of_rpms_are_known_to_be_there_by_their_version() -> None:
+    kernel = {"version": "5.14.0", "release": "570.el9_6", "arch": "x86_64"}
+    node = Node("rocky9")
+    node.variables["ansible_facts"]["packages"] = {"kernel-devel": [{"name": "kernel-devel"} | kernel]}
+
+    assert "kernel-devel-5.14.0-570.el9_6.x86_64" in node["__gpu_node_packages_present"]
+    assert not any("kernel-devel" in name for name in node["__gpu_node_packages_absent"])
+
+
+def test_amd_s_toolkit_is_installed_where_it_is_asked_for() -> None:
+    assert packages("ubuntu24", MI300, {"gpu_node_amd_toolkit": True})[-1] == "amd-container-toolkit"
+
+
 def test_a_repository_of_rpms_holds_the_driver_and_not_the_toolkit() -> None:
     patterns = Node("rocky9")["__gpu_node_repositories"][0]["rpm"]["options"]["excludepkgs"].split()
     held = re.compile("|".join(pattern.replace("*", ".*") for pattern in patterns))
