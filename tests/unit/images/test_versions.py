@@ -102,3 +102,16 @@ def test_the_images_role_sees_a_change_on_any_line(printed: str, changed: bool) 
     words = variables("roles/images/vars/main.yml")["images_change_words"]
 
     assert (re.search(words, printed) is not None) == changed
+
+
+def test_every_image_is_of_a_version_with_its_licence_and_source_above_it() -> None:
+    lines = (IMAGES / "versions.env").read_text().splitlines()
+    told, about = {}, ""
+    for line in lines:
+        about = line if line.startswith("# ") else about
+        told[line.partition("=")[0]] = about
+
+    assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", told[name])] == []
+    assert [name for name, image in VERSIONS.items() if not re.search(r"\d", image.rpartition(":")[2])] == [
+        "LLAMACPP_IMAGE"  # the tag that the APIs' own defaults name
+    ]
