@@ -80,7 +80,7 @@ def test_a_kubeconfig_in_the_environment(
 
 
 def test_the_account_of_the_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, content in {"TOKEN": "of-the-pod\n", "CERT": "certificates"}.items():
+    for name, content in {"TOKEN": "of-the-pod", "CERT": "certificates"}.items():
         (tmp_path / name).write_text(content)
         monkeypatch.setattr(f"kubernetes.config.incluster_config.SERVICE_{name}_FILENAME", str(tmp_path / name))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
