@@ -52,15 +52,19 @@ find_python() { # VERSION; prints the path of one that runs
 # ---- an environment for each ansible-core ------------------------------------------------------------------------------
 
 provide_environment() { # FOLDER PYTHON CORE KUBERNETES
-  [[ ! -e $1/.ready ]] || return 0
+  local wanted="ansible-core==$3 kubernetes==$4 ${tools[*]}" pip=("$1/bin/pip" install --quiet --disable-pip-version-check)
+  [[ $(cat "$1/.ready" 2> /dev/null) != "$wanted" ]] || return 0
   echo "Installing ansible-core $3 for $(basename "$2")"
   rm -rf "$1"
   "$2" -m venv "$1"
-  "$1/bin/pip" install --quiet --disable-pip-version-check "ansible-core==$3" "kubernetes==$4" "${tools[@]}"
+  "${pip[@]}" "ansible-core==$3" "kubernetes==$4" "${tools[@]}"
   # It takes one release of coverage only, which it names itself.
-  "$1/bin/pip" install --quiet --disable-pip-version-check \
-    --requirement "$("$1/bin/python" -c 'import ansible_test; print(*ansible_test.__path__)')/_data/requirements/ansible-test.txt"
-  touch "$1/.ready"
+  "${pip[@]}" --requirement "$(data_of "$1/bin/python")/requirements/ansible-test.txt"
+  echo "$wanted" > "$1/.ready"
+}
+
+data_of() { # PYTHON; where its ansible-test keeps its data
+  "$1" -c 'import ansible_test; print(ansible_test.__path__[0] + "/_data")'
 }
 
 # ansible-test makes environments of its own. The script that puts pip into them it takes from a fixed host, which a
@@ -152,9 +156,10 @@ while read -r core kubernetes pythons; do
   fi
   printf '=== ansible-core %s, Python %s, kubernetes %s: %s\n' "$core" "$found" "$kubernetes" "$command"
   started=$SECONDS
-  status=0
-  run_with "$core" "$kubernetes" "$found" "$path" "$@" & # so that it ends at its first error
-  wait $! || status=$?
+  set +e # after || it would not end at its first error
+  (set -e; run_with "$core" "$kubernetes" "$found" "$path" "$@") < /dev/null
+  status=$?
+  set -e
   if ((status == 0)); then outcome=passed; else outcome="FAILED (exit status $status)" failed+=("$core"); fi
   printf '=== ansible-core %s: %s, %d s\n' "$core" "$outcome" $((SECONDS - started))
 done <<< "$matrix"
