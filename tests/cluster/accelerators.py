@@ -27,8 +27,7 @@ class Node:
         wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [wanted, wanted])
 
     def forget(self) -> None:
-        """Makes the kubelet forget devices of plugins that are gone: by itself it keeps them for minutes, and their names
-        for ever."""
+        """Devices of plugins that are gone: by itself the kubelet keeps them for minutes, and their names for ever."""
         script = "rm -f /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && systemctl restart kubelet"
         subprocess.run(["docker", "exec", self.name, "sh", "-c", script], check=True, timeout=120)
         self._cluster.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=100s")

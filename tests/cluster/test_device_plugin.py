@@ -34,7 +34,7 @@ def settings(node: Node) -> str:
     return json.dumps(given)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def node(cluster: Cluster) -> Iterator[Node]:
     """A node with two GPUs."""
     found = Node(cluster)
