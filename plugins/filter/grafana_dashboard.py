@@ -21,7 +21,7 @@ options:
   _input:
     description:
       - Has C(title), C(uid), C(rows), and if wanted C(description), C(tags) and C(variables).
-      - A variable has C(name) and C(query), such as C(label_values(up, namespace\)), and if wanted C(label).
+      - A variable has C(name), C(query), such as C(label_values) of a series, and if wanted C(label).
       - A row has C(title) and C(panels), which share its width evenly, at most six in a line, unless they say their
         C(width) in 24ths.
       - A panel has C(title) and C(queries), each with C(expr) and if wanted C(legend), and if wanted C(description),
