@@ -41,11 +41,11 @@ CASES: dict[str, tuple[list[str], bool, dict[str, Any]]] = {
             }
         },
     ),
-    "nvidia_cdi_mirrored": (
+    "nvidia_mirrored": (
         ["nvidia"],
         False,
         {
-            "nvidia_device_list_strategy": ["cdi-cri"],
+            "nvidia_device_list_strategy": ["envvar"],
             "nvidia_config": {"flags": {"plugin": {"deviceIDStrategy": "index"}}},
             "registry": "registry.example.com/mirror",
             "image_pull_secrets": ["mirror"],
