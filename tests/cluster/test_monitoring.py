@@ -37,9 +37,9 @@ pytestmark = pytest.mark.xdist_group("monitoring")
 class Prometheus:
     """A Prometheus in a namespace of its own, with what the role has made there."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, model: str) -> None:
         self._cluster = cluster
-        self.namespace = namespace
+        self.namespace, self.model = namespace, model
 
     def get(self, path: str) -> Any:
         answer = json.loads(self._cluster.proxied("GET", self.namespace, "prometheus:9090", f"/api/v1/{path}"))
@@ -50,6 +50,10 @@ class Prometheus:
         """Samples; fails where the query is none."""
         found: list[Object] = self.get(f"query?query={quote(text)}")["result"]
         return found
+
+    def read(self, job: str, label: str) -> set[str]:
+        """Values of a label of the targets that it reads."""
+        return {sample["metric"][label] for sample in self.query(f'up{{job="{job}"}} == 1')}
 
     def rules(self) -> list[Object]:
         return [rule for group in self.get("rules")["groups"] for rule in group["rules"]]
@@ -70,9 +74,9 @@ class Prometheus:
 
 def role(namespace: str, *arguments: str) -> str:
     """Runs the role for a Prometheus in this namespace."""
-    command = ["ansible-playbook", "role.yml", "-e", f"monitoring_namespace={namespace}", *arguments]
+    command = ["ansible-playbook", str(HERE / "role.yml"), "-e", f"monitoring_namespace={namespace}", *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
-    done = subprocess.run(command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -137,7 +141,7 @@ def braced(labels: Object) -> str:
 
 @pytest.fixture(scope="module")
 def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[Prometheus]:
-    """With models of which one answers, one has no replicas and one fails, and some requests."""
+    """With models of which one answers, one was started by a request and one fails."""
     namespace, models = cluster.namespace("prometheus"), kubeai.namespace()
     tests = {
         "rule_files": ["/etc/prometheus/slipway/rules.yml"],
@@ -159,14 +163,10 @@ def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[P
         kubeai.create({"kind": MODEL, **body})
         cluster.wait_ready(namespace, answering)
         cluster.wait_routed(namespace, answering)
-        for _unused in range(3):
-            assert chat(gateway_url, answering).status == 200
         cluster.kubectl("rollout", "status", "--namespace", namespace, "deployment/prometheus", "--timeout=110s")
-        found = Prometheus(cluster, namespace)
-        wait("Prometheus answers", SECONDS, lambda: found.query("up"))
-        for _unused in range(3):
-            assert chat(gateway_url, answering).status == 200
-        yield found
+        # It wakes: so a request has waited.
+        assert chat(gateway_url, sleeping).status == 200
+        yield Prometheus(cluster, namespace, answering)
     finally:
         role(namespace, "-e", "tests_entry=uninstall")
         for name in (namespace, models):
@@ -183,18 +183,9 @@ def test_it_reads_every_pod_of_the_gateway_and_the_controller_and_every_engine(
 ) -> None:
     for name in ("slipway-gateway", "slipway-controller"):
         pods = {pod["metadata"]["name"] for pod in cluster.list("Pod", SYSTEM, f"app.kubernetes.io/name={name}")}
-        wait(
-            f"{name} is read",
-            SECONDS,
-            lambda name=name: {one["metric"]["pod"] for one in prometheus.query(f'up{{job="{name}"}} == 1')},  # type: ignore[misc]
-            lambda read, pods=pods: read >= pods,  # type: ignore[misc]
-        )
-    wait(
-        "the engines are read",
-        SECONDS,
-        lambda: {one["metric"]["runtime"] for one in prometheus.query('up{job="slipway-engines"} == 1')},
-        lambda read: read >= {"llamacpp", "vllm", "sglang", "tgi"},
-    )
+        wait(f"all of {name} is read", SECONDS, partial(prometheus.read, name, "pod"), pods.issubset, str)
+    engines = {"llamacpp", "vllm", "sglang", "tgi"}
+    wait("the engines are read", SECONDS, partial(prometheus.read, "slipway-engines", "runtime"), engines.issubset, str)
 
 
 def test_every_rule_can_be_evaluated(prometheus: Prometheus) -> None:
@@ -216,6 +207,7 @@ def test_every_panel_and_every_recorded_series_has_data(prometheus: Prometheus, 
     assert len(queries) > 60
 
     def empty() -> dict[str, str]:
+        assert chat(gateway_url, prometheus.model).status == 200
         return {name: text for name, text in queries.items() if not prometheus.query(text)}
 
     wait("every query has data", SECONDS, empty, lambda found: not found)
