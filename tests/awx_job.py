@@ -45,7 +45,7 @@ CACHE = "k8srcp-"
 
 @dataclass
 class Credential:
-    """As a user of AWX fills it in; ``authority`` is the certificate itself."""
+    """As a user of AWX fills it in; ``authority`` is the certificate itself, or nothing."""
 
     host: str
     token: str
@@ -80,6 +80,8 @@ def private_data(folder: Path, answers: dict[str, Any], credential: Credential) 
 
 
 def environment(place: Path, credential: Credential) -> dict[str, str]:
+    """Without an authority AWX has no certificate checked."""
+    trusted = {"K8S_AUTH_VERIFY_SSL": "True", "K8S_AUTH_SSL_CA_CERT": str(place / "env/authority.pem")}
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(place),
@@ -93,8 +95,7 @@ def environment(place: Path, credential: Credential) -> dict[str, str]:
         "JOB_ID": "1",
         "K8S_AUTH_HOST": credential.host,
         "K8S_AUTH_API_KEY": credential.token,
-        "K8S_AUTH_VERIFY_SSL": "True",
-        "K8S_AUTH_SSL_CA_CERT": str(place / "env/authority.pem"),
+        **(trusted if credential.authority else {"K8S_AUTH_VERIFY_SSL": "False"}),
     }
 
 

@@ -155,3 +155,10 @@ def test_a_wrong_authority_is_refused_and_told(folder: Path, credential: Credent
     assert job.status != 0
     assert "certificate" in job.output.lower()
     assert TOKEN not in job.output
+
+
+def test_without_an_authority_a_job_runs_as_awx_has_it(folder: Path, api: FakeApi, credential: Credential) -> None:
+    job = run(folder, Credential(credential.host, TOKEN, ""), models_catalogue="")
+
+    assert job.status == 0, job.output
+    assert list(api.objects) == ["/apis/krypton.ai/v1alpha1/namespaces/models/models/tiny"]
