@@ -82,7 +82,7 @@ class Node:
         known = {
             "inventory_hostname": "gpu-1",
             "__gpu_node_facts": found(H100) if facts is None else facts,
-            "__gpu_node_dpkg": {"stdout_lines": [f"ii  {name}" for name in packages] + ["rc  nvidia-driver-of-old"]},
+            "__gpu_node_dpkg": {"stdout_lines": [f"ii  {name} 1.0" for name in packages] + ["rc  nvidia-of-old 1.0"]},
             "ansible_facts": {
                 "architecture": architecture,
                 "distribution": distribution,

@@ -183,19 +183,68 @@ def test_systems_that_are_not_known_are_left_alone(system: str) -> None:
     assert not Node(system, architecture="ppc64le")["__gpu_node_supported"]
 
 
+@pytest.mark.parametrize(("system", "revision"), [("ubuntu24", "-*"), ("debian12", "-*"), ("rocky9", "")])
+def test_packages_of_the_driver_are_of_its_branch_or_version(system: str, revision: str) -> None:
+    assert Node(system)["__gpu_node_glob"] == "580.*"
+    assert Node(system, gpu_node_nvidia_version="580.95.05")["__gpu_node_glob"] == f"580.95.05{revision}"
+    assert Node(system, found(MI300))["__gpu_node_glob"] == ""
+    # The one driver that Debian's archive has.
+    assert Node("debian12", gpu_node_nvidia_repository="distribution")["__gpu_node_glob"] == ""
+
+
+POLICY = """\
+nvidia-headless-no-dkms-580-server-open:
+  Installed: (none)
+  Candidate: 580.95.05-0ubuntu1
+  Version table:
+     580.95.05-0ubuntu1 500
+nvidia-utils-580-server:
+  Installed: 580.65.06-0ubuntu1
+  Candidate: 580.95.05-0ubuntu1
+"""
+
+
+def test_apt_gets_all_of_one_release_as_the_preferences_choose_it() -> None:
+    node = Node(__gpu_node_policy={"stdout": POLICY})
+
+    assert node["__gpu_node_driver_specs"] == [
+        "nvidia-headless-no-dkms-580-server-open=580.95.05-0ubuntu1",
+        "nvidia-utils-580-server=580.95.05-0ubuntu1",
+    ]
+    lost = Node(__gpu_node_policy={"stdout": POLICY.replace("580.95.05-0ubuntu1", "(none)")})
+    assert lost["__gpu_node_driver_specs"] == ["nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server"]
+
+
+INSTALLED_580 = (
+    "hi  nvidia-headless-no-dkms-580-server-open 580.65.06-0ubuntu1",
+    "hi  nvidia-utils-580-server 580.65.06-0ubuntu1",
+    "hi  linux-modules-nvidia-580-server-open-6.8.0-87-generic 6.8.0-87.1",
+    "hi  linux-image-generic 6.8.0-87",
+    "ii  linux-modules-nvidia-580-server-open-generic 6.8.0-87.1",
+    "hi  nvidia-container-toolkit 1.20.0-1",
+    "hi  kubelet 1.35.0-1",
+)
+
+
 @pytest.mark.parametrize(
-    ("system", "name", "branch", "version"),
+    ("settings", "lets_go"),
     [
-        ("ubuntu24", "nvidia-headless-580-open", "=580.*", "=580.95.05-*"),
-        ("debian12", "nvidia-driver-cuda", "=580.*", "=580.95.05-*"),
-        ("rocky9", "nvidia-driver-cuda", "-580.*", "-580.95.05"),
+        ({}, False),  # a newer release of the branch is no reason
+        ({"gpu_node_nvidia_version": "580.65.06"}, False),
+        ({"gpu_node_nvidia_version": "580.95.05"}, True),
+        ({"gpu_node_nvidia_branch": "595"}, True),
+        ({"gpu_node_nvidia_repository": "cuda"}, True),
     ],
 )
-def test_packages_of_the_driver_are_of_its_branch_or_version(system: str, name: str, branch: str, version: str) -> None:
-    cuda = {"gpu_node_nvidia_repository": "cuda"}
+def test_a_driver_that_is_held_is_let_go_for_another_one_only(settings: dict[str, Any], lets_go: bool) -> None:
+    node = Node(__gpu_node_policy={"stdout": POLICY}, **settings)
+    node.variables["__gpu_node_dpkg"] = {"stdout_lines": INSTALLED_580}
 
-    assert f"{name}{branch}" in Node(system, **cuda)["__gpu_node_packages"]
-    assert f"{name}{version}" in Node(system, gpu_node_nvidia_version="580.95.05", **cuda)["__gpu_node_packages"]
+    held = [line.split()[1] for line in INSTALLED_580[:4]]
+    assert sorted(node["__gpu_node_let_go"]) == (sorted(held) if lets_go else [])
+    assert any("=" in spec for spec in node["__gpu_node_driver_specs"]) == (
+        lets_go and "580" in str(node["__gpu_node_driver_specs"]) and "gpu_node_nvidia_repository" not in settings
+    )
 
 
 @pytest.mark.parametrize("system", ["ubuntu24", "debian12", "rocky9"])
