@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
-from ansible.template import Templar
+from ansible.template import Templar, trust_as_template
 
 ROLES = Path(__file__).parents[3] / "roles"
 
@@ -37,3 +37,9 @@ class Rendered:
     def __getitem__(self, name: str) -> Any:
         """In plain types, as it would be written into a file."""
         return json.loads(json.dumps(self._templar.template(self._known[name])))
+
+    def text(self, template: str) -> str:
+        """What a file among the role's templates becomes."""
+        asked = trust_as_template("{{ lookup('ansible.builtin.template', asked_template) }}")
+        self._known["asked_template"] = template
+        return str(self._templar.template(asked))

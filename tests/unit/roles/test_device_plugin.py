@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,51 @@ def test_what_is_wrong_is_told_before_anything_changes(case: dict[str, Any]) -> 
     found = rendered(node("one", labels={OURS: "nvidia"}), chosen=["nvidia"], **given)
 
     assert found["__device_plugin_problems"] == case["said"]
+
+
+# --- the end of the wait ----------------------------------------------------------------------------------------------
+
+
+def pod(name: str, status: dict[str, Any]) -> dict[str, Any]:
+    labels = {OURS: "nvidia", "slipway.inference/revision": "1"}
+    return {"metadata": {"name": f"plugin-{name}", "labels": labels}, "spec": {"nodeName": name}, "status": status}
+
+
+def unready(state: dict[str, Any], ended: dict[str, Any] | None = None) -> dict[str, Any]:
+    last = {"terminated": ended} if ended else {}
+    statuses = [{"name": "plugin", "ready": False, "state": state, "lastState": last}]
+    return {"phase": "Pending", "containerStatuses": statuses}
+
+
+def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
+    names = ("crashing", "pulling", "refused", "silent", "tainted", "serving")
+    nodes = [node(name, labels={OURS: "nvidia"}) for name in names]
+    nodes[4]["spec"] = {"taints": [{"key": "example.com/batch", "effect": "NoSchedule"}]}
+    nodes[5]["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+    ended = {"exitCode": 1, "reason": "Error", "message": "starting\nfailed to initialize NVML"}
+    back_off, sandbox = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}, {"reason": "ContainerCreating"}
+    pods = [
+        pod("crashing", unready({"waiting": back_off}, ended)),
+        pod("pulling", unready({"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}})),
+        pod("refused", unready({"waiting": sandbox})),
+        pod("silent", {"phase": "Running", "containerStatuses": [{"name": "plugin", "ready": True, "state": {}}]}),
+    ]
+    refusal = {"involvedObject": {"name": "plugin-refused"}, "message": 'no runtime for "nvidia" is configured'}
+    found = rendered(
+        *nodes,
+        chosen=["nvidia"],
+        _others=[],
+        _pods={"resources": pods},
+        _warnings={"resources": [refusal]},
+        _logs={"results": [{"item": "plugin-silent", "log_lines": ["Loading configuration.", "No devices found."]}]},
+    )
+
+    said = found.text("not_ready.txt.j2")
+    golden = GOLDEN.parent / "device_plugin_not_ready.txt"
+    if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
+        golden.write_text(said)
+    assert said == golden.read_text()
+    assert found["__device_plugin_silent"] == ["plugin-silent"]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
