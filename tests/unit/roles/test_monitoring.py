@@ -170,6 +170,22 @@ def test_alerts_can_be_left_out_and_labelled() -> None:
     assert [rule for rule in rules_of(role(monitoring_alerts=False)) if "alert" in rule] == []
 
 
+def test_what_is_not_read_is_not_called_gone() -> None:
+    found = {rule.get("alert") for rule in rules_of(role(monitoring_targets=["gateway"]))}
+
+    assert "SlipwayGatewayDown" in found
+    assert not found & {"SlipwayControllerDown", "SlipwayModelFailed", "SlipwayGpuHot", "SlipwayModelQueues"}
+
+
+def test_settings_that_mean_nothing_are_found() -> None:
+    made = role(
+        monitoring_disabled_alerts=["SlipwayGpuHot", "SlipwayHot"], monitoring_service_accounts=["prometheus", "a/b"]
+    )
+
+    assert made["__monitoring_unknown_alerts"] == ["SlipwayHot"]
+    assert made["__monitoring_unnamed_accounts"] == ["prometheus"]
+
+
 # --- targets ----------------------------------------------------------------------------------------------------------
 
 
@@ -364,6 +380,17 @@ def test_a_prometheus_takes_what_its_selectors_ask_for(selector: Any, namespaces
 
 def test_one_without_a_selector_of_namespaces_looks_into_its_own() -> None:
     assert choices({"podMonitorSelector": {}, "ruleSelector": {}}, namespace="slipway-system") == [True]
+
+
+def test_a_rule_that_cannot_be_evaluated_is_named_with_the_reason_and_one_of_another_is_not_ours() -> None:
+    rule = {"name": "SlipwayGatewayDown", "health": "err", "lastError": "many-to-many"}
+    groups = [{"name": "slipway.gateway", "rules": [rule]}, {"name": "theirs", "rules": [{**rule, "name": "Theirs"}]}]
+    asked = role(__monitoring_rules_asked={"json": {"data": {"groups": groups}}})
+
+    assert asked["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
+    assert asked["__monitoring_rules_lacking"] == [
+        f"slipway.{name}" for name in ("controller", "engines", "gpus", "models")
+    ]
 
 
 # --- dashboards -------------------------------------------------------------------------------------------------------
