@@ -1,18 +1,25 @@
-"""Nodes with GPUs, as the role ``gpu_node`` knows them, and its variables as Ansible resolves them there."""
+"""Nodes with GPUs, as the role ``gpu_node`` knows them, and what its variables become there.
+
+They are resolved as Ansible does it, but each template is compiled once only: a decision is made of a hundred of them.
+Whether Ansible agrees is seen where the role runs.
+"""
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar
+import yaml
+from ansible.plugins.filter import core as core_filters
+from ansible.plugins.filter import mathstuff as list_filters
+from ansible.plugins.test import core as core_tests
+from ansible.plugins.test import mathstuff as list_tests
+from jinja2 import Template
+from jinja2.nativetypes import NativeEnvironment, NativeTemplate
+from jinja2.runtime import Context, Undefined, missing
 
-LOADER = DataLoader()
-# One for all nodes: what it has compiled it keeps.
-TEMPLAR = Templar(loader=LOADER, variables={})
 ROLE = Path(__file__).parents[3] / "roles/gpu_node"
 SYSTEMS = {
     "ubuntu22": ("Ubuntu", "22.04", "Debian", "5.15.0-130-generic"),
@@ -100,15 +107,74 @@ class Node:
         self.variables |= settings
 
     def __getitem__(self, name: str) -> Any:
-        TEMPLAR.available_variables = self.variables
-        # In plain types, without what Ansible notes about their origin.
-        return json.loads(json.dumps(TEMPLAR.template(self.variables[name])))
+        return resolved(self.variables[name], self.variables)
+
+
+def resolved(value: Any, variables: dict[str, Any]) -> Any:
+    """With the templates in it resolved, those in variables that they name too."""
+    if isinstance(value, dict):
+        return {key: resolved(part, variables) for key, part in value.items()}
+    if isinstance(value, list):
+        return [resolved(part, variables) for part in value]
+    if not isinstance(value, str) or "{" not in value:
+        return value
+    result = _compiled(value).render(variables)
+    return list(result) if isinstance(result, GeneratorType) else result
+
+
+class _Scope(Context):
+    """Resolves a variable when it is asked for."""
+
+    def resolve_or_missing(self, key: str) -> Any:
+        value = super().resolve_or_missing(key)
+        return value if value is missing else resolved(value, self.parent)
+
+
+class _Chained(Undefined):
+    """Parts of what is not there are not there either."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+class _Environment(NativeEnvironment):
+    context_class = _Scope
+
+    @staticmethod
+    def concat(values: Any) -> Any:
+        """A lone value keeps its type, and a text stays one."""
+        parts = list(values)
+        return parts[0] if len(parts) == 1 else "".join(str(part) for part in parts)
+
+
+class _Template(NativeTemplate):
+    environment_class = _Environment
+
+
+_Environment.template_class = _Template
+
+
+@cache
+def _environment() -> _Environment:
+    environment = _Environment(trim_blocks=True, undefined=_Chained)
+    # Jinja's own ones know what is undefined here.
+    for filters in (core_filters, list_filters):
+        environment.filters = filters.FilterModule().filters() | environment.filters
+    for tests in (core_tests, list_tests):
+        environment.tests = tests.TestModule().tests() | environment.tests
+    return environment
+
+
+@cache
+def _compiled(text: str) -> Template:
+    # In Ansible a backslash in a text stands for itself.
+    return _environment().from_string(text.replace("\\", "\\\\"))
 
 
 @cache
 def read(name: str) -> dict[str, Any]:
-    """A file of the role. From ansible-core 2.19 on templates are only resolved in what is trusted."""
-    try:
-        return dict(LOADER.load_from_file(str(ROLE / name), trusted_as_template=True))
-    except TypeError:
-        return dict(LOADER.load_from_file(str(ROLE / name)))
+    """A file of the role."""
+    found: dict[str, Any] = yaml.safe_load((ROLE / name).read_text())
+    return found
