@@ -120,16 +120,6 @@ def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: G
     assert "Node one offers" not in said
 
 
-def test_a_profile_that_goes_takes_its_objects_along(tmp_path: Path, api: GpuCluster) -> None:
-    profiles = {"shared": {"sharing": "time_slicing", "replicas": {"nvidia.com/gpu": 4}}}
-    play(tmp_path, api, "main", device_plugin_nvidia_profiles=profiles, device_plugin_wait=False)
-    assert ("DaemonSet", "slipway-devices", f"{NVIDIA_S}-shared") in api.objects
-
-    api.writes.clear()
-    play(tmp_path, api, "main", device_plugin_wait=False)
-    assert api.writes == [f"delete {kind} {NVIDIA_S}-shared" for kind in ("ServiceAccount", "ConfigMap", "DaemonSet")]
-
-
 def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: GpuCluster) -> None:
     pod = {
         "containers": [{"name": "ctr", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"}],
