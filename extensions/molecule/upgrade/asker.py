@@ -47,7 +47,7 @@ def ask_on(model: str) -> None:
                 failures.append(f"{model}, sent at {told}, after {took:.1f} s: {failure}")
             else:
                 answered[model] = answered.get(model, 0) + 1
-        stop.wait(0.1)
+        stop.wait(0.3)
 
 
 if __name__ == "__main__":
