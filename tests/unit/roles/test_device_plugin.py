@@ -366,6 +366,7 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
         *nodes,
         chosen=["nvidia"],
         _others=[],
+        _revisions=[],
         _pods={"resources": pods},
         _warnings={"resources": [refusal]},
         _logs={"results": [{"item": "plugin-silent", "log_lines": ["Loading configuration.", "No devices found."]}]},
@@ -377,6 +378,17 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
         golden.write_text(said)
     assert said == golden.read_text()
     assert found["__device_plugin_silent"] == ["plugin-silent"]
+
+
+def test_a_node_whose_plugin_cannot_start_is_missing_though_it_offers_gpus_still() -> None:
+    nodes = [node(name, {"nvidia.com/gpu": "2"}, labels={OURS: "nvidia"}) for name in ("broken", "earlier")]
+    broken = pod("broken", unready({"waiting": {"reason": "CrashLoopBackOff"}}))
+    earlier = pod("earlier", unready({"waiting": {"reason": "CrashLoopBackOff"}}))
+    earlier["metadata"]["labels"]["slipway.inference/revision"] = "0"
+    found = rendered(*nodes, chosen=["nvidia"], _pods={"resources": [broken, earlier]}, _revisions=["1"])
+
+    assert found["__device_plugin_states"] == {"broken": "stuck", "earlier": "pending"}
+    assert found["__device_plugin_missing"] == ["broken"]
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
