@@ -66,3 +66,12 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
         assert told in said
     assert "changed=0 " in said
     assert api.writes == []
+
+
+def test_a_route_that_a_router_has_taken_is_the_address_to_ask(tmp_path: Path, api: ClusterApi) -> None:
+    api.kinds += OPENSHIFT
+    named = {"app.kubernetes.io/name": "slipway-gateway"}
+    put(api, "Deployment", "slipway-gateway", "slipway-system", labels=named, **part("slipway/slipway:1", 2))
+    put(api, "Route", "slipway-gateway", "slipway-system", labels=named, spec={"host": "models.example.com"})
+
+    assert "outside at https://models.example.com/v1" in run_role(tmp_path, api, "status", "main")
