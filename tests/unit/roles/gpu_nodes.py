@@ -16,6 +16,7 @@ from ansible.plugins.filter import core as core_filters
 from ansible.plugins.filter import mathstuff as list_filters
 from ansible.plugins.test import core as core_tests
 from ansible.plugins.test import mathstuff as list_tests
+from ansible_collections.slipway.inference.plugins.filter.listed import listed
 from jinja2 import Template
 from jinja2.nativetypes import NativeEnvironment, NativeTemplate
 from jinja2.runtime import Context, Undefined, missing
@@ -162,6 +163,7 @@ def _environment() -> _Environment:
     # Jinja's own ones know what is undefined here.
     for filters in (core_filters, list_filters):
         environment.filters = filters.FilterModule().filters() | environment.filters
+    environment.filters["slipway.inference.listed"] = listed
     for tests in (core_tests, list_tests):
         environment.tests = tests.TestModule().tests() | environment.tests
     return environment

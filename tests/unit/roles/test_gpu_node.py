@@ -177,6 +177,13 @@ def test_what_cannot_be_is_said_before_anything_is_changed(node: Node, why: str,
     assert node["__gpu_node_driver_problems"] == [{"broken": True, "why": why, "do": what}]
 
 
+def test_a_branch_without_quotes_is_a_branch_too() -> None:
+    node = Node(gpu_node_nvidia_branch=580, gpu_node_nvidia_version="580.95.05")
+
+    assert node["__gpu_node_driver_problems"] == []
+    assert node["__gpu_node_packages"] == Node(gpu_node_nvidia_version="580.95.05")["__gpu_node_packages"]
+
+
 @pytest.mark.parametrize("system", [*SYSTEMS])
 def test_systems_that_are_not_known_are_left_alone(system: str) -> None:
     assert Node(system)["__gpu_node_supported"] is (system in KNOWN)
@@ -561,7 +568,8 @@ def test_everything_is_checked_before_anything_is_changed() -> None:
     assert first["ansible.builtin.import_tasks"] == "check.yml"
     reading = {
         "ansible.builtin.assert", "ansible.builtin.import_tasks", "ansible.builtin.include_vars",
-        "ansible.builtin.setup", "ansible.builtin.package_facts", "slipway.inference.gpu_info",
+        "ansible.builtin.setup", "ansible.builtin.package_facts", "ansible.builtin.set_fact",
+        "slipway.inference.gpu_info",
     }  # fmt: skip
     read = [task for name in ("check", "find", "look") for task in tasks(name)]
     flat = [inner for task in read for inner in task.get("block", [task])]

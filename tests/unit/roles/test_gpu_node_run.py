@@ -65,6 +65,25 @@ class Machine:
 
     def plays(self, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
         """Output of a play of this entry point, in one line."""
+        role = {"ansible.builtin.import_role": {"name": "slipway.inference.gpu_node", "tasks_from": entry}}
+        return self._play([role], variables, self.places(), sys.executable, {}, *flags, failing=failing)
+
+    def plays_tasks(self, files: list[str], extra: dict[str, str], python: str, environment: dict[str, str]) -> str:
+        """Output of a play of files of tasks, in one line."""
+        named = [{"name": "slipway.inference.gpu_node", "tasks_from": name} for name in files]
+        tasks = [{"ansible.builtin.include_role": role} for role in named]
+        return self._play(tasks, {}, extra, python, environment)
+
+    def _play(
+        self,
+        tasks: list[dict[str, object]],
+        variables: dict[str, object],
+        extra: dict[str, str],
+        python: str,
+        environment: dict[str, str],
+        *flags: str,
+        failing: bool = False,
+    ) -> str:
         if shutil.which("ansible-playbook", path=PATH) is None:
             pytest.skip("needs ansible-playbook")
         home = self.folder / "ansible_collections/slipway"
@@ -80,25 +99,21 @@ class Machine:
             "kernel": kernel,
             "architecture": "x86_64",
         }
-        role = {"name": "slipway.inference.gpu_node", "tasks_from": entry}
         play = {
             "hosts": "localhost",
             "connection": "local",
             "gather_facts": False,
-            "environment": {"PATH": f"{self.folder}/bin:{PATH}"},
+            "environment": {"PATH": f"{self.folder}/bin:{PATH}", **environment},
             "vars": {
-                "ansible_python_interpreter": sys.executable,
+                "ansible_python_interpreter": python,
                 "gpu_node_root": str(self.root),
                 "gpu_node_toolkit": False,
                 **variables,
             },
-            "tasks": [
-                {"ansible.builtin.set_fact": {**facts, "cacheable": True}},
-                {"ansible.builtin.import_role": role},
-            ],
+            "tasks": [{"ansible.builtin.set_fact": {**facts, "cacheable": True}}, *tasks],
         }
         (self.folder / "play.yml").write_text(json.dumps([play]))
-        environment = os.environ | {
+        around = os.environ | {
             "PATH": PATH,
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
             "ANSIBLE_STDOUT_CALLBACK": "default",
@@ -107,10 +122,10 @@ class Machine:
             "ANSIBLE_HOME": str(self.folder / "home"),
         }
         for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-            environment.pop(name, None)
+            around.pop(name, None)
         done = subprocess.run(
-            ["ansible-playbook", "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(self.places()), *flags],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
+            ["ansible-playbook", "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(extra), *flags],
+            cwd=self.folder, env=around, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         output = done.stdout + done.stderr
         assert (done.returncode != 0) is failing, output
