@@ -21,7 +21,8 @@ KINDS = {
 
 
 class NodeApi:
-    """``held``: pod -> how many evictions are refused before one is granted. ``events``: what was done, in order."""
+    """``held``: pod -> how many evictions are refused before one is granted. ``events``: what was done, in order.
+    ``statuses``: what the node says of itself, one after the other as it is read; the last one stays."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Object] = {}
@@ -29,6 +30,7 @@ class NodeApi:
         self.budgets: list[Object] = []
         self.held: dict[str, int] = {}
         self.events: list[str] = []
+        self.statuses: list[Object] = []
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
@@ -68,6 +70,12 @@ class NodeApi:
         }
         self.budgets.append({"metadata": {"name": name, "namespace": "models"}, "spec": {}, "status": status})
 
+    def read(self, name: str) -> Object | None:
+        if name in self.nodes and self.statuses:
+            self.nodes[name]["status"] = self.statuses[0]
+            self.statuses = self.statuses[1:] or self.statuses
+        return self.nodes.get(name)
+
     def patch(self, name: str, body: Object, *, rehearsed: bool) -> Object:
         node = _patched(self.nodes[name], body)
         if not rehearsed:
@@ -98,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (told := _discovery(parts)) is not None:
             self._send(200, told)
         elif parts[2] == "nodes":
-            node = self.api.nodes.get(parts[3])
+            node = self.api.read(parts[3])
             self._send(200, node) if node else self._refuse(404, "NotFound", f'nodes "{parts[3]}" not found')
         elif parts[-2] == "pods":
             pod = self.api.pods.get(parts[-1])

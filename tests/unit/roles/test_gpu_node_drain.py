@@ -59,7 +59,7 @@ def play(folder: Path, api: NodeApi, entry: str, *flags: str, failing: bool = Fa
         environment.pop(name, None)
     command = ["ansible-playbook", "-i", f"{NODE},", "play.yml", *flags]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     output = done.stdout + done.stderr
     assert (done.returncode != 0) is failing, output
@@ -172,3 +172,38 @@ def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> 
 
 def test_a_machine_that_is_no_node_has_nothing_to_drain(tmp_path: Path, api: NodeApi) -> None:
     assert f"{NODE} is no node of the cluster" in play(tmp_path, api, "drain")
+
+
+def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
+    """What a kubelet says of its node. It has not spoken since the reboot where the boot is the earlier one."""
+    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": f"of-{boot}"}
+    return {
+        "nodeInfo": {"bootID": boot},
+        "conditions": [condition],
+        "allocatable": {"cpu": "8", "nvidia.com/gpu": gpus},
+    }
+
+
+def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_path: Path, api: NodeApi) -> None:
+    before = {**api.node(NODE), "status": told("first", "8")}
+    api.statuses = [told("first", "8"), told("second", "8", "False"), told("second", "0"), told("second", "8")]
+
+    play(tmp_path, api, "wait_ready", __gpu_node_before=before, gpu_node_reboot_timeout=200)
+
+    assert api.statuses == [told("second", "8")]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it can be given no 8 nvidia.com/gpu")],
+    ids=["silent", "with-fewer-gpus"],
+)
+def test_a_node_that_is_not_back_in_time_is_told_of(
+    tmp_path: Path, api: NodeApi, status: dict[str, object], said: str
+) -> None:
+    before = {**api.node(NODE), "status": told("first", "8")}
+    api.statuses = [status]
+
+    output = play(tmp_path, api, "wait_ready", failing=True, __gpu_node_before=before, gpu_node_reboot_timeout=1)
+
+    assert f"{NODE} is not back 1 s after it has rebooted: {said}" in output
