@@ -117,6 +117,7 @@ def test_a_pull_is_decided_when_the_image_is_there_or_the_kubelet_gives_up(
 ) -> None:
     names = [f"image-{number}" for number, _state in enumerate(states)]
     pod = {
+        "metadata": {"name": "slipway-preflight-1"},
         "spec": {"nodeName": "one", "containers": [{"name": name, "image": name} for name in names]},
         "status": {
             "phase": "Pending",
@@ -126,6 +127,14 @@ def test_a_pull_is_decided_when_the_image_is_there_or_the_kubelet_gives_up(
     variables = {"__preflight_pods_found": {"resources": [pod]}, "__preflight_pulls": {"one": names}}
     assert told("__preflight_pods_decided", **variables) is decided
     assert len(told("__preflight_image_problems", **variables)) == problems
+
+
+def test_a_pod_that_no_kubelet_has_told_of_is_waited_for() -> None:
+    pods = [{"metadata": {"name": "new"}}, {"metadata": {"name": "refused"}, "status": {"phase": "Failed"}}]
+    variables = {"__preflight_pods_found": {"resources": pods}, "__preflight_pulls": {"one": ["a"], "two": ["b"]}}
+    assert told("__preflight_unheard", **variables) == ["new"]
+    assert told("__preflight_pods_decided", **variables) is False
+    assert told("__preflight_image_problems", **variables) == []
 
 
 def test_a_host_that_is_not_reached_is_told_once() -> None:

@@ -28,12 +28,22 @@ def node(name: str, *, images: Sequence[str] = IMAGES, **spec: Any) -> dict[str,
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
 
 
-def test_nothing_is_said_and_nothing_is_written_where_all_is_well(tmp_path: Path, api: ClusterApi) -> None:
-    for flags in ((), ("--check", "--diff")):
-        said = run_role(tmp_path, api, "preflight", "main", *flags)
-        assert "changed=0 " in said
-        assert "Nothing was changed" not in said
-    assert api.writes == []
+@pytest.mark.parametrize(
+    ("flags", "writes"),
+    [
+        (("--check", "--diff"), []),
+        ((), ["apply Pod slipway-preflight-1", "delete Pod slipway-preflight-1"]),
+    ],
+)
+def test_where_all_is_well_nothing_is_said_and_no_pod_is_left(
+    tmp_path: Path, api: ClusterApi, flags: tuple[str, ...], writes: list[str]
+) -> None:
+    """A node that lacks an image is asked for it by a pod, but not in check mode."""
+    api.put(node("without", images=IMAGES[:1]))
+    said = run_role(tmp_path, api, "preflight", "main", *flags, preflight_images_timeout=1)
+    assert "changed=0 " in said
+    assert "Nothing was changed" not in said
+    assert api.writes == writes
 
 
 def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: ClusterApi) -> None:
