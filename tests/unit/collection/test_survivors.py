@@ -30,6 +30,9 @@ REQUIRED: dict[str, dict[str, Any]] = {
 }
 """Variables without which a role can do nothing."""
 
+# Ansible loads much code for each of these: on a machine that has much else to do that takes minutes.
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -91,7 +94,6 @@ def test_every_module_and_role_documents_itself(home: Path) -> None:
     assert {name.rpartition(".")[2] for name, found in roles.items() if found["entry_points"]} == set(ROLES)
 
 
-@pytest.mark.timeout(900)
 def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
     """In check mode: what is missing is foretold, and what is removed was never there."""
     server = ClusterApi()
