@@ -31,7 +31,10 @@ CONTENTS = {
     "open": {"/usr/share/machine/nvidia": "{upstream} open\n"},
     "proprietary": {"/usr/share/machine/nvidia": "{upstream} proprietary\n"},
     "smi": {"/usr/bin/nvidia-smi": "->/usr/local/sbin/machine"},
-    "persistenced": {"/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("nvidia-persistenced")},
+    "persistenced": {
+        "/usr/bin/nvidia-persistenced": "#!/bin/sh\nexec sleep infinity\n",
+        "/usr/lib/systemd/system/nvidia-persistenced.service": UNIT.format("nvidia-persistenced"),
+    },
     "ctk": {
         "/usr/bin/nvidia-ctk": "->/usr/local/sbin/machine",
         "/usr/bin/nvidia-container-runtime": "->/bin/true",
@@ -56,6 +59,7 @@ def fill(root, package):
                 file.symlink_to(text[2:])
             else:
                 file.write_text(text.replace("{upstream}", upstream))
+                file.chmod(0o755 if text.startswith("#!") else 0o644)
             written.append(path)
     return written
 
