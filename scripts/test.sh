@@ -55,7 +55,7 @@ again() { # DESCRIPTION COMMAND...: takes back that the step before failed, and 
 tests() { # DESCRIPTION ARGUMENT OF PYTEST...
   local description=$1 status=0 few='import json, sys; sys.exit(len(json.load(sys.stdin)) > 3)'
   shift
-  step "$description" "${bounded[@]}" pytest --quiet "$@" || status=$?
+  step "$description" "${bounded[@]}" pytest --quiet --cache-clear "$@" || status=$?
   if ((status == 1)) && python -c "$few" < .pytest_cache/v/cache/lastfailed; then
     again "$description" "${bounded[@]}" pytest --quiet "$@" --last-failed --last-failed-no-failures none
   fi

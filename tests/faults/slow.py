@@ -20,6 +20,7 @@ async def row_5_a_terminated_leader_hands_over_at_once(run: Run) -> None:
     names = [f"m{number}" for number in range(12)]
     for name in names[:6]:
         await run.create("Model", model(name))
+    await run.until(run.always(lambda: run.proxy.writes), what="the leader does not write")
     first.signal(signal.SIGTERM)
     for name in names[6:]:
         await run.create("Model", model(name))

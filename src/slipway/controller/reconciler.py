@@ -317,5 +317,5 @@ def _refusal(applied: Applied) -> Refusal | None:
     for error in applied.errors:
         return Refusal("Retrying", f"The API server does not take the objects yet: {error}", passing=True)
     for child in applied.waiting:
-        return Refusal("Retrying", f"{child} of an earlier owner has to be gone first.", passing=True)
+        return Refusal("Retrying", f"{child} is on its way out, and is made anew when it is gone.", passing=True)
     return None

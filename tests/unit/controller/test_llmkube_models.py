@@ -150,7 +150,7 @@ async def test_a_source_that_changes_is_loaded_and_what_nobody_has_any_more_is_r
     await model(server, cluster, "a")
     await eventually(lambda: cluster.find(JOB, "a-download") and inventory(cluster))
     await ended(server, cluster, "a-download", message=report())
-    await eventually(lambda: told(cluster, "a") == "Ready")
+    await eventually(lambda: told(cluster, "a") == "Ready" and cluster.find(JOB, "a-download") is None)
     changed = cluster.get(KIND, "a")
     await server.store(cluster.path(KIND, "a"), {**changed, "spec": {**changed["spec"], "source": OTHER}})
     await eventually(lambda: cluster.find(JOB, "a-evict") and cluster.find(JOB, "a-download"))

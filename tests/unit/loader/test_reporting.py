@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,8 @@ def test_commands_that_make_no_sense_are_refused(command: list[str]) -> None:
 def test_a_pod_whose_weights_are_there_waits_for_no_library() -> None:
     """The clients of hubs and buckets take a second to import, which a restart has no use for."""
     code = "import sys, slipway.loader.main; print(sorted({'requests', 'aiohttp', 'urllib3'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    command, sources = [sys.executable, "-c", code], {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=sources, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
 

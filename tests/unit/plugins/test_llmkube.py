@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.slipway.inference.plugins.module_utils._apis import LLMKUBE_MODEL, LLMKUBE_SERVICE, Kind
-from ansible_collections.slipway.inference.plugins.module_utils._diagnose import label_value
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board
-
-from slipway.apis.llmkube import names
 
 APIS = Path(__file__).resolve().parents[1] / "apis"
 MODELS, SERVICES = APIS / "llmkube/models", APIS / "golden/llmkube"
@@ -88,14 +85,6 @@ def test_a_status_of_the_spec_before_does_not_count() -> None:
         resource = example(kind, name)
         resource["metadata"]["generation"] = 9
         assert judge(kind, resource).reason == "Outdated"
-
-
-@pytest.mark.parametrize(
-    "name", ["tiny", "qwen2.5-0.5b", "a" * 63, "a" * 64, "b." * 40 + "c", "a" * 53 + "-" + "b" * 30, "x" * 253]
-)
-def test_pods_of_long_names_are_found_by_the_label_that_the_controller_gives_them(name: str) -> None:
-    assert label_value(name) == names.label_value(name)
-    assert len(label_value(name)) <= 63
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from slipway.serving.server import Server
 
 REQUESTS = "2"
 """Of each replica on average, where the service says nothing."""
+ACTIVE = "ScalingActive"
+"""The autoscaler's condition: whether it finds its metrics."""
 
 
 def stopped(service: Service) -> bool:
@@ -20,6 +22,13 @@ def stopped(service: Service) -> bool:
 
 def autoscaled(service: Service) -> bool:
     return service.spec.autoscaling is not None and not stopped(service)
+
+
+def observed(world: World, name: str) -> Object:
+    """What the autoscaler ``name`` says of itself; empty: it is not there, or has said nothing yet."""
+    scaler = world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
+    status: Object = scaler.get("status") or {}
+    return status
 
 
 def replicas(world: World, service: Service, name: str) -> int | None:
@@ -32,9 +41,8 @@ def replicas(world: World, service: Service, name: str) -> int | None:
         return 0
     if bounds is None:
         return service.spec.replicas
-    scaler = world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
     running = world.children.get((DEPLOYMENT.kind, name), {}).get("spec", {}).get("replicas", 0)
-    if running and (scaler.get("status") or {}).get("lastScaleTime"):
+    if running and observed(world, name).get("lastScaleTime"):
         return None
     first: int = running or service.spec.replicas
     return max(min(first, bounds.max_replicas), bounds.min_replicas)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import pods, queue, service_settings, uses
-from slipway.apis.llmkube.autoscaling import stopped
+from slipway.apis.llmkube import autoscaling, pods, queue, service_settings, uses
 from slipway.apis.llmkube.queue import Scheduling
 from slipway.apis.llmkube.reading import (
     CONTAINERS,
@@ -173,7 +172,9 @@ def _of_service(world: World, found: Found) -> Object:
     if scheduling:
         told |= {"schedulingStatus": scheduling.status, "schedulingMessage": scheduling.message}
     if service is None:
-        return told
+        # What runs goes on answering where it did, though its Model is gone.
+        before = (world.resource.get("status") or {}) if found.deployment else {}
+        return told | {name: before[name] for name in ("mode", "endpoint") if name in before}
     priority = _priority(world, service)
     if priority is not None:
         told["effectivePriority"] = priority
@@ -218,6 +219,8 @@ def _others(world: World, found: Found) -> tuple[Condition, ...]:
     conditions = [_fields_used(world, service)]
     if service.accelerators.count and _desired(world.resource, found.deployment):
         conditions.append(_gpu_available(found))
+    if autoscaling.autoscaled(service):
+        conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
         conditions += _vllm(world, service)
     if service.spec.suspend:
@@ -261,7 +264,7 @@ def _outdone(service: Service) -> dict[str, str]:
     spec, count = service.spec, service.model.hardware.gpu.count
     draft = spec.vllm_config.speculative
     told = (
-        ("autoscaling", spec.autoscaling and stopped(service), "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
         ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
         ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
         ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
@@ -276,6 +279,15 @@ def _gpu_available(found: Found) -> Condition:
     if found.deployment is None or found.scheduling:
         return Condition("GPUAvailable", "Unknown", "NotScheduled", "No pod has got as far as to ask for accelerators.")
     return Condition("GPUAvailable", "True", "Scheduled", "No pod waits for accelerators.")
+
+
+def _scaling_active(world: World) -> Condition:
+    """What the autoscaler says of its metrics: without them the replicas stay as they are, and nothing else tells."""
+    name = pods.workload_name(world.resource["metadata"]["name"])
+    for one in autoscaling.observed(world, name).get("conditions") or ():
+        if one["type"] == autoscaling.ACTIVE:
+            return Condition(autoscaling.ACTIVE, one["status"], one["reason"], one.get("message", ""))
+    return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
 
 
 def _vllm(world: World, service: Service) -> list[Condition]:

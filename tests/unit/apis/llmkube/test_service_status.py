@@ -75,6 +75,11 @@ def verdict(asked: World, refusal: Refusal | None = None) -> Verdict:
     return Services().status(asked, refusal)
 
 
+def condition(asked: World, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in told(asked)["conditions"] if one["type"] == name)
+    return found
+
+
 def told(asked: World, refusal: Refusal | None = None) -> dict[str, Any]:
     return verdict(asked, refusal).status
 
@@ -335,3 +340,31 @@ def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
 def test_a_place_comes_before_another_by_priority_first() -> None:
     resource = {"metadata": {"name": "a", "namespace": "n", "creationTimestamp": SINCE}}
     assert queue.place(resource, 2) < queue.place(resource, 1)
+
+
+def test_an_autoscaler_without_metrics_is_told() -> None:
+    asked = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3})
+    assert condition(asked, "ScalingActive")["status"] == "Unknown"
+    why = {"status": "False", "reason": "FailedGetPodsMetric", "message": "no metrics returned from custom metrics API"}
+    scaler = {"status": {"conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", **why}]}}
+    children = {**asked.children, ("HorizontalPodAutoscaler", "chat"): scaler}
+    found = condition(msgspec.structs.replace(asked, children=children), "ScalingActive")
+    assert {name: found[name] for name in why} == why
+
+
+def test_a_service_that_nobody_scales_says_nothing_of_it() -> None:
+    stopped = world(deployment=deployment(ready=1), autoscaling={"maxReplicas": 3}, replicas=0)
+    for asked in (world(deployment=deployment(ready=1)), stopped):
+        assert "ScalingActive" not in {one["type"] for one in told(asked)["conditions"]}
+
+
+def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() -> None:
+    before = {
+        "mode": "chat",
+        "endpoint": "http://chat.models.svc.cluster.local:8080/v1/chat/completions",
+        "phase": "Ready",
+    }
+    asked = msgspec.structs.replace(world(deployment=deployment(ready=1), status=before), referenced={})
+    now = told(asked)
+    assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
+    assert "endpoint" not in told(msgspec.structs.replace(asked, children={}))
