@@ -137,3 +137,9 @@ def test_services_of_an_api_that_has_none_are_refused(tmp_path: Path, api: FakeA
     output = play(tmp_path, api, {**LISTED, "models_inference_services": services}, failing=True)
     assert "models_inference_services: krypton has no inference services." in output
     assert api.calls == []
+
+
+def test_a_name_that_the_catalogue_has_not_is_refused_with_those_that_it_has(tmp_path: Path, api: FakeApi) -> None:
+    output = play(tmp_path, api, {"models_catalogue": ["nomic-embed-text-cp"]}, failing=True)
+    assert "Did you mean nomic-embed-text-cpu" in " ".join(output.split())
+    assert api.objects == {}
