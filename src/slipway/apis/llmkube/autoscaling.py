@@ -25,10 +25,8 @@ def autoscaled(service: Service) -> bool:
 
 
 def observed(world: World, name: str) -> Object:
-    """What the autoscaler ``name`` says of itself; empty: it is not there, or has said nothing yet."""
-    scaler = world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
-    status: Object = scaler.get("status") or {}
-    return status
+    """The autoscaler ``name``, as it is; empty: there is none."""
+    return world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
 
 
 def replicas(world: World, service: Service, name: str) -> int | None:
@@ -42,7 +40,7 @@ def replicas(world: World, service: Service, name: str) -> int | None:
     if bounds is None:
         return service.spec.replicas
     running = world.children.get((DEPLOYMENT.kind, name), {}).get("spec", {}).get("replicas", 0)
-    if running and observed(world, name).get("lastScaleTime"):
+    if running and (observed(world, name).get("status") or {}).get("lastScaleTime"):
         return None
     first: int = running or service.spec.replicas
     return max(min(first, bounds.max_replicas), bounds.min_replicas)

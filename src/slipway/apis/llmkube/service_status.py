@@ -21,7 +21,7 @@ from slipway.apis.llmkube.reading import (
     waits_for,
 )
 from slipway.engines.settings import NOT_KNOWN
-from slipway.kube.conditions import Condition, last_updated
+from slipway.kube.conditions import Condition, find, last_updated
 from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
@@ -284,10 +284,10 @@ def _gpu_available(found: Found) -> Condition:
 def _scaling_active(world: World) -> Condition:
     """What the autoscaler says of its metrics: without them the replicas stay as they are, and nothing else tells."""
     name = pods.workload_name(world.resource["metadata"]["name"])
-    for one in autoscaling.observed(world, name).get("conditions") or ():
-        if one["type"] == autoscaling.ACTIVE:
-            return Condition(autoscaling.ACTIVE, one["status"], one["reason"], one.get("message", ""))
-    return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
+    told = find(autoscaling.observed(world, name), autoscaling.ACTIVE)
+    if told is None:
+        return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
+    return Condition(autoscaling.ACTIVE, told["status"], told["reason"], told.get("message", ""))
 
 
 def _vllm(world: World, service: Service) -> list[Condition]:
