@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -82,14 +81,3 @@ def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
 def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
     """A file on the web that no other test asks for."""
     return Shelf(llmkube, llmkube_namespace)
-
-
-@pytest.fixture
-def accelerators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One test at a time says what the node has, whichever worker it is in: groups of tests do not hold with every
-    version of pytest."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if hasattr(request.config, "workerinput") else own
-    with (shared / "accelerators.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -42,7 +42,7 @@ def documents_or_none(path: Path) -> list[Object]:
 
 
 @pytest.fixture
-def gone_afterwards(llmkube: LLMKube, accelerators: None) -> Iterator[list[Object]]:
+def gone_afterwards(llmkube: LLMKube) -> Iterator[list[Object]]:
     """Resources that a test makes; the cache goes with them."""
     made: list[Object] = []
     yield made

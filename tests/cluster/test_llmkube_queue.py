@@ -25,7 +25,7 @@ CLASSES = {
 
 
 @pytest.fixture
-def node(llmkube: LLMKube, accelerators: None) -> Iterator[Node]:
+def node(llmkube: LLMKube) -> Iterator[Node]:
     found = Node(llmkube)
     yield found
     for resource in ("nvidia.com/gpu", "amd.com/gpu", "example.com/slice"):
