@@ -11,8 +11,8 @@ version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - A survey of AWX and C(--extra-vars name=value) give several names as one text. Argument specs accept that for a list,
-    and leave the variable the text that it is.
+  - A survey of AWX and C(--extra-vars name=value) give several names as one text. Argument specs accept that for a
+    list, and leave the variable the text that it is.
   - A list stays as it is.
   - The roles of this collection use it wherever they read a list of names.
 options:
