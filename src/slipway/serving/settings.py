@@ -50,7 +50,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long a pod that is to go keeps answering."""
     unschedulable_grace_seconds: int = 30
     """How long a pod may wait for a node, as one may be on its way, before its model is called Failed."""
-    loader_image: str = "slipway/slipway:0.3.0"
+    loader_image: str = "slipway/slipway:0.4.0"
     """Image of the program that fetches weights, in Jobs and beside engines that load adapters."""
     system_namespace: str = ""
     """Where the configuration that resources refer to lies; empty: the namespace of the controller's Lease."""

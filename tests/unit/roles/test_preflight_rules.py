@@ -37,7 +37,7 @@ def deployment(name: str, image: str, version: str = "") -> Object:
 @pytest.mark.parametrize(
     ("installed", "wanted", "problems"),
     [
-        ([("slipway/slipway:0.3.0", "")], "0.4.0", []),
+        ([("slipway/slipway:0.4.0", "")], "0.4.0", []),
         ([("registry:5000/slipway:v0.3.2-1", "")], "0.3.2", []),
         ([("slipway/slipway@sha256:0a", "0.3.0"), ("slipway/slipway:0.4.0", "0.4.0")], "0.4.1", []),
         ([("slipway/slipway:mine", "1.9.3")], "2.0.0", []),

@@ -11,7 +11,7 @@ import pytest
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
-IMAGES = ("docker.io/slipway/slipway:0.3.0", "docker.io/library/haproxy:3.4")
+IMAGES = ("docker.io/slipway/slipway:0.4.0", "docker.io/library/haproxy:3.4")
 READY = [{"type": "Ready", "status": "True"}]
 
 
