@@ -74,7 +74,7 @@ def test_a_question_has_fields_of_the_right_types(question: dict[str, Any]) -> N
     assert question["type"] in ANSWERS
     assert set(question) <= {*required, "default", "min", "max", "choices"}
     assert {type(question[limit]) for limit in ("min", "max") if limit in question} <= {int}
-    assert question["default"] == "" or type(question["default"]) is ANSWERS[question["type"]]
+    assert question["default"] == "" or {type(question["default"])} == {ANSWERS[question["type"]]}
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

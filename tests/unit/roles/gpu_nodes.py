@@ -95,7 +95,7 @@ class Node:
                 "architecture": architecture,
                 "distribution": distribution,
                 "distribution_version": version,
-                "distribution_major_version": version.split(".")[0],
+                "distribution_major_version": version.split(".", maxsplit=1)[0],
                 "os_family": family,
                 "kernel": kernel,
                 "packages": {name: [{"name": name}] for name in packages},
