@@ -88,6 +88,11 @@ test: setup docker ## Run all tests, on a cluster that is made and removed for t
 	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
 	scripts/test.sh
 
+.PHONY: molecule
+molecule: setup docker ## Run the Molecule scenarios, on a cluster that is made and removed for them
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
+	scripts/test.sh extensions/molecule
+
 .PHONY: bench
 bench: setup docker ## Measure gateway, controller and modules beside their peers
 	scripts/bench.sh

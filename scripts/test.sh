@@ -4,7 +4,7 @@
 #
 # usage: scripts/test.sh [--keep] [PATH...]
 #   --keep    leaves the cluster for the next call, which then takes seconds to start
-#   PATH      runs only these tests (files, folders or pytest's node ids)
+#   PATH      runs only these tests (files, folders or pytest's node ids; extensions/molecule or a scenario in it)
 #
 # `make test` calls it with the virtual environment on PATH. The gateway gets a free port of 127.0.0.1; SLIPWAY_TEST_GATEWAY_PORT names one.
 set -uo pipefail
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 name=slipway-test
 output=$PWD/tests/output
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults)
+needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults extensions/molecule)
 
 keep=false
 paths=()
@@ -145,13 +145,19 @@ before_installation() {
 
 on_cluster() {
   use_cluster
-  local scenario
   # Most of these tests wait for pods; four at a time keep two cores busy.
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
   tests "Tests in tests/docs" --durations 5 tests/docs
-  for scenario in $(scripts/molecule.sh --list); do
+  local all
+  mapfile -t all < <(scripts/molecule.sh --list)
+  scenarios "${all[@]}"
+}
+
+scenarios() { # NAME...
+  local scenario
+  for scenario; do
     if [[ $scenario == upgrade ]] && ! scripts/last-release.sh > /dev/null; then continue; fi
     twice "Molecule scenario $scenario" "${bounded[@]}" scripts/molecule.sh "$scenario"
   done
@@ -159,7 +165,16 @@ on_cluster() {
 
 given() { # runs the tests that were named
   use_cluster
-  step "Tests in ${paths[*]}" pytest "${paths[@]}"
+  local path named=() others=()
+  for path in "${paths[@]%/}"; do
+    case ${path#./} in
+      extensions/molecule) mapfile -t named < <(scripts/molecule.sh --list) ;;
+      extensions/molecule/*) named+=("${path##*/}") ;;
+      *) others+=("$path") ;;
+    esac
+  done
+  ((${#others[@]} == 0)) || step "Tests in ${others[*]}" pytest "${others[@]}"
+  scenarios "${named[@]}"
 }
 
 wants_cluster() { # whether one of the named tests needs the cluster
