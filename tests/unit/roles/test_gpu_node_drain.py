@@ -77,7 +77,6 @@ def test_pods_go_but_for_those_that_belong_to_the_node(tmp_path: Path, api: Node
 
     assert api.events == [f"cordon {NODE}", "evict one"]
     assert set(api.pods) == {"plugin", "elsewhere"}
-    assert api.nodes[NODE]["metadata"]["annotations"] == {MARK: "slipway.inference.gpu_node"}
 
     play(tmp_path, api, "uncordon")
     assert api.events[-1] == f"uncordon {NODE}"
@@ -142,6 +141,37 @@ def test_what_would_be_lost_is_asked_about_at_once(
     assert api.pods == {}
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"krypton.ai/model": "one"},
+        {"app.kubernetes.io/managed-by": "kubeai"},
+        {"inference.llmkube.dev/service": "one"},
+        {"app.kubernetes.io/part-of": "slipway"},
+    ],
+    ids=["krypton", "kubeai", "llmkube", "gateway"],
+)
+def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi, labels: dict[str, str]) -> None:
+    api.node(NODE)
+    api.pod("one", NODE, empty_dir=True, **labels)
+
+    play(tmp_path, api, "drain")
+
+    assert api.pods == {}
+
+
+def test_whose_data_would_be_lost_is_said_without_the_models(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("model", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    api.pod("database", NODE, empty_dir=True)
+    api.pod("plugin", NODE, owner="DaemonSet", empty_dir=True)
+
+    said = play(tmp_path, api, "drain", failing=True)
+
+    assert "Whose data would be lost: models/database gpu_node_drain_force" in said
+    assert set(api.pods) == {"model", "database", "plugin"}
+
+
 def test_a_node_that_a_person_has_cordoned_stays_so(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE, unschedulable=True)
     api.pod("one", NODE)
@@ -161,6 +191,28 @@ def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_p
     play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=2)
 
     assert api.events[-1] == f"uncordon {NODE}"
+
+
+def test_who_has_a_node_drained_finds_it_drained_after_a_reboot_too(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    play(tmp_path, api, "drain")
+    assert api.nodes[NODE]["metadata"]["annotations"] == {}
+
+    play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
+    assert api.nodes[NODE]["metadata"]["annotations"] == {}
+    assert api.nodes[NODE]["spec"] == {"unschedulable": True}
+
+
+def test_the_mark_of_a_reboot_that_did_not_end_goes_where_the_node_is_to_stay_drained(
+    tmp_path: Path, api: NodeApi
+) -> None:
+    api.node(NODE)
+    play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
+    assert api.nodes[NODE]["metadata"]["annotations"] == {MARK: "slipway.inference.gpu_node"}
+
+    play(tmp_path, api, "drain")
+    assert api.nodes[NODE]["metadata"]["annotations"] == {}
+    assert api.nodes[NODE]["spec"] == {"unschedulable": True}
 
 
 def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> None:

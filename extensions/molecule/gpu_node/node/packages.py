@@ -37,7 +37,7 @@ CONTENTS = {
     },
     "ctk": {
         "/usr/bin/nvidia-ctk": "->/usr/local/sbin/machine",
-        "/usr/bin/nvidia-container-runtime": "->/bin/true",
+        "/usr/bin/nvidia-container-runtime": "#!/bin/sh\nexec runc \"$@\"\n",
         "/etc/nvidia-container-runtime/config.toml": CONFIG,
     },
     "refresh": {
