@@ -152,6 +152,6 @@ def _gpu(tree: Tree, gpu: Device, card: Card) -> dict[str, Any]:
 
 
 def _wants_restart(run: Run) -> bool:
-    """As the RHEL family says it."""
+    """As the RHEL family says it. dnf ends with 1 for errors too, and a machine must not be rebooted for these."""
     answer = run(["needs-restarting", "-r"])
-    return answer is not None and answer.status == 1
+    return answer is not None and answer.status == 1 and "Reboot is required" in answer.text

@@ -15,8 +15,9 @@ from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import
 DEVICES = "/sys/bus/pci/devices"
 # In the order in which one is chosen where a machine has several: a server's processor may bring a GPU of its own.
 VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
-# Display controllers (VGA, 3D, other) and processing accelerators, by the first digits of the class.
-GPU_CLASSES = ("03", "12")
+# By the first digits of the class: display controllers (VGA, 3D, other) and processing accelerators, such as AMD's
+# Instincts. Those of Intel are the NPUs of its processors.
+GPU_CLASSES = {"nvidia": ("03", "12"), "amd": ("03", "12"), "intel": ("03",)}
 # A bridge of no other kind: what NVSwitches call themselves.
 SWITCH_CLASS = "0680"
 # Where distributions keep the names of PCI devices.
@@ -56,7 +57,7 @@ def devices(tree: Tree) -> list[Device]:
 
 
 def gpus(found: list[Device]) -> list[Device]:
-    return [device for device in found if device.vendor and device.pci_class.startswith(GPU_CLASSES)]
+    return [device for device in found if device.vendor and device.pci_class.startswith(GPU_CLASSES[device.vendor])]
 
 
 def switches(found: list[Device]) -> list[Device]:

@@ -178,6 +178,12 @@ def test_amd_s_driver_tells_everything_by_files(machine: Machine) -> None:
     assert (found["driver"]["module"], found["driver"]["loaded_kind"]) == ("amdgpu", "inbox")
 
 
+def test_the_npu_of_a_processor_is_no_gpu(machine: Machine) -> None:
+    machine.has_device("0000:00:0b.0", "8086:7d1d", "0x120000", driver="intel_vpu")
+
+    assert facts(machine)["vendor"] == "none"
+
+
 def test_amd_s_own_driver_is_told_from_the_kernel_s(machine: Machine) -> None:
     machine.has_device("0000:05:00.0", "1002:74a1", "0x120000").has_module("amdgpu", "6.14.14")
     machine.answers("modinfo amdgpu", "filename: /lib/modules/6.8.0/updates/dkms/amdgpu.ko.zst\nversion: 6.16.6\n")
@@ -318,9 +324,19 @@ def test_a_machine_without_keys_has_none(machine: Machine) -> None:
     assert facts(machine)["module_keys"] == []
 
 
-@pytest.mark.parametrize(("status", "wanted"), [(0, False), (1, True)])
-def test_the_rhel_family_is_asked_whether_it_wants_a_reboot(machine: Machine, status: int, wanted: bool) -> None:
-    assert facts(machine.answers("needs-restarting -r", "", status))["reboot_required"] == wanted
+@pytest.mark.parametrize(
+    ("status", "text", "wanted"),
+    [
+        (0, "No core libraries or services have been updated since boot-up.\nReboot should not be necessary.\n", False),
+        (1, "Updated since boot-up:\n  * kernel\n\nReboot is required to fully utilize these updates.\n", True),
+        (1, "No such command: needs-restarting. Please use /usr/bin/dnf --help\n", False),
+    ],
+    ids=["not-needed", "needed", "error"],
+)
+def test_the_rhel_family_is_asked_whether_it_wants_a_reboot(
+    machine: Machine, status: int, text: str, wanted: bool
+) -> None:
+    assert facts(machine.answers("needs-restarting -r", text, status))["reboot_required"] == wanted
 
 
 def test_debian_leaves_a_file_where_it_wants_a_reboot(machine: Machine) -> None:
