@@ -73,6 +73,30 @@ def test_whoever_insists_may_go_back_but_never_lose_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "variables", "problems"),
+    [
+        ("", {}, []),
+        ("gateway-keys", {"gateway_api_keys_secret": "gateway-keys"}, []),
+        ("slipway-gateway", {"gateway_api_keys": {"alice": "sk-1"}}, []),
+        ("gateway-keys", {"gateway_api_keys_secret": ""}, ["The gateway would answer everybody"]),
+    ],
+    ids=["without", "same-secret", "same-keys", "forgotten"],
+)
+def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
+    asked: str, variables: Object, problems: list[str]
+) -> None:
+    found = wrong(
+        "__preflight_version_checks",
+        __preflight_parts={"resources": [deployment("slipway-gateway", "slipway/slipway:0.4.0")]},
+        __preflight_wanted_version="0.4.0",
+        __preflight_stored={},
+        __preflight_gateway={"resources": [{"data": {"gateway.yaml": f"apiKeysSecret: '{asked}'\nthreads: 2\n"}}]},
+        **variables,
+    )
+    assert [check["what"] for check in found] == problems
+
+
+@pytest.mark.parametrize(
     ("image", "whole"),
     [
         ("haproxy:3.4", "docker.io/library/haproxy:3.4"),
