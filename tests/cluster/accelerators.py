@@ -9,11 +9,11 @@ from .cluster import PATIENCE, Cluster, wait
 
 
 class Node:
-    """The first node of the test cluster, with extended resources that only its status knows."""
+    """The node of the test cluster, with extended resources that only its status knows."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.name: str = cluster.list("Node")[0]["metadata"]["name"]
+        self.name: str = cluster.list("Node", "", "node-role.kubernetes.io/control-plane")[0]["metadata"]["name"]
 
     def give(self, resource: str, count: int | None) -> None:
         """None: the node has no such resource."""
