@@ -52,9 +52,7 @@ class NodeApi:
         self.nodes[name] = node
         return node
 
-    def pod(
-        self, name: str, node: str, *, owner: str = "ReplicaSet", empty_dir: bool = False, **labels: str
-    ) -> None:
+    def pod(self, name: str, node: str, *, owner: str = "ReplicaSet", empty_dir: bool = False, **labels: str) -> None:
         metadata: Object = {"name": name, "namespace": "models", "uid": name, "labels": labels}
         if owner:
             metadata["ownerReferences"] = [{"kind": owner, "name": "x", "apiVersion": "apps/v1", "uid": "x"}]

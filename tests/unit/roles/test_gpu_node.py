@@ -448,6 +448,29 @@ def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> No
 
 
 @pytest.mark.parametrize(
+    ("facts", "settings", "goes"),
+    [
+        (found(H100), {}, False),
+        (found(H100, driver=RUNS), {}, False),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.95.05"}, False),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.126.20"}, True),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_branch": "595"}, True),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_modules": "proprietary"}, True),
+        (
+            found(MI300, driver=RUNS | {"vendor": "amd", "loaded_kind": "added"}),
+            {"gpu_node_amd_driver": "amdgpu"},
+            False,
+        ),
+    ],
+    ids=["none", "right", "right-version", "version", "branch", "modules", "amd"],
+)
+def test_pods_go_before_a_driver_that_runs_is_replaced(
+    facts: dict[str, Any], settings: dict[str, Any], goes: bool
+) -> None:
+    assert bool(Node(facts=facts, **settings)["__gpu_node_driver_goes"]) == goes
+
+
+@pytest.mark.parametrize(
     ("facts", "wanted"),
     [
         (found(H100), False),
@@ -555,9 +578,12 @@ def tasks(name: str) -> list[dict[str, Any]]:
     return listed
 
 
-def test_the_initramfs_is_rebuilt_once_before_a_reboot_is_decided_on() -> None:
-    names = [task["name"] for task in tasks("prepare")]
+def test_a_node_is_drained_first_rebooted_last_and_uncordoned_whatever_happens() -> None:
+    [block] = [task for task in tasks("prepare") if "block" in task]
+    names = [task["name"] for task in block["block"]]
 
+    assert names[:2] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
+    assert [task["ansible.builtin.include_tasks"] for task in block["always"]] == ["uncordon.yml"]
     assert names.index("Bring what has changed into effect") < names.index("Reboot where it is needed")
     notifying = [path.name for path in (ROLE / "tasks").glob("*.yml") if "update-initramfs" in path.read_text()]
     assert notifying == []
