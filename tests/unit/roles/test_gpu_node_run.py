@@ -61,7 +61,9 @@ class Machine:
     def places(self) -> dict[str, str]:
         """Where the role would write."""
         (self.root / "etc").mkdir(exist_ok=True)
-        return {f"__gpu_node_{name}_path": f"{self.root}/etc/{name}" for name in ("settings", "loads", "preferences")}
+        names = ("settings", "loads", "preferences")
+        paths = {f"__gpu_node_{name}_path": f"{self.root}/etc/{name}" for name in names}
+        return {**paths, "__gpu_node_rpm_source": f"{self.root}/etc/repository"}
 
     def plays(self, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
         """Output of a play of this entry point, in one line."""
@@ -204,3 +206,20 @@ def test_a_gpu_without_its_driver_is_named(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().runs_driver().plays("verify", failing=True)
 
     assert "the driver has not taken 0000:3b:00.0." in output
+
+
+@pytest.mark.parametrize(
+    ("proxy", "mode", "shown"),
+    [("http://proxy:3128", 0o644, True), ("http://user:a-secret@proxy:3128", 0o600, False)],
+    ids=["open", "with-password"],
+)
+def test_a_password_in_an_address_is_for_root_alone(tmp_path: Path, proxy: str, mode: int, shown: bool) -> None:
+    repository = {"name": "mirror", "key": "", "rpm": {"baseurl": "https://mirror/rpm"}}
+    machine = Machine(tmp_path, "rocky9")
+    output = machine.plays("repository", "--diff", __gpu_node_repository=repository, gpu_node_proxy=proxy)
+
+    file = tmp_path / "root/etc/repository"
+    assert f"proxy={proxy}\n" in file.read_text()
+    assert file.stat().st_mode & 0o777 == mode
+    assert "a-secret" not in output
+    assert (f"+proxy={proxy}" in output) is shown
