@@ -578,12 +578,22 @@ def tasks(name: str) -> list[dict[str, Any]]:
     return listed
 
 
-def test_a_node_is_drained_first_rebooted_last_and_uncordoned_whatever_happens() -> None:
+def prepared() -> dict[str, Any]:
+    """The tasks between which a node may be drained."""
     [block] = [task for task in tasks("prepare") if "block" in task]
-    names = [task["name"] for task in block["block"]]
+    return block
+
+
+def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever_happens() -> None:
+    names = [task["name"] for task in prepared()["block"]]
 
     assert names[:2] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
-    assert [task["ansible.builtin.include_tasks"] for task in block["always"]] == ["uncordon.yml"]
+    assert [task["ansible.builtin.include_tasks"] for task in prepared()["always"]] == ["uncordon.yml"]
+
+
+def test_the_initramfs_is_rebuilt_once_before_a_reboot_is_decided_on() -> None:
+    names = [task["name"] for task in prepared()["block"]]
+
     assert names.index("Bring what has changed into effect") < names.index("Reboot where it is needed")
     notifying = [path.name for path in (ROLE / "tasks").glob("*.yml") if "update-initramfs" in path.read_text()]
     assert notifying == []
