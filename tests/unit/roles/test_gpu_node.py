@@ -266,8 +266,23 @@ def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches:
             gpu_node_nvidia_repository=origin, gpu_node_nvidia_fabric_manager=wish,
         )  # fmt: skip
         listed = any("fabric" in name for name in node["__gpu_node_packages"])
-        # Debian's archive does not have it.
-        assert listed == (installed and (system, origin) != ("debian12", "distribution"))
+        missing = (system, origin) == ("debian12", "distribution")
+        assert listed == (installed and not missing)
+        refused = any("no fabric manager" in problem["why"] for problem in node["__gpu_node_driver_problems"])
+        assert refused == (installed and missing)
+
+
+@pytest.mark.parametrize(
+    ("branch", "names"),
+    [
+        ("570", ["nvidia-fabric-manager-570.*", "libnvidia-nscq-570-570.*"]),
+        ("580", ["nvidia-fabricmanager-580.*", "libnvidia-nscq-580.*"]),
+    ],
+)
+def test_the_fabric_manager_has_the_name_that_its_branch_has_on_the_rhel_family(branch: str, names: list[str]) -> None:
+    node = Node("rocky9", found(H100, nvswitches=4), gpu_node_nvidia_branch=branch)
+
+    assert [name for name in node["__gpu_node_packages"] if "fabric" in name or "nscq" in name] == names
 
 
 def test_the_user_s_packages_go_before_those_that_are_known() -> None:
