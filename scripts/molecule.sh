@@ -4,21 +4,26 @@
 # installed twice. Each can be run by itself as well, from whatever it finds.
 #
 # usage: molecule.sh [SCENARIO...]    without a name, all of them
-#        molecule.sh --list           their names, in this order
+#        molecule.sh --list [machines|others]   their names, in this order: of all, of those that make machines of their
+#                                               own and may run beside the others, or of these
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 first=(check_mode site)
 last=(uninstall upgrade)
 
-names() {
+names() { # [machines|others]
   local others
   others=$(printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | grep -vxF "$(printf '%s\n' "${first[@]}" "${last[@]}")")
-  printf '%s\n' "${first[@]}" "$others" "${last[@]}"
+  printf '%s\n' "${first[@]}" "$others" "${last[@]}" | case ${1:-} in
+    machines) grep '^gpu_' ;;
+    others) grep -v '^gpu_' ;;
+    *) cat ;;
+  esac
 }
 
 if [[ ${1:-} == --list ]]; then
-  names
+  names "${2:-}"
   exit
 fi
 if (($# == 0)); then
