@@ -15,7 +15,7 @@ from slipway.kube.objects import key
 
 LABELS = ("kind", "namespace", "name", "type", "reason")
 _VALUES = {"True": 1, "False": 0}
-"""Nothing is shown of what is unknown."""
+"""Nothing is shown of what is unknown, nor of a condition that says no status: it must not hide all others."""
 
 
 class ConditionsCollector(Collector):
@@ -35,7 +35,8 @@ class ConditionsCollector(Collector):
             kind = f"{informer.kind.plural}.{informer.kind.group}"
             for resource in informer.store.all():
                 for condition in (resource.get("status") or {}).get("conditions") or ():
-                    if condition["status"] in _VALUES:
-                        labels = (kind, *key(resource), condition["type"], condition.get("reason", ""))
-                        family.add_metric(labels, _VALUES[condition["status"]])
+                    value = _VALUES.get(condition.get("status"))
+                    if value is not None:
+                        labels = (kind, *key(resource), condition.get("type", ""), condition.get("reason", ""))
+                        family.add_metric(labels, value)
         yield family

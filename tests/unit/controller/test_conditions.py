@@ -47,6 +47,7 @@ def test_of_what_is_unknown_or_not_yet_said_nothing_is_shown() -> None:
     models = informer()
     models.store.put(resource("new"))
     models.store.put(resource("unsure", condition("Accepted", "Unknown", "Retrying")))
+    models.store.put(resource("of-another-controller", {"type": "Ready"}))
 
     assert series(models) == []
 
