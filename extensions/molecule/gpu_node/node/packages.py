@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """Makes packages that have nothing but their names and what the tests look at, and repositories of them.
 
 usage: packages.py FILE    a JSON list of packages: repository (a directory), name, version, and brings
