@@ -106,6 +106,7 @@ class Node:
         if (ROLE / f"vars/{names}.yml").exists():
             self.variables |= read(f"vars/{names}.yml")
         self.variables |= settings
+        self.variables["gpu_node_found"] = {"vendor": "{{ __gpu_node_whose }}"}
 
     def __getitem__(self, name: str) -> Any:
         return resolved(self.variables[name], self.variables)
