@@ -141,19 +141,12 @@ def test_what_would_be_lost_is_asked_about_at_once(
     assert api.pods == {}
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"krypton.ai/model": "one"},
-        {"app.kubernetes.io/managed-by": "kubeai"},
-        {"inference.llmkube.dev/service": "one"},
-        {"app.kubernetes.io/part-of": "slipway"},
-    ],
-    ids=["krypton", "kubeai", "llmkube", "gateway"],
-)
-def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi, labels: dict[str, str]) -> None:
+def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
-    api.pod("one", NODE, empty_dir=True, **labels)
+    api.pod("krypton", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    api.pod("kubeai", NODE, empty_dir=True, **{"app.kubernetes.io/managed-by": "kubeai"})
+    api.pod("llmkube", NODE, empty_dir=True, **{"inference.llmkube.dev/service": "one"})
+    api.pod("gateway", NODE, empty_dir=True, **{"app.kubernetes.io/part-of": "slipway"})
 
     play(tmp_path, api, "drain")
 
@@ -193,26 +186,16 @@ def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_p
     assert api.events[-1] == f"uncordon {NODE}"
 
 
-def test_who_has_a_node_drained_finds_it_drained_after_a_reboot_too(tmp_path: Path, api: NodeApi) -> None:
-    api.node(NODE)
-    play(tmp_path, api, "drain")
-    assert api.nodes[NODE]["metadata"]["annotations"] == {}
-
-    play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
-    assert api.nodes[NODE]["metadata"]["annotations"] == {}
-    assert api.nodes[NODE]["spec"] == {"unschedulable": True}
-
-
-def test_the_mark_of_a_reboot_that_did_not_end_goes_where_the_node_is_to_stay_drained(
-    tmp_path: Path, api: NodeApi
-) -> None:
+def test_whoever_has_a_node_drained_finds_it_so_after_reboots_too(tmp_path: Path, api: NodeApi) -> None:
+    """Also where a reboot that did not come to its end had cordoned it before."""
     api.node(NODE)
     play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
     assert api.nodes[NODE]["metadata"]["annotations"] == {MARK: "slipway.inference.gpu_node"}
 
-    play(tmp_path, api, "drain")
-    assert api.nodes[NODE]["metadata"]["annotations"] == {}
-    assert api.nodes[NODE]["spec"] == {"unschedulable": True}
+    for further in ({}, {"__gpu_node_for_a_reboot": True}):
+        play(tmp_path, api, "drain", **further)
+        assert api.nodes[NODE]["metadata"]["annotations"] == {}
+        assert api.nodes[NODE]["spec"] == {"unschedulable": True}
 
 
 def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> None:
@@ -237,11 +220,17 @@ def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
     }
 
 
+def known(before: dict[str, object]) -> dict[str, object]:
+    """What the role has kept of a node that had all its GPUs first, and none when its driver was replaced."""
+    had = told("first", "8")["allocatable"]
+    return {"__gpu_node_before": {**before, "status": told("first", "0")}, "__gpu_node_had": had}
+
+
 def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_path: Path, api: NodeApi) -> None:
     before = {**api.node(NODE), "status": told("first", "8")}
     api.statuses = [told("first", "8"), told("second", "8", "False"), told("second", "0"), told("second", "8")]
 
-    play(tmp_path, api, "wait_ready", __gpu_node_before=before, gpu_node_reboot_timeout=200)
+    play(tmp_path, api, "wait_ready", **known(before), gpu_node_reboot_timeout=200)
 
     assert api.statuses == [told("second", "8")]
 
@@ -257,6 +246,6 @@ def test_a_node_that_is_not_back_in_time_is_told_of(
     before = {**api.node(NODE), "status": told("first", "8")}
     api.statuses = [status]
 
-    output = play(tmp_path, api, "wait_ready", failing=True, __gpu_node_before=before, gpu_node_reboot_timeout=1)
+    output = play(tmp_path, api, "wait_ready", failing=True, **known(before), gpu_node_reboot_timeout=1)
 
     assert f"{NODE} is not back 1 s after it has rebooted: {said}" in output
