@@ -12,9 +12,19 @@ from slipway.artifacts.huggingface import HuggingFaceFile
 from slipway.engines.engine import Launch
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, Kind, Object, created_unix, generation
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+    created_unix,
+    generation,
+)
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.policies import disruption_budget
 from slipway.serving.report import report, routed
 from slipway.serving.route import Route
 from slipway.serving.scaling import Scaling
@@ -38,7 +48,7 @@ class Krypton:
 
     name = "krypton"
     resources: tuple[CustomResource, ...] = (MODEL,)
-    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
+    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET)
     shared_kinds: tuple[Kind, ...] = ()
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
@@ -59,7 +69,8 @@ class Krypton:
         spec = read_spec(world.resource)
         server = _server(world, spec)
         address = Address(server.name, server.selector, route(world.resource, spec))
-        return Plan(children=workload(server, Scale(spec.min_replicas), (address,)))
+        scale = Scale(spec.min_replicas)
+        return Plan(children=(*workload(server, scale, (address,)), *disruption_budget(server, scale)))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]
