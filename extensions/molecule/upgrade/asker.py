@@ -1,8 +1,8 @@
 """Sends one short chat after the other through the gateway, each on a connection of its own, until it is told to end.
 
-The arguments are the models' names; one that is named twice is asked by two at once. Each request is tried once, so that
-nothing hides one that was lost. At the end it prints how many were answered, how long the slowest took, and what went
-wrong. Outside of the cluster GATEWAY says where the gateway is.
+The arguments are the models' names; one that is named twice is asked by two at once. Each request is tried once, so
+that nothing hides one that was lost. At the end it prints how many were answered, how long the slowest took, and what
+went wrong. Outside of the cluster GATEWAY says where the gateway is.
 """
 
 from __future__ import annotations
