@@ -32,6 +32,8 @@ newer_containerd() { # ROOT
   in_root "$1" sh -euc 'cd /tmp
     mkdir -p lists/partial
     options="-o Dir::Etc::SourceList=/tmp/sid.list -o Dir::Etc::SourceParts=- -o Dir::State::Lists=/tmp/lists"
+    # Another user could not write to /dev/null, which is a file here.
+    options="$options -o APT::Sandbox::User=root"
     apt-get -q $options update
     apt-get -q $options download containerd
     dpkg --extract containerd_*.deb /tmp/containerd
@@ -66,6 +68,9 @@ make_root() { # DIR KEY
 }
 
 system=$1
+# In an open network it comes from there on hosts of other distributions.
+SLIPWAY_DEBIAN_MIRROR=$(debian_mirror 2> /dev/null) || SLIPWAY_DEBIAN_MIRROR=http://deb.debian.org/debian
+export SLIPWAY_DEBIAN_MIRROR
 image=slipway-test/gpu-node:$system
 docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
 open_cache

@@ -88,6 +88,8 @@ def make_rpm(package, folder):
         version, _dash, release = package["version"].rpartition("-")
         architecture = package.get("architecture", "noarch")
         spec = f"Name: {package['name']}\nVersion: {version}\nRelease: {release}\nSummary: only a name\nLicense: none\n"
+        # A system that is none has nothing that provides a shell.
+        spec += "AutoReqProv: no\n"
         spec += f"{'BuildArch: noarch' if architecture == 'noarch' else ''}\n%description\nonly a name\n"
         spec += f"%install\nmkdir -p %{{buildroot}}\ncp -a {root}/. %{{buildroot}}/\n"
         spec += "\n".join(["%files", *written, ""])
