@@ -46,7 +46,7 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
         status={
             "conditions": [{"type": "Ready", "status": "True"}],
             "nodeInfo": {"kubeletVersion": "v1.34.4"},
-            "allocatable": {"cpu": "4", "nvidia.com/gpu": "2", "hugepages-2Mi": "0"},
+            "allocatable": {"cpu": "4", "nvidia.com/gpu": "2", "vpc.amazonaws.com/pod-eni": "9"},
             "addresses": [{"type": "InternalIP", "address": "10.0.0.7"}, {"type": "Hostname", "address": "worker"}],
         },
     )
@@ -64,6 +64,7 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
         "outside at http://10.0.0.7:30080/v1",
     ):
         assert told in said
+    assert "pod-eni" not in said
     assert "changed=0 " in said
     assert api.writes == []
 
