@@ -585,6 +585,13 @@ def test_a_removal_takes_the_driver_and_nothing_else(gpu: dict[str, Any], remove
     assert set(Node(facts=found(gpu), packages=INSTALLED)["__gpu_node_removed"]) == removed
 
 
+def test_a_removal_takes_the_user_s_own_packages_too() -> None:
+    ours = ("driver-of-ours", "missing-of-ours=1.0")
+    node = Node(packages=("driver-of-ours", "libc6"), gpu_node_driver_packages=list(ours))
+
+    assert node["__gpu_node_removed"] == ["driver-of-ours"]
+
+
 # ---- Order ----
 
 
