@@ -36,7 +36,7 @@ CONTENTS = {
     },
     "ctk": {
         "/usr/bin/nvidia-ctk": "->/usr/local/sbin/machine",
-        "/usr/bin/nvidia-container-runtime": "#!/bin/sh\nexec runc \"$@\"\n",
+        "/usr/bin/nvidia-container-runtime": '#!/bin/sh\nexec runc "$@"\n',
         "/etc/nvidia-container-runtime/config.toml": CONFIG,
     },
     "refresh": {
