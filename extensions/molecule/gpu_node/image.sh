@@ -33,7 +33,7 @@ newer_containerd() { # ROOT
     mkdir -p lists/partial
     options="-o Dir::Etc::SourceList=/tmp/sid.list -o Dir::Etc::SourceParts=- -o Dir::State::Lists=/tmp/lists"
     # Another user could not write to /dev/null, which is a file here.
-    options="$options -o APT::Sandbox::User=root"
+    options="$options -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false"
     apt-get -q $options update
     apt-get -q $options download containerd
     dpkg --extract containerd_*.deb /tmp/containerd
