@@ -82,3 +82,18 @@ def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: Cluste
     ):
         assert problem in report
     assert api.writes == []
+
+
+def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path, api: ClusterApi) -> None:
+    place = {"name": "slipway-gateway", "namespace": "slipway-system"}
+    labels = {"app.kubernetes.io/name": "slipway-gateway", "slipway.inference/version": "0.3.0"}
+    spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": "slipway/slipway:0.3.0"}]}}}
+    settings = {"gateway.yaml": "apiKeysSecret: gateway-keys\n"}
+    api.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**place, "labels": labels}, "spec": spec})
+    api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": settings})
+
+    said = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
+
+    assert "One thing is in the way. Nothing was changed. 1. The gateway would answer everybody" in said
+    assert "It asks for the keys in Secret gateway-keys" in said
+    assert api.writes == []
