@@ -63,7 +63,8 @@ class Machine:
         (self.root / "etc").mkdir(exist_ok=True)
         names = ("settings", "loads", "preferences")
         paths = {f"__gpu_node_{name}_path": f"{self.root}/etc/{name}" for name in names}
-        return {**paths, "__gpu_node_rpm_source": f"{self.root}/etc/repository"}
+        others = {"__gpu_node_rpm_source": "repository", "__gpu_node_amd_cdi_path": "cdi/amd.json"}
+        return {**paths, **{name: f"{self.root}/etc/{file}" for name, file in others.items()}}
 
     def plays(self, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
         """Output of a play of this entry point, in one line."""
@@ -223,3 +224,17 @@ def test_a_password_in_an_address_is_for_root_alone(tmp_path: Path, proxy: str, 
     assert file.stat().st_mode & 0o777 == mode
     assert "a-secret" not in output
     assert (f"+proxy={proxy}" in output) is shown
+
+
+def test_gpus_of_amd_are_described_anew_when_they_are_others(tmp_path: Path) -> None:
+    described, there = tmp_path / "root/etc/cdi/amd.json", tmp_path / "gpus"
+    machine = Machine(tmp_path).tool(
+        "amd-ctk", f"case $2 in generate) cp {there} {described} ;; *) cmp -s {there} {described} ;; esac"
+    )
+    loaded = {"__gpu_node_facts": {"driver": {"loaded": True}}}
+
+    # The first time its folder is made as well.
+    for gpus, changed in (("one", 2), ("one", 0), ("two", 1)):
+        there.write_text(gpus)
+        assert f"changed={changed} " in machine.plays("cdi_amd", **loaded)
+        assert described.read_text() == gpus
