@@ -102,6 +102,30 @@ def test_the_objects_are_those_of_the_golden_file(case: str) -> None:
     agrees(GOLDEN / f"{case}.yaml", objects(case))
 
 
+def test_what_a_survey_gives_as_text_means_the_same() -> None:
+    """Vendors above all: of none that it knows the role would remove what is installed."""
+    shared = {"nvidia_sharing": "time_slicing", "nvidia_replicas": SHARED}
+    texts = {
+        "vendors": "nvidia, amd",
+        "image_pull_secrets": "first,second",
+        "nvidia_device_list_strategy": "envvar,volume-mounts",
+        "nvidia_rename_shared": "true",
+        "nvidia_fail_requests_greater_than_one": "false",
+    }
+    lists = {
+        "vendors": ["nvidia", "amd"],
+        "image_pull_secrets": ["first", "second"],
+        "nvidia_device_list_strategy": ["envvar", "volume-mounts"],
+        "nvidia_rename_shared": True,
+        "nvidia_fail_requests_greater_than_one": False,
+    }
+    said, meant = (rendered(chosen=["nvidia"], **shared, **values) for values in (texts, lists))
+
+    for name in ("__device_plugin_candidates", "__device_plugin_manifests"):
+        assert said[name] == meant[name]
+    assert said["__device_plugin_candidates"] == ["amd", "nvidia"]
+
+
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_objects_have_only_fields_that_kubernetes_knows(path: Path) -> None:
     for found in yaml.safe_load(path.read_text()):

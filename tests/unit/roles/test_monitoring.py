@@ -112,6 +112,18 @@ def known() -> set[str]:
 # --- queries ----------------------------------------------------------------------------------------------------------
 
 
+def test_what_a_survey_gives_as_text_means_the_same() -> None:
+    texts = {"targets": "gateway,gpus", "disabled_alerts": "SlipwayGpuHot", "service_accounts": "a/b, c/d"}
+    said, meant = (
+        role(**{f"monitoring_{name}": value for name, value in values.items()})
+        for values in (texts, {name: value.replace(",", " ").split() for name, value in texts.items()})
+    )
+
+    assert said["__monitoring_objects"] == meant["__monitoring_objects"]
+    assert "SlipwayGpuHot" not in said["__monitoring_rules"]
+    assert said["__monitoring_unnamed_accounts"] == []
+
+
 def test_every_query_asks_for_series_that_there_are() -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule}
     unknown = {what: series(query) - known() - recorded for what, query in queries().items()}
