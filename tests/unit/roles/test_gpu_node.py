@@ -610,6 +610,7 @@ def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever
     names = [task["name"] for task in prepared()["block"]]
 
     assert names[:2] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
+    assert names[-1] == "See that the GPUs answer"
     assert [task["ansible.builtin.include_tasks"] for task in prepared()["always"]] == ["uncordon.yml"]
 
 
