@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from .node_api import MARK, NodeApi
+from .test_gpu_node_run import Machine
 
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
@@ -249,3 +250,29 @@ def test_a_node_that_is_not_back_in_time_is_told_of(
     output = play(tmp_path, api, "wait_ready", failing=True, **known(before), gpu_node_reboot_timeout=1)
 
     assert f"{NODE} is not back 1 s after it has rebooted: {said}" in output
+
+
+def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(
+    tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go before anything of the driver is touched. The package is nobody's."""
+    if not CORE.exists():
+        pytest.skip("needs the collection kubernetes.core")
+    (tmp_path / "ansible_collections/kubernetes").mkdir(parents=True)
+    (tmp_path / "ansible_collections/kubernetes/core").symlink_to(CORE)
+    monkeypatch.setenv("K8S_AUTH_HOST", api.url)
+    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
+    api.node(NODE)
+    api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    settings = {
+        "gpu_node_name": NODE,
+        "gpu_node_nvidia_branch": "595",
+        "gpu_node_nvidia_repository": "none",
+        "gpu_node_repository_epel_url": "",
+        "gpu_node_driver_packages": ["no-such-package-of-anybody"],
+    }
+
+    said = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver().plays("main", failing=True, **settings)
+
+    assert "Install the packages of the driver" in said
+    assert api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
