@@ -127,7 +127,7 @@ without_cluster() {
   local folders
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
-  tests "Unit tests" -n 2 --dist loadfile "${folders[@]}"
+  tests "Unit tests" -n 2 --dist loadfile -m 'not plays' "${folders[@]}"
   twice "Unit tests of the modules, with the oldest ansible-core" "${bounded[@]}" scripts/ansible-test.sh units oldest
   twice "Unit tests of the modules, with the newest ansible-core, and what they cover" \
     "${bounded[@]}" scripts/ansible-test.sh coverage newest
@@ -152,10 +152,10 @@ on_cluster() {
   local machines others
   mapfile -t machines < <(scripts/molecule.sh --list machines)
   mapfile -t others < <(scripts/molecule.sh --list others)
-  beside "${machines[@]}"
+  beside "${machines[@]}" plays
   tests "Tests in tests/docs" --durations 5 tests/docs
   scenarios "${others[@]}"
-  join "${machines[@]}"
+  join "${machines[@]}" plays
 }
 
 scenarios() { # NAME...
@@ -166,26 +166,36 @@ scenarios() { # NAME...
   done
 }
 
-# Scenarios that make machines of their own wait most of their time: they run beside the others.
-beside() { # SCENARIO...: begins them, one after the other
-  local scenario
-  for scenario; do
-    "${bounded[@]}" scripts/molecule.sh "$scenario" > "$output/$scenario.log" 2>&1
-    echo $? > "$output/$scenario.status"
+# ---- what runs beside the others: scenarios with machines of their own, and tests whose plays no cluster sees ----------
+
+part() { # NAME
+  if [[ $1 == plays ]]; then
+    "${bounded[@]}" env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG pytest --quiet -p no:cacheprovider -m plays tests/unit
+  else
+    "${bounded[@]}" scripts/molecule.sh "$1"
+  fi
+}
+
+beside() { # NAME...: begins them, one after the other
+  local name
+  for name; do
+    part "$name" > "$output/$name.log" 2>&1
+    echo $? > "$output/$name.status"
   done &
 }
 
-ended() { # SCENARIO: what it printed, and how it ended
+ended() { # NAME: what it printed, and how it ended
   cat "$output/$1.log"
   return "$(< "$output/$1.status")"
 }
 
-join() { # SCENARIO...
-  local scenario
+join() { # NAME...
+  local name description
   wait
-  for scenario; do
-    step "Molecule scenario $scenario" ended "$scenario" ||
-      again "Molecule scenario $scenario" "${bounded[@]}" scripts/molecule.sh "$scenario"
+  for name; do
+    description="Molecule scenario $name"
+    [[ $name != plays ]] || description="Unit tests that run plays"
+    step "$description" ended "$name" || again "$description" part "$name"
   done
 }
 

@@ -31,7 +31,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
 """Variables without which a role can do nothing."""
 
 # Ansible loads much code for each of these: on a machine that has much else to do that takes minutes.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.plays
 
 
 @pytest.fixture(scope="module")

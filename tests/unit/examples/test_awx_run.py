@@ -43,7 +43,7 @@ ANSWERS: dict[str, Any] = {
     "models_list": [{"name": "tiny", "spec": krypton_models.SPEC}],
 }
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.plays
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def run_tasks(
         environment.pop(name, None)
     command = ["ansible-playbook", "-i", "localhost,", "play.yml", *flags]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     output = done.stdout + done.stderr
     assert (done.returncode != 0) is failing, output

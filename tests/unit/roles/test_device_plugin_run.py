@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import ClusterApi, Object
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 OURS = "slipway.inference/accelerator"
 NVIDIA_S = "slipway-nvidia-device-plugin"
 STUCK = {

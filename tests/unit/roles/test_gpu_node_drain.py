@@ -15,6 +15,8 @@ import pytest
 from .node_api import MARK, NodeApi
 from .test_gpu_node_run import Machine
 
+pytestmark = pytest.mark.plays
+
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -13,6 +13,8 @@ import pytest
 
 from .gpu_nodes import SYSTEMS
 
+pytestmark = pytest.mark.plays
+
 ROOT = Path(__file__).parents[3]
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 API = "v1beta1.metrics.k8s.io"
 OF_ANOTHER: dict[str, Any] = {
     "apiVersion": "apiregistration.k8s.io/v1",

@@ -15,7 +15,7 @@ import yaml
 from .cluster_api import PROMETHEUS, ClusterApi
 from .role_run import run_role
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.plays
 """Several plays a test."""
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slipway-system"}}
 MONITORS = {

@@ -20,7 +20,7 @@ TASKS = [
     *({"ansible.builtin.import_role": {"name": f"slipway.inference.{role}"}} for role in ROLES),
 ]
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.plays
 
 
 @pytest.fixture

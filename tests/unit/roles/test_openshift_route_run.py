@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import OPENSHIFT, ClusterApi
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 PLACE = ("Route", "slipway-system", "slipway-gateway")
 KEY = "-----BEGIN PRIVATE KEY----- of nobody"
 

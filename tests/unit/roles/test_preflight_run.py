@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 IMAGES = ("docker.io/slipway/slipway:0.4.0", "docker.io/library/haproxy:3.4")
 READY = [{"type": "Ready", "status": "True"}]
 

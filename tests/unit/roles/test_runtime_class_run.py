@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 SANDBOXED = {
     "name": "sandboxed",
     "handler": "kata",

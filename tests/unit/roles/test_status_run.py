@@ -11,6 +11,8 @@ import pytest
 from .cluster_api import OPENSHIFT, ClusterApi
 from .role_run import run_role
 
+pytestmark = pytest.mark.plays
+
 OURS = {"app.kubernetes.io/part-of": "slipway"}
 
 

@@ -16,6 +16,8 @@ import yaml
 from .cluster_api import OPENSHIFT, ClusterApi
 from .role_run import run_tasks
 
+pytestmark = pytest.mark.plays
+
 ROOT = Path(__file__).parents[3]
 ROLES = ("controller", "gateway", "hub", "metrics_server", "openshift_route")
 GIVEN: dict[str, Any] = {"hub_volume": {"emptyDir": {}}, "metrics_server_resolution_seconds": 20}
