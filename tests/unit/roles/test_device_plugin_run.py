@@ -73,43 +73,6 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "device_plugin", entry, *flags, failing=failing, **given)
 
 
-def test_it_is_foretold_and_then_installed_once(tmp_path: Path, api: GpuCluster) -> None:
-    before = set(api.objects)
-    said = play(tmp_path, api, "main", "--check", "--diff")
-    assert f"would be created: ServiceAccount slipway-devices {NVIDIA_S}" in said.replace('"', "")
-    assert api.writes == []
-
-    said = play(tmp_path, api, "main")
-    assert "one: 2 nvidia.com/gpu" in said
-    made = {key for key in api.objects if key not in before and key[0] != "Pod"}
-    assert made == {
-        ("Namespace", "", "slipway-devices"),
-        ("ServiceAccount", "slipway-devices", NVIDIA_S),
-        ("ConfigMap", "slipway-devices", NVIDIA_S),
-        ("DaemonSet", "slipway-devices", NVIDIA_S),
-    }
-    assert api.objects["Node", "", "one"]["metadata"]["labels"][OURS] == "nvidia"
-    assert OURS not in api.objects["Node", "", "two"]["metadata"]["labels"]
-
-
-def test_a_second_run_changes_nothing_and_verify_tells_what_there_is(tmp_path: Path, api: GpuCluster) -> None:
-    play(tmp_path, api, "main")
-    api.writes.clear()
-
-    assert "changed=0 " in play(tmp_path, api, "main")
-    assert "one: 2 nvidia.com/gpu" in play(tmp_path, api, "verify")
-    assert api.writes == []
-
-
-def test_it_is_removed_whole(tmp_path: Path, api: GpuCluster) -> None:
-    before = set(api.objects)
-    play(tmp_path, api, "main")
-    del api.objects["Node", "", "one"]["status"]["allocatable"]["nvidia.com/gpu"]
-    play(tmp_path, api, "uninstall")
-
-    assert {key for key in api.objects if key not in before and key[0] != "Pod"} == set()
-
-
 def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: GpuCluster) -> None:
     api.pods = {"one": RUNNING, "two": STUCK}
     said = play(

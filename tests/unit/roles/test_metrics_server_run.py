@@ -50,20 +50,6 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "metrics_server", entry, *flags, failing=failing, **variables)
 
 
-def test_it_is_installed_once_and_removed_whole(tmp_path: Path, api: ClusterApi) -> None:
-    play(tmp_path, api, "main")
-    assert set(api.objects) == INSTALLED
-    assert api.writes[-1] == f"apply APIService {API}"
-
-    api.writes.clear()
-    assert "changed=0 " in play(tmp_path, api, "main", "--check", "--diff")
-    assert api.writes == []
-
-    play(tmp_path, api, "uninstall")
-    assert set(api.objects) == {("Namespace", "", "slipway-system")}
-    assert api.writes[0] == f"delete APIService {API}"
-
-
 def test_where_another_one_serves_it_is_named_and_left_alone(tmp_path: Path, api: ClusterApi) -> None:
     api.failing = "failing or missing response"
     api.put(OF_ANOTHER)

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.standins.restricted_v2 import admitted
-
 from .cluster_api import OPENSHIFT, ClusterApi
 from .role_run import run_tasks
 
@@ -37,17 +35,6 @@ def pods(api: ClusterApi) -> dict[str, dict[str, Any]]:
 def settings(api: ClusterApi) -> str:
     found: str = api.objects["ConfigMap", "slipway-system", "slipway-controller"]["data"]["controller.yaml"]
     return found
-
-
-def test_it_is_found_out_and_no_pod_names_whom_it_runs_as(tmp_path: Path, api: ClusterApi) -> None:
-    api.kinds += OPENSHIFT
-    run_tasks(tmp_path, api, TASKS, hub_volume={"emptyDir": {}})
-
-    assert set(pods(api)) == {f"slipway-{role.replace('_', '-')}" for role in ROLES}
-    for name, spec in pods(api).items():
-        assert admitted(spec)[1] == [], name
-        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    assert "assignedIds: true" in settings(api)
 
 
 def test_elsewhere_and_where_it_is_said_to_be_otherwise_they_do(tmp_path: Path, api: ClusterApi) -> None:

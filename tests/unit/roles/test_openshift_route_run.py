@@ -29,26 +29,6 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "openshift_route", entry, *flags, failing=failing, **variables)
 
 
-def test_the_gateway_is_published_once_and_the_route_removed(tmp_path: Path, api: ClusterApi) -> None:
-    said = play(tmp_path, api, "main")
-    assert "The gateway is at https://slipway-gateway.apps.example.com/v1" in said
-    assert api.objects[PLACE]["spec"] == {
-        "host": "slipway-gateway.apps.example.com",
-        "to": {"kind": "Service", "name": "slipway-gateway", "weight": 100},
-        "port": {"targetPort": "http"},
-        "tls": {"termination": "edge", "insecureEdgeTerminationPolicy": "None"},
-    }
-
-    api.writes.clear()
-    assert "changed=0 " in play(tmp_path, api, "main", "--check", "--diff")
-    assert "changed=0 " in play(tmp_path, api, "main")
-    assert api.writes == []
-
-    play(tmp_path, api, "uninstall")
-    assert api.objects == {}
-    assert "changed=0 " in play(tmp_path, api, "uninstall")
-
-
 def test_the_router_gives_a_stream_more_time_than_the_gateway_does(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main", gateway_stream_idle_seconds="60", gateway_wake_seconds="7200")
     annotations = api.objects[PLACE]["metadata"]["annotations"]

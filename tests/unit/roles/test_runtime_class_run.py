@@ -51,21 +51,6 @@ def handlers(api: ClusterApi) -> dict[str, str]:
     return {name: found["handler"] for (kind, _namespace, name), found in api.objects.items() if kind == "RuntimeClass"}
 
 
-def test_the_classes_are_made_once_and_removed_whole(tmp_path: Path, api: ClusterApi) -> None:
-    assert "changed=1 " in play(tmp_path, api, "main", "--check", "--diff")
-    assert api.writes == []
-    play(tmp_path, api, "main")
-    assert handlers(api) == {"nvidia": "nvidia", "nvidia-cdi": "nvidia-cdi"}
-
-    api.writes.clear()
-    assert "changed=0 " in play(tmp_path, api, "main", "--check", "--diff")
-    assert api.writes == []
-
-    play(tmp_path, api, "uninstall")
-    assert handlers(api) == {}
-    assert "changed=0 " in play(tmp_path, api, "uninstall")
-
-
 def test_a_class_of_ones_own_has_handler_overhead_and_nodes(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main", runtime_class_list=[SANDBOXED])
     made = api.objects["RuntimeClass", "", "sandboxed"]
