@@ -4,21 +4,27 @@
 # installed twice. Each can be run by itself as well, from whatever it finds.
 #
 # usage: molecule.sh [SCENARIO...]    without a name, all of them
-#        molecule.sh --list [machines|others]   their names, in this order: of all, of those that make machines of their
-#                                               own and may run beside the others, or of these
+#        molecule.sh --list [machines|others]   their names, in this order: of all, of those that may run beside the
+#                                               others, or of these
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 first=(check_mode site)
 last=(uninstall upgrade)
+# They make machines of their own that are no nodes of the cluster.
+machines=(gpu_cluster gpu_node_rhel gpu_node_ubuntu)
+
+but() { # NAME...: what comes in, without these
+  grep -vxF "$(printf '%s\n' "$@")"
+}
 
 names() { # [machines|others]
-  local others
-  others=$(printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | grep -vxF "$(printf '%s\n' "${first[@]}" "${last[@]}")")
-  printf '%s\n' "${first[@]}" "$others" "${last[@]}" | case ${1:-} in
-    machines) grep '^gpu_' ;;
-    others) grep -v '^gpu_' ;;
-    *) cat ;;
+  local between
+  between=$(printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | but "${first[@]}" "${last[@]}")
+  case ${1:-} in
+    machines) printf '%s\n' "${machines[@]}" ;;
+    others) names | but "${machines[@]}" ;;
+    *) printf '%s\n' "${first[@]}" "$between" "${last[@]}" ;;
   esac
 }
 
