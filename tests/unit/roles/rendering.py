@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ansible.parsing.dataloader import DataLoader
-from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar, trust_as_template
 
 ROLES = Path(__file__).parents[3] / "roles"
-
-
-@cache
-def with_collections() -> None:
-    """Ansible looks for them once."""
-    init_plugin_loader()
 
 
 class Rendered:
     """Variables of a role: its defaults and own ones, under those that are given."""
 
     def __init__(self, role: str, **given: Any) -> None:
-        with_collections()
         folder = ROLES / role
         loader = DataLoader()
         files = [folder / "defaults/main.yml", *sorted((folder / "vars").rglob("*.yml"))]
