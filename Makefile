@@ -91,12 +91,12 @@ prepare: setup ## Fetch what lint and matrix need, so that they run without a ne
 	scripts/ansible-test.sh prepare
 
 .PHONY: test
-test: setup docker ## Run all tests, on a cluster that is made and removed for them
+test: setup docker ## Run the tests, on a cluster that is made and removed for them
 	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
 	scripts/test.sh
 
 .PHONY: molecule
-molecule: setup docker ## Run the Molecule scenarios, on a cluster that is made and removed for them
+molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
 	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
 	scripts/test.sh extensions/molecule
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests: those that need no cluster, then those on a kind cluster that is made for them and removed afterwards.
+# Runs the tests: those that need no cluster, then those on a kind cluster that is made for them and removed afterwards.
 # One part that fails fails the whole, but the others still run.
 #
 # usage: scripts/test.sh [--keep] [PATH...]
@@ -149,12 +149,12 @@ on_cluster() {
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
-  local machines others
+  local machines tested
   mapfile -t machines < <(scripts/molecule.sh --list machines)
-  mapfile -t others < <(scripts/molecule.sh --list others)
+  mapfile -t tested < <(scripts/molecule.sh --list tested)
   beside "${machines[@]}" plays
   tests "Tests in tests/docs" --durations 5 tests/docs
-  scenarios "${others[@]}"
+  scenarios "${tested[@]}"
   join "${machines[@]}" plays
 }
 
