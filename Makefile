@@ -55,22 +55,50 @@ uninstall: setup ## Take everything off the demo's cluster again
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
-.PHONY: lint
+# What Ansible itself reads is checked with every ansible-core that is supported, the rest with the newest.
+ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
+
+.PHONY: lint lint-code lint-collection lint-sanity
 lint: setup ## Check style, types, imports and the collection's rules
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-code lint-collection lint-sanity
+
+lint-code:
 	ruff check .
 	ruff format --check .
 	mypy
 	PYTHONPATH=src lint-imports --no-cache
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci/run)
-	ansible-lint --offline --profile production
+	reuse lint --lines
+
+lint-collection:
 	antsibull-changelog lint
+	antsibull-docs lint-collection-docs --plugin-docs --skip-rstcheck --validate-collection-refs=all .
+	ansible-lint --offline --profile production
+
+lint-sanity:
+	scripts/ansible-test.sh sanity newest
+	scripts/ansible-test.sh sanity between $(ANSIBLE_CONTENT)
+	scripts/ansible-test.sh sanity oldest $(ANSIBLE_CONTENT)
+
+.PHONY: matrix
+matrix: setup ## Check and unit-test everything with every ansible-core that is supported
 	scripts/ansible-test.sh sanity
+	scripts/ansible-test.sh units
+
+.PHONY: prepare
+prepare: setup ## Fetch what lint and matrix need, so that they run without a network afterwards
+	scripts/ansible-test.sh prepare
 
 .PHONY: test
-test: setup docker ## Run all tests, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE)
+test: setup docker ## Run the tests, on a cluster that is made and removed for them
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
 	scripts/test.sh
+
+.PHONY: molecule
+molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
+	scripts/test.sh extensions/molecule
 
 .PHONY: bench
 bench: setup docker ## Measure gateway, controller and modules beside their peers
@@ -90,5 +118,5 @@ requirements: setup ## Resolve the pinned requirements anew
 .PHONY: clean
 clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay
 	@if [ -e $(COLLECTIONS)/.ready ] && docker info > /dev/null 2>&1; then \
-	  for name in slipway slipway-test; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
+	  for name in slipway slipway-test slipway-gpu; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
 	@rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz

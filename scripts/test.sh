@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs all tests: those that need no cluster, then those on a kind cluster that is made for them and removed afterwards.
+# Runs the tests: those that need no cluster, then those on a kind cluster that is made for them and removed afterwards.
 # One part that fails fails the whole, but the others still run.
 #
 # usage: scripts/test.sh [--keep] [PATH...]
 #   --keep    leaves the cluster for the next call, which then takes seconds to start
-#   PATH      runs only these tests (files, folders or pytest's node ids)
+#   PATH      runs only these tests (files, folders or pytest's node ids; extensions/molecule or a scenario in it)
 #
 # `make test` calls it with the virtual environment on PATH. The gateway gets a free port of 127.0.0.1; SLIPWAY_TEST_GATEWAY_PORT names one.
 set -uo pipefail
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 name=slipway-test
 output=$PWD/tests/output
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults)
+needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults extensions/molecule)
 
 keep=false
 paths=()
@@ -127,8 +127,10 @@ without_cluster() {
   local folders
   mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
     | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
-  tests "Unit tests" -n 2 --dist loadfile "${folders[@]}"
-  twice "Unit tests of the modules, as Ansible runs them" "${bounded[@]}" scripts/ansible-test.sh units
+  tests "Unit tests" -n 2 --dist loadfile -m 'not plays' "${folders[@]}"
+  twice "Unit tests of the modules, with the oldest ansible-core" "${bounded[@]}" scripts/ansible-test.sh units oldest
+  twice "Unit tests of the modules, with the newest ansible-core, and what they cover" \
+    "${bounded[@]}" scripts/ansible-test.sh coverage newest
 }
 
 use_cluster() {
@@ -143,21 +145,72 @@ before_installation() {
 
 on_cluster() {
   use_cluster
-  local scenario
   # Most of these tests wait for pods; four at a time keep two cores busy.
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
+  local machines tested
+  mapfile -t machines < <(scripts/molecule.sh --list machines)
+  mapfile -t tested < <(scripts/molecule.sh --list tested)
+  beside "${machines[@]}" plays
   tests "Tests in tests/docs" --durations 5 tests/docs
-  for scenario in extensions/molecule/*/molecule.yml; do
-    scenario=$(basename "$(dirname "$scenario")")
-    twice "Molecule scenario $scenario" "${bounded[@]}" molecule test --scenario-name "$scenario"
+  scenarios "${tested[@]}"
+  join "${machines[@]}" plays
+}
+
+scenarios() { # NAME...
+  local scenario
+  for scenario; do
+    if [[ $scenario == upgrade ]] && ! scripts/last-release.sh > /dev/null; then continue; fi
+    twice "Molecule scenario $scenario" "${bounded[@]}" scripts/molecule.sh "$scenario"
+  done
+}
+
+# ---- what runs beside the others: scenarios with machines of their own, and tests whose plays no cluster sees ----------
+
+part() { # NAME
+  if [[ $1 == plays ]]; then
+    "${bounded[@]}" env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG pytest --quiet -p no:cacheprovider -m plays tests/unit
+  else
+    "${bounded[@]}" scripts/molecule.sh "$1"
+  fi
+}
+
+beside() { # NAME...: begins them, one after the other
+  local name
+  for name; do
+    part "$name" > "$output/$name.log" 2>&1
+    echo $? > "$output/$name.status"
+  done &
+}
+
+ended() { # NAME: what it printed, and how it ended
+  cat "$output/$1.log"
+  return "$(< "$output/$1.status")"
+}
+
+join() { # NAME...
+  local name description
+  wait
+  for name; do
+    description="Molecule scenario $name"
+    [[ $name != plays ]] || description="Unit tests that run plays"
+    step "$description" ended "$name" || again "$description" part "$name"
   done
 }
 
 given() { # runs the tests that were named
   use_cluster
-  step "Tests in ${paths[*]}" pytest "${paths[@]}"
+  local path named=() others=()
+  for path in "${paths[@]%/}"; do
+    case ${path#./} in
+      extensions/molecule) mapfile -t named < <(scripts/molecule.sh --list) ;;
+      extensions/molecule/*) named+=("${path##*/}") ;;
+      *) others+=("$path") ;;
+    esac
+  done
+  ((${#others[@]} == 0)) || step "Tests in ${others[*]}" pytest "${others[@]}"
+  scenarios "${named[@]}"
 }
 
 wants_cluster() { # whether one of the named tests needs the cluster

@@ -11,6 +11,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "disruptive: takes the controller or the gateway away from other tests; runs alone"
     )
+    config.addinivalue_line("markers", "plays: runs ansible-playbook, which takes many seconds of a processor")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("plays"):
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")

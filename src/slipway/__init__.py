@@ -6,4 +6,4 @@ Imports go one way (checked by the lint step, see ``pyproject.toml``)::
     kube, serving <- gateway
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

@@ -335,10 +335,10 @@ def container(deployment: Object) -> Object:
     return found
 
 
-def site(*arguments: str) -> str:
+def site(*arguments: str, playbook: str = "site") -> str:
     """Runs the site playbook with the test cluster's variables; fails the test with its output, or returns that."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    command = ["ansible-playbook", "playbooks/site.yml", "-e", "@tests/cluster/site.yml", *arguments]
+    command = ["ansible-playbook", f"playbooks/{playbook}.yml", "-e", "@tests/cluster/site.yml", *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

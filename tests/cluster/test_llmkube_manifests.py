@@ -23,11 +23,12 @@ WEIGHTS = ("/acme/tiny/", "/TheBloke/TinyLlama-1.1B", "/bartowski/Llama-3.2-3B",
 
 
 def documents(manifest: Path) -> list[Object]:
-    read = (document for document in yaml.safe_load_all(manifest.read_text()) if document)
-    found: list[Object] = [
-        one for document in read for one in document.get("items", [document]) if one.get("kind") in KINDS
-    ]
-    return [one for one in found if one["apiVersion"] == "inference.llmkube.dev/v1alpha1"]
+    """The models and services of a file, which has several documents or a List."""
+    found: list[Object] = []
+    for document in filter(None, yaml.safe_load_all(manifest.read_text())):
+        found += document["items"] if document.get("kind") == "List" else [document]
+    ours = [one for one in found if one.get("kind") in KINDS]
+    return [one for one in ours if one["apiVersion"] == "inference.llmkube.dev/v1alpha1"]
 
 
 def manifests() -> list[Path]:

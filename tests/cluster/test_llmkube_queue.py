@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
+from .accelerators import Node
 from .cluster import PATIENCE, Object, condition, unique, wait
 from .kubeai import chat
 from .llmkube import SERVICE, LLMKube
@@ -22,32 +22,6 @@ CLASSES = {
     "llmkube-low": (1000, "PreemptLowerPriority"),
     "llmkube-batch": (100, "Never"),
 }
-
-
-class Node:
-    """The first node of the test cluster, with extended resources that only its status knows."""
-
-    def __init__(self, cluster: LLMKube) -> None:
-        self._cluster = cluster
-        self._name: str = cluster.list("Node")[0]["metadata"]["name"]
-
-    def give(self, resource: str, count: int | None) -> None:
-        """None: the node has no such resource."""
-        self._patch([(part, resource, count) for part in ("capacity", "allocatable")])
-
-        def told() -> object:
-            found = self._cluster.get("Node", "", self._name)
-            return found and [found["status"][part].get(resource) for part in ("capacity", "allocatable")]
-
-        wanted = None if count is None else str(count)
-        wait(f"the node has {count} {resource}", PATIENCE, told, lambda seen: seen == [wanted, wanted])
-
-    def _patch(self, rows: list[tuple[str, str, int | None]]) -> None:
-        body: dict[str, dict[str, str | None]] = {}
-        for part, resource, count in rows:
-            body.setdefault(part, {})[resource] = None if count is None else str(count)
-        patch = ["--subresource=status", "--type=merge", "--patch", json.dumps({"status": body})]
-        self._cluster.kubectl("patch", "node", self._name, *patch)
 
 
 @pytest.fixture

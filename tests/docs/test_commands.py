@@ -36,7 +36,7 @@ class Place(NamedTuple):
     def stand_ins(self) -> dict[str, str]:
         """What the pages say -> what this cluster has, and other tests on it bear."""
         return {
-            "registry.example.com/ai/slipway/slipway:0.3.0": "slipway/slipway:0.3.0",
+            "registry.example.com/ai/slipway/slipway:0.4.0": "slipway/slipway:0.4.0",
             "https://huggingface.co": "http://slipway-hub.slipway-system.svc",
             "images_delivery=registry": "images_delivery=none",
             "slipway.inference.uninstall": "slipway.inference.uninstall --check",
@@ -166,7 +166,7 @@ def place(kubeconfig: str) -> Iterator[Place]:
 
 def built_image() -> str:
     """The build that tests/cluster/up.yml named when it rolled out."""
-    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.3.0"]
+    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.4.0"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 

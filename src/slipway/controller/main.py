@@ -12,6 +12,7 @@ import aiohttp
 
 from slipway.controller.agents import Agents
 from slipway.controller.autoscaler import Autoscaler
+from slipway.controller.conditions import ConditionsCollector
 from slipway.controller.gateways import Gateways
 from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
@@ -71,6 +72,7 @@ def _manager(
         for api in apis
         for resource in api.resources
     ]
+    metrics.registry.register(ConditionsCollector([reconciler.resources for reconciler in reconcilers]))
     gateways = Gateways(client, pods, namespace, settings.gateways)
     autoscaler = Autoscaler(client, reconcilers, gateways, namespace, recorder, metrics)
     return Manager(

@@ -44,7 +44,7 @@ class HaproxyCollector(Collector):
             rows = list(csv.DictReader(io.StringIO(self.answers.statistics.removeprefix("# "))))
             yield from _traffic(rows)
             yield from _frontend(rows)
-            known = {row["pxname"] for row in rows if row["svname"] == "BACKEND"}
+            known = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
             yield _first_bytes(self.answers.first_bytes, known)
             yield from _hold(self.answers.hold, known)
 
@@ -125,11 +125,11 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
         "Requests that no server got: the places were taken (full, 429) or the time ran out (timeout, 503).",
         labels=(*LABELS, "reason"),
     )
-    for line in text.splitlines():
-        backend, now, full, timeout = line.split()
-        if backend not in known:
-            continue
-        waiting.add_metric(_model(backend), int(now))
-        refused.add_metric((*_model(backend), "full"), int(full))
-        refused.add_metric((*_model(backend), "timeout"), int(timeout))
+    # Zeros too: of a series that begins with 1 no rate tells the first refusal.
+    counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
+    for backend in sorted(known):
+        now, full, timeout = map(int, counted.get(backend, (0, 0, 0)))
+        waiting.add_metric(_model(backend), now)
+        refused.add_metric((*_model(backend), "full"), full)
+        refused.add_metric((*_model(backend), "timeout"), timeout)
     yield from (waiting, refused)

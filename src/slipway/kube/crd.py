@@ -272,6 +272,6 @@ def _attribute_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
         for statement, below in pairwise(body):
             match statement, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
                     texts[name] = _text(text)
     return texts

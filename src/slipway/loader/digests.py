@@ -25,9 +25,11 @@ class Digest:
 
 
 class Hasher(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+    def update(self, data: bytes, /) -> None:
+        """Takes the next part of the content."""
 
-    def hexdigest(self) -> str: ...
+    def hexdigest(self) -> str:
+        """Of all that it took, in lower case."""
 
 
 class _Unchecked:

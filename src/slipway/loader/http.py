@@ -24,9 +24,11 @@ MOST_REQUESTS = 32
 class Wishes(Protocol):
     """An agent, as its port sees it."""
 
-    def wants(self, wish: Sequence[Adapter]) -> None: ...
+    def wants(self, wish: Sequence[Adapter]) -> None:
+        """Takes what is to be there from now on."""
 
-    def lost(self) -> list[str]: ...
+    def lost(self) -> list[str]:
+        """Adapters that the engine had before it restarted."""
 
 
 def application(report: Callable[[], AgentReport], agent: Wishes | None = None) -> web.Application:

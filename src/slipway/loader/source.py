@@ -80,7 +80,8 @@ class Body(Protocol):
 class Patiently(Protocol):
     """Calls a function until it does not raise PassingError, within limits; then LoadError is raised."""
 
-    def __call__(self, function: Callable[[], T], /) -> T: ...
+    def __call__(self, function: Callable[[], T], /) -> T:
+        """What the function returned at last."""
 
 
 class Source(Protocol):

@@ -15,7 +15,7 @@ from slipway.kube.objects import (
     PRIORITY_CLASS,
     Object,
 )
-from slipway.serving.server import Server
+from slipway.serving.server import Scale, Server
 from slipway.serving.workload import child
 
 SCALE_UP: Object = {
@@ -70,14 +70,17 @@ def _metric(target: Target) -> Object:
     return {"type": "Resource", "resource": {"name": target.name, "target": share}}
 
 
-def disruption_budget(server: Server) -> Object:
-    """No pod that serves is put off its node on purpose; one that does not is in nobody's way."""
+def disruption_budget(server: Server, scale: Scale, *, protected: bool = False) -> tuple[Object, ...]:
+    """No more than one of several pods that serve is put off its node on purpose at a time; of a protected server none.
+    A pod that does not serve is in nobody's way. One alone needs no budget: it may go."""
+    if not protected and scale.replicas is not None and scale.replicas < 2:
+        return ()
     spec = {
-        "maxUnavailable": 0,
+        "maxUnavailable": 0 if protected else 1,
         "selector": {"matchLabels": dict(server.selector)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
-    return child(POD_DISRUPTION_BUDGET, server.name, server.namespace, server.labels, spec=spec)
+    return (child(POD_DISRUPTION_BUDGET, server.name, server.namespace, server.labels, spec=spec),)
 
 
 def priority_class(name: str, value: int, description: str, *, preempts: bool) -> Object:

@@ -44,11 +44,13 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     own default."""
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
+    assigned_ids: bool = False
+    """Whether users and groups of pods are left to the cluster, as OpenShift takes them from the namespace's range."""
     drain_seconds: int = 15
     """How long a pod that is to go keeps answering."""
     unschedulable_grace_seconds: int = 30
     """How long a pod may wait for a node, as one may be on its way, before its model is called Failed."""
-    loader_image: str = "slipway/slipway:0.3.0"
+    loader_image: str = "slipway/slipway:0.4.0"
     """Image of the program that fetches weights, in Jobs and beside engines that load adapters."""
     system_namespace: str = ""
     """Where the configuration that resources refer to lies; empty: the namespace of the controller's Lease."""
@@ -56,3 +58,11 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Which weights a spec may name."""
     model_cache: ModelCache = ModelCache()
     """Where models are kept that share a cache."""
+
+    def user(self, wanted: int) -> int | None:
+        """Who a pod runs as; None: whom the cluster says."""
+        return None if self.assigned_ids else wanted
+
+    def home(self) -> dict[str, str]:
+        """Variables of an engine whose user the cluster says, as no image gives that one a folder of its own."""
+        return {"HOME": "/tmp"} if self.assigned_ids else {}  # noqa: S108

@@ -39,15 +39,10 @@ UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"dro
 FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
-def restricted(user: int) -> Object:
-    """A pod's security context as the restricted Pod Security Standard asks."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": user,
-        "runAsGroup": user,
-        "fsGroup": user,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+def restricted(user: int | None) -> Object:
+    """A pod's security context as the restricted Pod Security Standard asks. None: the cluster says who it runs as."""
+    ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def workload(server: Server, scale: Scale, addresses: Sequence[Address]) -> tuple[Object, ...]:

@@ -43,6 +43,12 @@ def test_each_model_is_counted_by_its_backend() -> None:
     assert '"control"' not in shown
 
 
+def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
+    shown = text(Answers(STATISTICS, FIRST_BYTES, ""))
+    assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 0.0' in shown
+    assert 'slipway_gateway_requests_refused_total{model="m",namespace="ns",reason="full"} 0.0' in shown
+
+
 def test_without_haproxy_only_that_is_said() -> None:
     assert "slipway_gateway_haproxy_up 0.0" in text(None)
 

@@ -22,6 +22,7 @@ NAMED = {
     "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server\b(?!-)\S*",
     "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
     "METRICS_SERVER_IMAGE": r"registry\.k8s\.io/metrics-server/metrics-server:v[\d.]+\d",
+    "PROMETHEUS_IMAGE": r"quay\.io/prometheus/prometheus:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
 FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
@@ -64,6 +65,14 @@ def test_metrics_server_is_of_its_locked_sources() -> None:
     assert f"sigs.k8s.io/metrics-server {version} " in (IMAGES / "closed-network/go/metrics-server/go.mod").read_text()
 
 
+def test_prometheus_is_of_its_locked_sources() -> None:
+    """Its module counts the releases of version 3 by thousandths of its minor version."""
+    minor, patch = map(int, VERSIONS["PROMETHEUS_IMAGE"].rpartition(":v3.")[2].split("."))
+    locked = (IMAGES / "closed-network/go/prometheus/go.mod").read_text()
+
+    assert f"github.com/prometheus/prometheus v0.{300 + minor}.{patch} " in locked
+
+
 def test_the_images_role_provides_what_is_stated() -> None:
     defaults = variables("roles/images/defaults/main.yml")
 
@@ -71,11 +80,12 @@ def test_the_images_role_provides_what_is_stated() -> None:
     assert defaults["images_base"] == VERSIONS["PYTHON_IMAGE"]
 
 
-def test_every_stated_image_but_go_can_be_built_in_a_closed_network() -> None:
+def test_every_stated_image_but_go_and_those_of_accelerators_can_be_built_in_a_closed_network() -> None:
     build = IMAGES / "closed-network/build.sh"
     listed = subprocess.run([build, "--list"], capture_output=True, text=True, timeout=180, check=True).stdout.split()
 
-    assert set(listed) == set(VERSIONS.values()) - {VERSIONS["GOLANG_IMAGE"]}
+    pulled = {image for name, image in VERSIONS.items() if name == "GOLANG_IMAGE" or name.startswith("ACCELERATOR_")}
+    assert set(listed) == set(VERSIONS.values()) - pulled
 
 
 @pytest.mark.parametrize(
@@ -92,3 +102,16 @@ def test_the_images_role_sees_a_change_on_any_line(printed: str, changed: bool) 
     words = variables("roles/images/vars/main.yml")["images_change_words"]
 
     assert (re.search(words, printed) is not None) == changed
+
+
+def test_every_image_is_of_a_version_with_its_licence_and_source_above_it() -> None:
+    lines = (IMAGES / "versions.env").read_text().splitlines()
+    told, about = {}, ""
+    for line in lines:
+        about = line if line.startswith("# ") else about
+        told[line.partition("=")[0]] = about
+
+    assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", told[name])] == []
+    assert [name for name, image in VERSIONS.items() if not re.search(r"\d", image.rpartition(":")[2])] == [
+        "LLAMACPP_IMAGE"  # the tag that the APIs' own defaults name
+    ]

@@ -43,14 +43,17 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 @pytest.fixture
 def run(api: FakeApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a module in this process against `api`: ``run("model", check=False, diff=True, name=...)``."""
+    """Runs a module in this process against `api`: ``run("model", check=False, diff=True, name=...)``.
+
+    A module that runs on a ``node`` speaks to no cluster.
+    """
 
     _as_on_a_target(monkeypatch)
 
-    def call(module: str, /, *, check: bool = False, diff: bool = True, **options: Any) -> Result:
+    def call(module: str, /, *, check: bool = False, diff: bool = True, node: bool = False, **options: Any) -> Result:
+        cluster = {} if node else {"host": api.url, "api_key": "the-api-key"}
         arguments = {
-            "host": api.url,
-            "api_key": "the-api-key",
+            **cluster,
             # A test that waits in vain fails soon.
             **({"wait_timeout": 60} if not module.endswith("_info") else {}),
             **options,

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 import tempfile
 from pathlib import Path
 
 
 def make_importable() -> None:
-    """Lets the checkout be imported as ansible_collections.slipway.inference. Under ansible-test it is already."""
+    """Lets the checkout be imported as ansible_collections.slipway.inference. Under ansible-test it is already.
+
+    By Ansible's own finder, so that templates find the filters in the process that imports them.
+    """
     try:
         if importlib.util.find_spec("ansible_collections.slipway.inference.plugins.module_utils") is not None:
             return
@@ -22,4 +24,7 @@ def make_importable() -> None:
     root = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
     (root / "ansible_collections" / "slipway").mkdir(parents=True)
     (root / "ansible_collections" / "slipway" / "inference").symlink_to(Path(__file__).resolve().parents[3])
-    sys.path.insert(0, str(root))
+
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([str(root)])

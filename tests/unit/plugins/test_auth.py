@@ -79,6 +79,17 @@ def test_a_kubeconfig_in_the_environment(
     assert not run("model_info", **NOTHING).failed
 
 
+def test_the_account_of_the_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, content in {"TOKEN": "of-the-pod", "CERT": "certificates"}.items():
+        (tmp_path / name).write_text(content)
+        monkeypatch.setattr(f"kubernetes.config.incluster_config.SERVICE_{name}_FILENAME", str(tmp_path / name))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    connection = _auth.connect({}, {})
+    assert connection.host == "https://192.0.2.1:443"
+    assert connection.headers()["Authorization"].lower() == "bearer of-the-pod"
+
+
 def test_the_task_wins_over_the_environment() -> None:
     environment = {"K8S_AUTH_HOST": "https://env", "K8S_AUTH_API_KEY": "env"}
     assert _auth.options({"host": "https://task"}, environment) == {"host": "https://task", "api_key": "env"}

@@ -2,110 +2,24 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the documentation says is what the modules take and give."""
+"""What the documentation says of options, groups and errors is so."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from typing import Any
+import re
 
 import pytest
 import yaml
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
 from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS, SERVICES
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS
-from fake_api import Answer, FakeApi
-from krypton_models import FAILED, PENDING, READY, SPEC, becomes
-from module_run import Result, Run
+from documented import COLLECTION, MODULES, documentation, fragments, options, returned, words
 
-PLUGINS = "ansible_collections.slipway.inference.plugins"
-COLLECTION = Path(__file__).resolve().parents[3]
-MODULES = sorted(path.stem for path in (COLLECTION / "plugins" / "modules").glob("*.py"))
-# Options with many objects, of the modules that make them.
-LISTS = {"model": ("models",), "inference_service": ("models", "inference_services")}
-# What Ansible adds to every result.
-COMMON = {"changed", "failed", "msg", "diff", "invocation", "warnings", "deprecations", "exception"}
+# Modules that speak to a cluster. Others have no use for the options that say how to reach one.
+OF_CLUSTERS = [module for module in MODULES if "k8s_auth" in fragments(module)]
 
 
-def load(module: str) -> Any:
-    return importlib.import_module(f"{PLUGINS}.modules.{module}")
-
-
-def options(module: str) -> dict[str, Any]:
-    """Documented options, with those of the fragments."""
-    documented = yaml.safe_load(load(module).DOCUMENTATION)
-    found = dict(documented.get("options") or {})
-    for fragment in documented["extends_documentation_fragment"]:
-        name = fragment.rpartition(".")[2]
-        text = importlib.import_module(f"{PLUGINS}.doc_fragments.{name}").ModuleDocFragment.DOCUMENTATION
-        found.update(yaml.safe_load(text).get("options") or {})
-    return found
-
-
-def surplus(value: Any, returned: dict[str, Any], at: str = "") -> list[str]:
-    """Keys of a result that the documentation does not name."""
-    found: list[str] = []
-    for key, part in value.items():
-        if key not in returned:
-            found.append(f"{at}{key}")
-        elif isinstance(part, list) and "contains" in returned[key]:
-            for item in part:
-                found += surplus(item, returned[key]["contains"], f"{at}{key}.")
-    return found
-
-
-def check_result(module: str, result: Result) -> None:
-    documented = yaml.safe_load(load(module).RETURN)
-    assert surplus({key: value for key, value in result.data.items() if key not in COMMON}, documented) == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_results_hold_nothing_that_is_not_documented(api: FakeApi, run: Run, module: str) -> None:
-    api.controller = becomes(good=READY, bad=FAILED, slow=PENDING)
-    task: dict[str, Any] = {"namespace": "models"}
-    for option in LISTS.get(module, ()):
-        task[option] = [{"name": name, "spec": SPEC} for name in ("good", "bad", "slow")]
-    if module in LISTS:
-        gone = {option: [{"name": "gone"}] for option in LISTS[module]}
-        check_result(module, run(module, **{**task, **gone, "state": "absent"}))
-        check_result(module, run(module, check=True, **task))
-    check_result(module, run(module, **task))
-    api.served.clear()
-    check_result(module, run(module, **task))
-
-
-def test_refused_models_hold_what_is_documented_as_always_there(api: FakeApi, run: Run) -> None:
-    api.answers.append(Answer(lambda call: call.verb == "apply", 422, "Invalid", "spec.port: Invalid value: 0"))
-    result = run("model", name="a", namespace="models", spec=SPEC)
-    check_result("model", result)
-    documented = yaml.safe_load(load("model").RETURN)["results"]["contains"]
-    always = {name for name, value in documented.items() if value["returned"] == "always"}
-    assert always <= result["results"][0].keys()
-    unconditional = {name for name, value in documented.items() if value["returned"] == "when O(state=present)"}
-    assert unconditional <= result["results"][0].keys()
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_successful_results_hold_everything_that_is_documented(api: FakeApi, run: Run, module: str) -> None:
-    api.controller = becomes(others=READY)
-    made = {"name": "good", "namespace": "models", "spec": SPEC}
-    run(module.removesuffix("_info"), **made)
-    task = made if module in LISTS else {"name": "good", "namespace": "models"}
-    result = run(module, **task)
-    for name, value in yaml.safe_load(load(module).RETURN).items():
-        if value["returned"] == "success" or value["returned"].startswith("always"):
-            assert name in result.data
-            for key, inner in (value.get("contains") or {}).items():
-                if inner.get("returned", "always") in (
-                    "always",
-                    "when O(state=present), unless the API server refused it",
-                    "for a service when O(state=present), unless the API server refused it",
-                ):
-                    assert key in result[name][0]
-
-
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", OF_CLUSTERS)
 def test_every_option_says_its_environment_variable(module: str) -> None:
     documented = options(module)
     for name in _auth.ARGUMENTS:
@@ -114,21 +28,33 @@ def test_every_option_says_its_environment_variable(module: str) -> None:
             assert "E(K8S_AUTH_" in str(text["description"]), name
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_is_in_the_action_group(module: str) -> None:
-    runtime = yaml.safe_load((COLLECTION / "meta" / "runtime.yml").read_text())
-    assert module in runtime["action_groups"]["slipway"]
+def test_every_module_is_in_the_action_group_of_those_that_take_its_options() -> None:
+    """`module_defaults` of a group go to all of its modules, and one that does not know an option fails."""
+    groups = yaml.safe_load((COLLECTION / "meta" / "runtime.yml").read_text())["action_groups"]
+    members = {name: {one for one in group if isinstance(one, str)} for name, group in groups.items()}
+    assert members["slipway"] == set(OF_CLUSTERS)
+    assert sorted(module for group in members.values() for module in group) == MODULES
+    for module in MODULES:
+        told = documentation(module)["attributes"].get("action_group", {}).get("membership")
+        (group,) = (name for name, group in members.items() if module in group)
+        assert told == (None if group == "slipway" else [f"slipway.inference.{group}"])
 
 
-def test_every_error_code_is_documented() -> None:
-    text = str(yaml.safe_load(load("model").RETURN)["error_code"]["description"])
-    assert [code for code in HINTS if f"V({code})" not in text] == []
+def test_every_error_code_is_documented_and_no_other() -> None:
+    told = re.findall(r"v\(([a-z_]+)\)", words(returned("model")["error_code"]))
+    assert sorted(told) == sorted(HINTS)
+
+
+def test_every_error_code_has_its_row_among_the_troubles() -> None:
+    page = (COLLECTION / "docs" / "troubleshooting.md").read_text()
+    rows = page.split("## Errors of the modules\n")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `([a-z_]+)` \|", rows, re.MULTILINE)) == sorted(HINTS)
 
 
 def test_every_api_is_a_documented_choice() -> None:
     for module, apis in (("model", MODELS), ("inference_service", SERVICES)):
         for name in (module, f"{module}_info"):
-            assert yaml.safe_load(load(name).DOCUMENTATION)["options"]["api"]["choices"] == sorted(apis)
+            assert documentation(name)["options"]["api"]["choices"] == sorted(apis)
 
 
 def test_role_hints_name_roles_that_exist() -> None:

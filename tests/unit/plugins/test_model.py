@@ -343,11 +343,8 @@ def test_secrets_are_in_no_output(api: FakeApi, run: Run) -> None:
     }
     for task in ({"models": [{"name": "a", "spec": spec}]}, {"name": "b", "spec": spec}):
         result = run("model", namespace="models", **task)
-        text = str({key: value for key, value in result.data.items() if key != "invocation"}) + str(
-            result["invocation"]
-        )
         for secret in ("hf_very-secret-one", "'abc'", "k-very-secret", "the-api-key"):
-            assert secret not in text
+            assert secret not in str(result.data)
     assert api.objects[PATH + "a"]["spec"]["env"][0]["value"] == "hf_very-secret-one"
     info = run("model_info", namespace="models")
     assert "k-very-secret" not in str(info.data)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,19 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-ROLES = sorted(path.parent.parent for path in Path(__file__).parents[3].glob("roles/*/tasks/main.yml"))
-ENTRY_POINTS = ("main", "uninstall")
+ROOT = Path(__file__).parents[3]
+ROLES = sorted(path.parent.parent for path in ROOT.glob("roles/*/tasks/main.yml"))
+ENTRY_POINTS = ("main", "check", "verify", "uninstall", "drain", "uncordon")
+PREFIX = "slipway.inference."
+WRITTEN_BY_USERS = [
+    *ROOT.glob("playbooks/**/*.yml"),
+    *ROOT.glob("examples/**/*.yml"),
+    *ROOT.glob("extensions/**/*.yml"),
+]
+CODE = re.compile(r"`([^`]*)`")
+TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str, "path": str, "int": int, "float": (int, float), "bool": bool, "list": list, "dict": dict, "raw": object,
+}  # fmt: skip
 
 
 def load(path: Path) -> Any:
@@ -64,8 +78,113 @@ def test_every_variable_carries_the_name_of_its_role(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_readme_tells_the_defaults(role: Path) -> None:
+    rows = table(role)
+    options = specified(role)
+
+    told = {name: rows[name] for name, option in options.items() if "default" in option and name in rows}
+    assert {name: cell for name, cell in told.items() if not tells(cell, options[name]["default"])} == {}
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_readme_names_nothing_that_is_not_there(role: Path) -> None:
+    known = set(specified(role)) | set(re.findall(r"\bslipway_[a-z_]+", (role / "defaults/main.yml").read_text()))
+
+    assert {name for name in table(role) if name.startswith(f"{role.name}_")} - known == set()
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_defaults_are_of_the_types_that_are_specified(role: Path) -> None:
+    options = {name: option for name, option in specified(role).items() if "default" in option}
+
+    assert [name for name, option in options.items() if not is_a(option["default"], option["type"])] == []
+    lists = {name: option for name, option in options.items() if option["type"] == "list"}
+    assert [name for name, option in lists.items() if "elements" not in option] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_every_entry_point_has_its_tasks(role: Path) -> None:
-    entries = load(role / "meta/argument_specs.yml")["argument_specs"]
+    entries = entry_points(role)
 
     assert [name for name in entries if not (role / "tasks" / f"{name}.yml").exists()] == []
     assert [name for name in ENTRY_POINTS if (role / "tasks" / f"{name}.yml").exists() and name not in entries] == []
+    assert [name for name, entry in entries.items() if not entry.get("short_description")] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_whatever_others_call_is_an_entry_point(role: Path) -> None:
+    """Ansible checks the variables of entry points only."""
+    others = [file for file in ROOT.glob("roles/*/tasks/*.yml") if file.parents[1] != role]
+    made = {call for file in [*WRITTEN_BY_USERS, *others] for call in calls(file)}
+    called = {entry for name, entry in made if name == f"{PREFIX}{role.name}"}
+    called |= set(re.findall(r"`tasks_from: (\w+)`", (role / "README.md").read_text()))
+
+    assert called - entry_points(role).keys() == set()
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_readme_tells_every_entry_point(role: Path) -> None:
+    readme = (role / "README.md").read_text()
+
+    assert [name for name in entry_points(role) if name != "main" and f"tasks_from: {name}" not in readme] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_role_says_who_made_it_and_for_what(role: Path) -> None:
+    meta = load(role / "meta/main.yml")
+
+    about = meta["galaxy_info"]
+    assert all(about[key] for key in ("author", "description", "license", "min_ansible_version"))
+    assert meta.get("dependencies", []) == [], "order belongs into playbooks"
+
+
+def entry_points(role: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = load(role / "meta/argument_specs.yml")["argument_specs"]
+    return found
+
+
+@cache
+def calls(file: Path) -> set[tuple[str, str]]:
+    """Roles, by their full names, and entry points that a playbook, or a file of tasks, calls."""
+    found = set()
+    for node in mappings(yaml.load(file.read_text(), Tagged)):  # noqa: S506  (a safe loader)
+        for module in ("include_role", "import_role"):
+            arguments = node.get(f"ansible.builtin.{module}")
+            if isinstance(arguments, dict):
+                found.add((arguments["name"], arguments.get("tasks_from", "main").removesuffix(".yml")))
+    return found
+
+
+class Tagged(yaml.SafeLoader):
+    """Takes values with Ansible's tags, such as ``!unsafe``, as if they had none."""
+
+
+Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
+
+
+def mappings(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for item in node:
+            yield from mappings(item)
+
+
+def table(role: Path) -> dict[str, str]:
+    """Variable -> the cell with its default, of the table in the role's README."""
+    lines = (role / "README.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("| `")]
+    return {name: row[1] for row in rows if len(row) > 2 for name in CODE.findall(row[0])}
+
+
+def tells(cell: str, default: Any) -> bool:
+    """Whether a cell shows a default, as code. Words may say what it means that there is none."""
+    shown = CODE.findall(cell)
+    if default in ("", [], {}) and cell and not CODE.fullmatch(cell):
+        return True
+    return bool(shown) and (shown[0] == default or yaml.safe_load(shown[0]) == default)
+
+
+def is_a(value: Any, kind: str) -> bool:
+    return isinstance(value, TYPES[kind]) and (kind in ("bool", "raw") or not isinstance(value, bool))

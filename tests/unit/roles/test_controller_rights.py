@@ -65,7 +65,6 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
     assert added == own | {
         ("batch", "jobs"): MANAGED,
         ("autoscaling", "horizontalpodautoscalers"): MANAGED,
-        ("policy", "poddisruptionbudgets"): MANAGED,
         ("", "nodes"): {"list", "watch"},
         ("", "persistentvolumeclaims"): shared,
         ("scheduling.k8s.io", "priorityclasses"): shared - {"patch"},

@@ -32,7 +32,7 @@ def rendered(value: Any, **variables: Any) -> Any:
     if not isinstance(value, str) or "{{" not in value:
         return value
     environment = NativeEnvironment()
-    environment.filters |= FilterModule().filters()
+    environment.filters |= FilterModule().filters() | {"slipway.inference.listed": list}
     known = DEFAULTS | VARS | variables
     used = meta.find_undeclared_variables(environment.parse(value))
     return environment.from_string(value).render(
@@ -92,7 +92,7 @@ def test_every_object_is_marked_as_ours() -> None:
 
 
 def test_where_another_one_is_registered_nothing_is_installed() -> None:
-    look, say, install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    _check, look, say, install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
 
     assert look["kubernetes.core.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
     assert say["when"] == "__metrics_server_others.resources | length > 0"
@@ -114,7 +114,7 @@ def test_another_one_is_named(registered: dict[str, Any], said: str) -> None:
 
 
 def test_another_one_that_does_not_answer_is_told_of() -> None:
-    say = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[1]["ansible.builtin.debug"]["msg"]
+    say = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[2]["ansible.builtin.debug"]["msg"]
     down = {"type": "Available", "status": "False", "message": "no endpoints"}
     others = {"resources": [{"spec": {}, "status": {"conditions": [down]}}]}
 
@@ -137,16 +137,10 @@ def test_only_our_own_registration_is_removed() -> None:
 
 
 def test_the_playbook_installs_it_only_where_asked_and_removes_what_is_ours() -> None:
-    [site] = yaml.safe_load((ROLE.parents[1] / "playbooks/site.yml").read_text())
-    [uninstall] = yaml.safe_load((ROLE.parents[1] / "playbooks/uninstall.yml").read_text())
-    conditions = {
-        found["name"]: task.get("when")
-        for play in (site, uninstall)
-        for task in play["tasks"]
-        if (found := task.get("ansible.builtin.import_role", {})).get("name") == "slipway.inference.metrics_server"
-    }
+    def conditions(playbook: str) -> list[str | None]:
+        plays = yaml.safe_load((ROLE.parents[1] / f"playbooks/{playbook}.yml").read_text())
+        used = [task for play in plays for task in play.get("tasks", ()) if "inference.metrics_server" in str(task)]
+        return [task.get("when") for task in used]
 
-    assert [task["when"] for task in site["tasks"] if "slipway.inference.metrics_server" in str(task)] == [
-        "slipway_metrics_server | default(false) | bool"
-    ]
-    assert conditions == {"slipway.inference.metrics_server": None}
+    assert conditions("site") == conditions("upgrade") == ["slipway_metrics_server | default(false) | bool"]
+    assert conditions("uninstall") == [None]

@@ -94,3 +94,30 @@ def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
 def _sees_secrets(task: dict[str, Any]) -> bool:
     used = [task.get(f"kubernetes.core.{module}") for module in ("k8s", "k8s_info")]
     return any(arguments.get("kind") == "Secret" or "secret" in str(arguments) for arguments in used if arguments)
+
+
+def test_the_least_rights_are_those_that_the_documentation_shows() -> None:
+    shipped = (ROOT / "roles/models/files/model-author.yml").read_text()
+
+    assert f"```yaml\n{shipped}```" in (ROOT / "docs/operating.md").read_text()
+
+
+def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
+    [play] = yaml.safe_load((ROOT / "playbooks/upgrade.yml").read_text())
+    tags = [task["tags"][0] for task in play["tasks"]]
+
+    assert tags[:6] == ["preflight", "verify", "verify", "crds", "controller", "gateway"]
+    assert tags[-1] == "verify"
+
+
+@pytest.mark.parametrize("playbook", ["site", "upgrade"])
+def test_what_is_installed_can_be_upgraded_and_removed(playbook: str) -> None:
+    def roles(name: str) -> set[str]:
+        plays = yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text())
+        used = [
+            task["ansible.builtin.import_role"] for task in mappings(plays) if "ansible.builtin.import_role" in task
+        ]
+        return {role["name"] for role in used}
+
+    changing = roles(playbook) - {f"slipway.inference.{role}" for role in ("preflight", "status")}
+    assert changing - roles("uninstall") == set()

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.kube.objects import Object
 from slipway.serving.policies import Target, autoscaler, disruption_budget, priority_class
-from slipway.serving.server import Container, Probe, Probes, Server
+from slipway.serving.server import Container, Probe, Probes, Scale, Server
 
 PROBE = Probe(path="/health", period=1, timeout=1, failures=3)
 SERVER = Server(
@@ -49,11 +49,19 @@ def test_an_autoscaler_scales_the_servers_deployment_slowly_down_and_not_wildly_
     assert spec["behavior"]["scaleUp"]["stabilizationWindowSeconds"] > 0
 
 
-def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go() -> None:
-    spec = disruption_budget(SERVER)["spec"]
+@pytest.mark.parametrize(("protected", "unavailable"), [(True, 0), (False, 1)])
+def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go(protected: bool, unavailable: int) -> None:
+    [budget] = disruption_budget(SERVER, Scale(2), protected=protected)
+    spec = budget["spec"]
     assert spec["selector"] == {"matchLabels": {"app": "tiny"}}
-    assert spec["maxUnavailable"] == 0
+    assert spec["maxUnavailable"] == unavailable
     assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1), (None, 1)])
+def test_one_pod_alone_needs_no_budget_unless_it_is_protected(replicas: int | None, budgets: int) -> None:
+    assert len(disruption_budget(SERVER, Scale(replicas))) == budgets
+    assert len(disruption_budget(SERVER, Scale(replicas), protected=True)) == 1
 
 
 @pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])

@@ -12,9 +12,19 @@ from slipway.artifacts.huggingface import HuggingFaceFile
 from slipway.engines.engine import Launch
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.kube.crd import CustomResource
-from slipway.kube.objects import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, Kind, Object, created_unix, generation
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    POD_DISRUPTION_BUDGET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Kind,
+    Object,
+    created_unix,
+    generation,
+)
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.policies import disruption_budget
 from slipway.serving.report import report, routed
 from slipway.serving.route import Route
 from slipway.serving.scaling import Scaling
@@ -38,7 +48,7 @@ class Krypton:
 
     name = "krypton"
     resources: tuple[CustomResource, ...] = (MODEL,)
-    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT)
+    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET)
     shared_kinds: tuple[Kind, ...] = ()
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
@@ -59,7 +69,8 @@ class Krypton:
         spec = read_spec(world.resource)
         server = _server(world, spec)
         address = Address(server.name, server.selector, route(world.resource, spec))
-        return Plan(children=workload(server, Scale(spec.min_replicas), (address,)))
+        scale = Scale(spec.min_replicas)
+        return Plan(children=(*workload(server, scale, (address,)), *disruption_budget(server, scale)))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]
@@ -116,13 +127,13 @@ def _server(world: World, spec: ModelSpec) -> Server:
         image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
         service_account=spec.service_account_name or "",
         own_account=True,
-        security=restricted(settings.run_as_user),
+        security=restricted(settings.user(settings.run_as_user)),
     )
 
 
 def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container:
     env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
-    own_env = (*variables(LLAMACPP.env(launch)), *huggingface.token(env, env_from))
+    own_env = (*variables({**settings.home(), **LLAMACPP.env(launch)}), *huggingface.token(env, env_from))
     given = {variable["name"] for variable in env}
     return Container(
         name=CONTAINER,

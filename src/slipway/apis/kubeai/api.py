@@ -14,12 +14,13 @@ from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
     PERSISTENT_VOLUME_CLAIM,
+    POD_DISRUPTION_BUDGET,
     SERVICE,
     Kind,
     Object,
     labels,
 )
-from slipway.serving import workload
+from slipway.serving import policies, workload
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import STATE, Scaling
 from slipway.serving.settings import Settings
@@ -30,7 +31,7 @@ class KubeAI:
 
     name = "kubeai"
     resources: tuple[CustomResource, ...] = (MODEL,)
-    child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB)
+    child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET)
     shared_kinds: tuple[Kind, ...] = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({names.FINALIZER})
@@ -43,16 +44,16 @@ class KubeAI:
 
     def plan(self, world: World) -> Plan:
         model = read(world)
-        server = pods.server(model)
+        server, scale = pods.server(model), pods.scale(model)
         observed = world.children.get((DEPLOYMENT.kind, server.name))
         addresses = pods.addresses(model, failing=failing(world, observed))
-        children = workload.workload(server, pods.scale(model), addresses)
-        *before, deployment = children
+        *before, deployment = workload.workload(server, scale, addresses)
+        budget = policies.disruption_budget(server, scale)
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
             jobs, notes, record = cache.left(world, deployment)
             return Plan(
-                children=(*before, *jobs, deployment),
+                children=(*before, *jobs, deployment, *budget),
                 notes=notes,
                 own=_own(model, record),
                 adapters=pods.adapters(model),
@@ -61,7 +62,7 @@ class KubeAI:
         jobs, notes = cache.loading(model, world) if not cache.loaded(world) else ((), ())
         ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
         return Plan(
-            children=(*before, *jobs, *ready),
+            children=(*before, *jobs, *ready, *budget),
             shared=(claim,),
             notes=notes,
             own=_own(model, {names.PROFILE: model.spec.cache_profile}),

@@ -16,7 +16,7 @@ import msgspec
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
 from slipway.apis.kubeai.model import Model, claim_reference, profile_of, read_config
-from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image
+from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image, pod_security
 from slipway.apis.kubeai.sources import credentials
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
@@ -25,6 +25,7 @@ from slipway.serving.diagnosis import remains, template_digest
 from slipway.serving.job import Task, ended, job
 from slipway.serving.plan import Note, Plan, Reference, World
 from slipway.serving.server import Container, Mount
+from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
 
 LOADED = "models.kubeai.org/"
@@ -110,7 +111,7 @@ def load_job(model: Model) -> Object:
         env=loader_env(model, access),
         env_from=env_from(model),
         mounts=(Mount(CACHE, f"/{folder}", sub_path=folder), *access.mounts),
-        security=_writer(model.config),
+        security=_writer(model.config, model.settings),
     )
     return job(
         Task(
@@ -125,7 +126,7 @@ def load_job(model: Model) -> Object:
             retries=RETRIES,
             image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
             service_account=pods.service_account_name,
-            security=pods.pod_security_context,
+            security=pod_security(model.config, model.settings),
             tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
         )
     )
@@ -241,7 +242,7 @@ def _evict_job(world: World, claim_name: str) -> Object:
         image=loader_image(config, world.settings),
         args=("loader", "evict", f"/{ROOT}/{name}-{uid(world.resource)}"),
         mounts=(Mount(CACHE, f"/{ROOT}", sub_path=ROOT),),
-        security=_writer(config),
+        security=_writer(config, world.settings),
     )
     return job(
         Task(
@@ -253,7 +254,7 @@ def _evict_job(world: World, claim_name: str) -> Object:
             retries=RETRIES,
             image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
             service_account=pods.service_account_name,
-            security=pods.pod_security_context,
+            security=pod_security(config, world.settings),
             tolerations=({"operator": "Exists"},),
         )
     )
@@ -267,10 +268,10 @@ def _labels(instance: str) -> dict[str, str]:
     }
 
 
-def _writer(config: SystemConfig) -> Object:
+def _writer(config: SystemConfig, settings: Settings) -> Object:
     """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
-    the operator says nothing else."""
+    neither the operator nor the cluster says anything else."""
     pods = config.model_server_pods
     asked = pods.pod_security_context | pods.security_context
-    other = "runAsUser" in asked or asked.get("runAsNonRoot")
+    other = settings.assigned_ids or "runAsUser" in asked or asked.get("runAsNonRoot")
     return pods.security_context if other else {**pods.security_context, "runAsUser": 0}

@@ -17,7 +17,7 @@ from slipway.serving.agent import Adapter
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
 from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
 from slipway.serving.settings import Settings
-from slipway.serving.workload import UNPRIVILEGED
+from slipway.serving.workload import UNPRIVILEGED, restricted
 
 CONTAINER = "server"
 FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
@@ -55,7 +55,7 @@ def server(model: Model) -> Server:
         files=tuple(File(file.path, file.content) for file in spec.files),
         image_pull_secrets=(*(secret.name for secret in pods.image_pull_secrets), *access.image_pull_secrets),
         service_account=pods.service_account_name,
-        security=pods.pod_security_context,
+        security=pod_security(model.config, model.settings),
         scheduling={
             "nodeSelector": profile.node_selector,
             "affinity": profile.affinity,
@@ -75,7 +75,7 @@ def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container
         image=model.spec.image or model.config.image(model.spec.engine, profile),
         command=model.engine.command,
         args=model.engine.args(model.launch),
-        env=_env(model, model.engine.env(model.launch), access),
+        env=_env(model, {**model.settings.home(), **model.engine.env(model.launch)}, access),
         env_from=env_from(model),
         resources={part: amounts for part, amounts in sizes.items() if amounts},
         mounts=access.mounts,
@@ -140,6 +140,12 @@ def env_from(model: Model) -> tuple[Object, ...]:
 
 def loader_image(config: SystemConfig, settings: Settings) -> str:
     return config.model_loading.image or settings.loader_image
+
+
+def pod_security(config: SystemConfig, settings: Settings) -> Object:
+    """The operator's; where the cluster says who pods run as, that they are not root goes without saying."""
+    given = config.model_server_pods.pod_security_context
+    return restricted(None) | given if settings.assigned_ids else given
 
 
 def loader_env(model: Model, access: Access) -> tuple[Object, ...]:

@@ -245,12 +245,15 @@ def _task(
         container=container,
         volumes=found,
         retries=RETRIES,
-        security=_security(settings.model_cache.run_as_user),
+        security=_security(settings),
     )
 
 
-def _security(user: int) -> Object:
+def _security(settings: Settings) -> Object:
     """Volumes that take no group belong to root, and are written by nobody else."""
+    user = settings.user(settings.model_cache.run_as_user)
+    if user is None:
+        return restricted(None)
     return {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
 
 

@@ -16,7 +16,7 @@ from slipway.serving.plan import Invalid, World
 from slipway.serving.policies import UNMOVED
 from slipway.serving.route import Route
 from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, patience, variables
-from slipway.serving.workload import MANAGER, UNPRIVILEGED
+from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
 
 POD_SECURITY: Object = {
     "seccompProfile": {"type": "RuntimeDefault"},
@@ -77,7 +77,7 @@ def server(service: Service) -> Server:
         before=_before(service),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
-        security=POD_SECURITY if spec.pod_security_context is None else spec.pod_security_context,
+        security=_pod_security(service) if spec.pod_security_context is None else spec.pod_security_context,
         scheduling=_scheduling(service),
     )
 
@@ -99,6 +99,10 @@ def _engine(service: Service) -> Container:
         further_mounts=spec.extra_volume_mounts,
         security=_security(service) if spec.security_context is None else spec.security_context,
     )
+
+
+def _pod_security(service: Service) -> Object:
+    return restricted(None) if service.settings.assigned_ids else POD_SECURITY
 
 
 def _security(service: Service) -> Object:
@@ -130,7 +134,8 @@ def image(service: Service) -> str:
 def _env(service: Service) -> tuple[Object, ...]:
     """The engine's own, a token for the hub, the user's; of one name the user's only."""
     given = service.spec.env
-    own = (*variables(service.engine.env(service.launch)), *_token(service))
+    home = service.settings.home()
+    own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
     taken = {variable["name"] for variable in given}
     return (*(variable for variable in own if variable["name"] not in taken), *given)
 

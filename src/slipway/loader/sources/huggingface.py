@@ -48,7 +48,8 @@ class Answer(Protocol):
     status_code: int
 
     @property
-    def headers(self) -> Mapping[str, str]: ...
+    def headers(self) -> Mapping[str, str]:
+        """By name, in any case."""
 
 
 class HuggingFace:

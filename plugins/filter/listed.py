@@ -1,0 +1,57 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: listed
+short_description: Make a list of names of whatever names them
+version_added: 0.4.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - A survey of AWX and C(--extra-vars name=value) give several names as one text. Argument specs accept that for a
+    list, and leave the variable the text that it is.
+  - A list stays as it is.
+  - The roles of this collection use it wherever they read a list of names.
+options:
+  _input:
+    description: A list, or a text with a comma, a space or a line break between each two names.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Name the serving APIs, from a survey or not
+  ansible.builtin.debug:
+    msg: "{{ slipway_apis | slipway.inference.listed }}"
+  vars:
+    slipway_apis: krypton, kubeai
+"""
+
+RETURN = r"""
+_value:
+  description: The names, in their order.
+  type: list
+  elements: raw
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+
+def listed(names: Any) -> list[Any]:
+    if isinstance(names, str):
+        return names.replace(",", " ").split()
+    if isinstance(names, (list, tuple)):
+        return list(names)
+    raise AnsibleFilterError(f"Names must be a list, or a text with commas between them, not {names!r}.")
+
+
+class FilterModule:
+    """Registers the filter."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"listed": listed}

@@ -1,0 +1,116 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release. It runs on the nodes, whose Python may be 3.8.
+
+"""What is NVIDIA's own: generations, the driver's files, and what nvidia-smi says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import Tree
+
+# Ranges of device ids. NVIDIA gives them out in blocks, a generation or a chip each.
+ARCHITECTURES: tuple[tuple[int, int, str], ...] = (
+    (0x0FC0, 0x103F, "kepler"),
+    (0x1180, 0x11FF, "kepler"),
+    (0x1280, 0x12BF, "kepler"),
+    (0x1340, 0x143F, "maxwell"),
+    (0x15F0, 0x15FF, "pascal"),
+    (0x1600, 0x17FF, "maxwell"),
+    (0x1B00, 0x1D7F, "pascal"),
+    (0x1D80, 0x1DFF, "volta"),
+    (0x1E00, 0x1FFF, "turing"),
+    (0x2080, 0x20FF, "ampere"),
+    (0x2180, 0x21FF, "turing"),
+    (0x2200, 0x22FF, "ampere"),
+    (0x2300, 0x23FF, "hopper"),
+    (0x2400, 0x25FF, "ampere"),
+    (0x2600, 0x28FF, "ada"),
+    (0x2900, 0x31FF, "blackwell"),
+)
+# What nvidia-smi is asked of each GPU.
+QUERY = ("pci.bus_id", "name", "uuid", "memory.total", "mig.mode.current")
+VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+MIG_DEVICE = re.compile(r"^\s+MIG (\S+)\s.*\(UUID: (\S+?)\)")
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the driver knows of a GPU. ``mig``: whether it is on; ``None`` where the GPU has no such thing."""
+
+    model: str
+    uuid: str
+    memory_bytes: int | None = None
+    mig: bool | None = None
+    mig_devices: list[dict[str, str]] = field(default_factory=list)
+
+
+def architecture(device_id: str) -> str:
+    number = int(device_id, 16)
+    return next((name for first, last, name in ARCHITECTURES if first <= number <= last), "")
+
+
+def loaded_version(text: str) -> str:
+    """Of ``/proc/driver/nvidia/version``."""
+    found = VERSION.search(text)
+    return found.group(1) if found else ""
+
+
+def loaded_kind(text: str) -> str:
+    return ("open" if "Open Kernel Module" in text else "proprietary") if loaded_version(text) else ""
+
+
+def kind_of_license(text: str) -> str:
+    """Which modules they are, by their licence: the open ones are MIT and GPL."""
+    return ("open" if "MIT" in text or "GPL" in text else "proprietary") if text else ""
+
+
+def known_by_driver(tree: Tree, address: str) -> Card | None:
+    """What the loaded driver says of a GPU without any tool."""
+    text = tree.text(f"/proc/driver/nvidia/gpus/{address}/information")
+    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    if not said:
+        return None
+    return Card(model=said.get("Model", "").strip(), uuid=said.get("GPU UUID", "").strip())
+
+
+def known_by_tool(query: str, listing: str) -> dict[str, Card]:
+    """PCI address -> GPU. ``query`` answers QUERY as CSV without units, ``listing`` is what ``nvidia-smi -L`` says."""
+    parts = mig_devices(listing)
+    found: dict[str, Card] = {}
+    for line in query.splitlines():
+        values = [value.strip() for value in line.split(",")]
+        if len(values) != len(QUERY):
+            continue
+        bus, model, uuid, memory, mig = values
+        found[address(bus)] = Card(
+            model=model,
+            uuid=uuid,
+            memory_bytes=int(memory) * 1024**2 if memory.isdigit() else None,
+            mig={"Enabled": True, "Disabled": False}.get(mig),
+            mig_devices=parts.get(uuid, []),
+        )
+    return found
+
+
+def mig_devices(listing: str) -> dict[str, list[dict[str, str]]]:
+    """UUID of a GPU -> the parts that it is cut into."""
+    found: dict[str, list[dict[str, str]]] = {}
+    uuid = ""
+    for line in listing.splitlines():
+        part = MIG_DEVICE.match(line)
+        if line.startswith("GPU "):
+            uuid = line.rpartition("UUID: ")[2].rstrip(")")
+        elif part and uuid:
+            found.setdefault(uuid, []).append({"profile": part.group(1), "uuid": part.group(2)})
+    return found
+
+
+def address(bus: str) -> str:
+    """As the kernel writes it: nvidia-smi says 00000000:3B:00.0."""
+    domain, _colon, rest = bus.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"

@@ -1,0 +1,226 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change in any release.
+
+"""TOML as text: written anew, or changed in few lines of a file that somebody else wrote. Pure.
+
+A change is never trusted: what comes out is read again, and must say what was meant and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Table: TypeAlias = dict[str, Any]
+Path: TypeAlias = tuple[str, ...]
+
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class NotEditable(ValueError):
+    """The text says it in a form that cannot be changed line by line."""
+
+
+def read(text: str) -> Table:
+    """Raises ValueError where it is no TOML."""
+    return tomllib.loads(text)
+
+
+def at(table: Mapping[str, Any], path: Sequence[str], default: Any = None) -> Any:
+    """What lies below ``table`` at ``path``."""
+    found: Any = table
+    for key in path:
+        if not isinstance(found, Mapping) or key not in found:
+            return default
+        found = found[key]
+    return found
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Table:
+    """``above`` on top of ``below``, table by table; neither is changed."""
+    both = dict(below)
+    for key, value in above.items():
+        under = both.get(key)
+        both[key] = laid_over(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def without(table: Mapping[str, Any], path: Path) -> Table:
+    """``table`` less what lies at ``path``."""
+    if len(path) == 1:
+        return {key: value for key, value in table.items() if key != path[0]}
+    under = table.get(path[0])
+    return {**table, path[0]: without(under, path[1:])} if isinstance(under, Mapping) else dict(table)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def written(document: Mapping[str, Any]) -> str:
+    """The document as text: single values first, then one section for each table that has any."""
+    return "\n".join(_sections(document, ())).strip("\n") + "\n" if document else ""
+
+
+def _sections(table: Mapping[str, Any], path: Path) -> Iterator[str]:
+    values = [f"{key_of(key)} = {value_of(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
+    if path and (values or not table):
+        yield f"\n{header_of(path)}"
+    yield from values
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _sections(value, (*path, key))
+
+
+def header_of(path: Path) -> str:
+    return f"[{'.'.join(key_of(key) for key in path)}]"
+
+
+def key_of(key: str) -> str:
+    return key if BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def value_of(value: Any) -> str:
+    """Truth values, numbers, text, lists and, within lists, tables. Raises TypeError for others, such as dates."""
+    if isinstance(value, bool | int | float | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key_of(key)} = {value_of(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(value_of(item) for item in value)}]"
+    raise TypeError(f"{value!r} cannot be written")
+
+
+# ---- changing ------------------------------------------------------------------------------------------------------
+
+
+def changed(text: str, changes: Mapping[str, Any], removed: Sequence[Path] = ()) -> str:
+    """``text`` with the values of ``changes`` and without the tables at ``removed``, otherwise as it was.
+
+    Raises NotEditable where the text holds them in another form than tables with a header, such as inline.
+    """
+    before = read(text)
+    meant = before
+    for path in removed:
+        meant = without(meant, path)
+    meant = laid_over(meant, changes)
+    if meant == before:
+        return text
+    lines = text.splitlines()
+    for path in removed:
+        lines = _without_tables(lines, path)
+    for path, key, value in _leaves(changes, ()):
+        if at(before, (*path, key)) != value or any(_below((*path, key), gone) for gone in removed):
+            lines = _with_value(lines, path, key, value)
+    after = "\n".join(lines).strip("\n") + "\n"
+    if not _says(after, meant):
+        raise NotEditable("it is written in a form that cannot be changed line by line")
+    return after
+
+
+def _says(text: str, meant: Table) -> bool:
+    try:
+        return _pruned(read(text)) == _pruned(meant)
+    except ValueError:
+        return False
+
+
+def _pruned(table: Mapping[str, Any]) -> Table:
+    """Without empty tables: whether a header stands there says nothing."""
+    kept = {key: _pruned(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    return {key: value for key, value in kept.items() if value != {}}
+
+
+def _leaves(table: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*path, key))
+        else:
+            yield path, key, value
+
+
+def _below(path: Path, above: Path) -> bool:
+    return path[: len(above)] == above
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One header or one key with its value. ``first`` and ``end``: its lines. ``key``: empty for a header."""
+
+    first: int
+    end: int
+    table: Path
+    key: Path
+
+
+def _statements(lines: Sequence[str]) -> list[Statement]:
+    """Of a text that can be read as a whole."""
+    found: list[Statement] = []
+    table: Path = ()
+    first = 0
+    while first < len(lines):
+        end = _end(lines, first)
+        said = read("\n".join(lines[first:end]))
+        if lines[first].lstrip().startswith("["):
+            table = _way(said)
+            found.append(Statement(first, end, table, ()))
+        elif said:
+            found.append(Statement(first, end, table, _way(said)))
+        first = end
+    return found
+
+
+def _end(lines: Sequence[str], first: int) -> int:
+    """Where the statement that begins in line ``first`` is complete: text and lists may go over several lines."""
+    for end in range(first + 1, len(lines)):
+        try:
+            read("\n".join(lines[first:end]))
+        except ValueError:
+            continue
+        return end
+    return len(lines)
+
+
+def _way(said: Mapping[str, Any]) -> Path:
+    """The keys that lead to the one thing that a statement says."""
+    [(key, value)] = said.items()
+    return (key, *_way(value)) if isinstance(value, Mapping) and len(value) == 1 else (key,)
+
+
+def _without_tables(lines: list[str], path: Path) -> list[str]:
+    """Comments stay: nobody knows to which table they belong."""
+    gone = {
+        number
+        for statement in _statements(lines)
+        if _below(statement.table, path)
+        for number in range(statement.first, statement.end)
+    }
+    spaced = {number - 1 for number in gone if number > 0 and not lines[number - 1].strip()}
+    return [line for number, line in enumerate(lines) if number not in gone | spaced]
+
+
+def _with_value(lines: list[str], path: Path, key: str, value: Any) -> list[str]:
+    own = [statement for statement in _statements(lines) if statement.table == path]
+    text = f"{key_of(key)} = {value_of(value)}"
+    for statement in own:
+        if statement.key == (key,):
+            line = f"{_indent(lines[statement.first])}{text}"
+            return [*lines[: statement.first], line, *lines[statement.end :]]
+    if own:
+        last = own[-1]
+        indent = _indent(lines[last.first])
+        deeper = "" if last.key or not indent else "  "
+        return [*lines[: last.end], f"{indent}{deeper}{text}", *lines[last.end :]]
+    if not path:
+        return [text, *lines]
+    return [*lines, "", header_of(path), text]
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]

@@ -1,0 +1,42 @@
+"""The conditions of all resources as metrics, made anew at each scrape of what the stores have.
+
+So a resource that is gone leaves no series behind. Every controller shows them, whether it leads or stands by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slipway.kube.informer import Informer
+from slipway.kube.objects import key
+
+LABELS = ("kind", "namespace", "name", "type", "reason")
+_VALUES = {"True": 1, "False": 0}
+"""Nothing is shown of what is unknown, nor of a condition that says no status: it must not hide all others."""
+
+
+class ConditionsCollector(Collector):
+    """Shows what the resources of these informers say of themselves."""
+
+    def __init__(self, resources: Sequence[Informer]) -> None:
+        self._resources = tuple(resources)
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry."""
+        family = GaugeMetricFamily(
+            "slipway_resource_condition",
+            "1 where a condition of a resource is true, 0 where it is false.",
+            labels=LABELS,
+        )
+        for informer in self._resources:
+            kind = f"{informer.kind.plural}.{informer.kind.group}"
+            for resource in informer.store.all():
+                for condition in (resource.get("status") or {}).get("conditions") or ():
+                    value = _VALUES.get(condition.get("status"))
+                    if value is not None:
+                        labels = (kind, *key(resource), condition.get("type", ""), condition.get("reason", ""))
+                        family.add_metric(labels, value)
+        yield family

@@ -1,0 +1,180 @@
+"""Runs a playbook of examples/awx as AWX runs a job.
+
+By ansible-runner, in a private data directory of the job: the project, the collections as they are released, an
+inventory, the survey's answers as extra variables. The environment has what a credential of the type "OpenShift or
+Kubernetes API Bearer Token" puts there, and nothing else of the machine. A user who is not root owns that directory and
+may write nowhere else but where everybody may.
+
+As a program, for Molecule: python -m tests.awx_job PLAYBOOK --answers FILE, with the credential in K8S_AUTH_*.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+EXAMPLE = ROOT / "examples/awx"
+CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
+USER = 61184
+"""Nobody else's."""
+INVENTORY: dict[str, Any] = {
+    "all": {
+        "hosts": {
+            "localhost": {
+                "ansible_connection": "local",
+                "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            }
+        }
+    }
+}
+OPEN = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+"""Where everybody may write."""
+CACHE = "k8srcp-"
+"""Begins the name of the file in which kubernetes.core keeps what a server has."""
+
+
+@dataclass
+class Credential:
+    """As a user of AWX fills it in; ``authority`` is the certificate itself, or nothing."""
+
+    host: str
+    token: str
+    authority: str
+
+
+@dataclass
+class Job:
+    """What became of a job."""
+
+    status: int
+    output: str
+    artifacts: dict[str, Any] = field(default_factory=dict)
+    """What its tasks set by set_stats: AWX gives it to the next step of a workflow."""
+    changed: int = 0
+    user: int = -1
+    strays: list[str] = field(default_factory=list)
+    """Files outside of its private data directory that are its user's; where that is no user of its own, none."""
+
+
+def private_data(folder: Path, answers: dict[str, Any], credential: Credential) -> Path:
+    """What AWX lays out for a job; ``folder/collections`` holds the released collection already."""
+    place = folder / "job"
+    for part in ("env", "inventory", "artifacts"):
+        (place / part).mkdir(parents=True)
+    shutil.copytree(EXAMPLE, place / "project")
+    shutil.copytree(folder / "collections", place / "requirements_collections")
+    (place / "inventory/hosts.json").write_text(json.dumps(INVENTORY))
+    (place / "env/extravars").write_text(json.dumps({**answers, "awx_job_id": 1, "awx_user_name": "admin"}))
+    (place / "env/authority.pem").write_text(credential.authority)
+    return place
+
+
+def environment(place: Path, credential: Credential) -> dict[str, str]:
+    """Without an authority AWX has no certificate checked."""
+    trusted = {"K8S_AUTH_VERIFY_SSL": "True", "K8S_AUTH_SSL_CA_CERT": str(place / "env/authority.pem")}
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "HOME": str(place),
+        "LANG": "C.UTF-8",
+        "ANSIBLE_COLLECTIONS_PATH": str(place / "requirements_collections"),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_RETRY_FILES_ENABLED": "False",
+        "ANSIBLE_HOST_KEY_CHECKING": "False",
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
+        "AWX_PRIVATE_DATA_DIR": str(place),
+        "JOB_ID": "1",
+        "K8S_AUTH_HOST": credential.host,
+        "K8S_AUTH_API_KEY": credential.token,
+        **(trusted if credential.authority else {"K8S_AUTH_VERIFY_SSL": "False"}),
+    }
+
+
+def as_another_user(place: Path) -> list[str]:
+    """What goes before the command, so that root's tests run as a user of their own, who may read and not write."""
+    if os.getuid() != 0:
+        return []
+    for path in (place, *place.rglob("*")):
+        os.chown(path, USER, USER, follow_symlinks=False)
+    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+    # Else programs would be told that they may not execute what they can.
+    kept = ["--securebits=+no_setuid_fixup"]
+    return [*user, *kept, *(f"--{kind}=-all,+dac_read_search" for kind in ("inh-caps", "ambient-caps", "bounding-set"))]
+
+
+def galaxy(folder: Path, *words: str) -> None:
+    """In a folder where no ansible.cfg says that the collection is there already."""
+    command = [sys.executable, "-m", "ansible", "galaxy", "collection", *words]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
+
+
+def release(folder: Path) -> None:
+    """Builds the collection and installs it from its tarball, beside kubernetes.core."""
+    built, collections = folder / "built", folder / "collections"
+    galaxy(folder, "build", str(ROOT), "--output-path", str(built))
+    [tarball] = built.glob("*.tar.gz")
+    galaxy(folder, "install", str(tarball), "--no-deps", "--offline", "--force", "--collections-path", str(collections))
+    shutil.copytree(CORE.resolve(), collections / "ansible_collections/kubernetes/core")
+
+
+def run(folder: Path, playbook: str, answers: dict[str, Any], credential: Credential, *flags: str) -> Job:
+    """Runs ``playbook`` with the survey's answers; ``folder`` is the job's own and has been given to release()."""
+    shutil.rmtree(folder / "job", ignore_errors=True)
+    began, place = time.time(), private_data(folder, answers, credential)
+    command = [sys.executable, "-m", "ansible_runner", "run", str(place), "--playbook", playbook, "--ident", "1"]
+    more = ["--cmdline", " ".join(flags)] if flags else []
+    done = subprocess.run(
+        [*as_another_user(place), *command, *more],
+        cwd=place,
+        env=environment(place, credential),
+        capture_output=True,
+        text=True,
+        timeout=1500,
+        check=False,
+    )
+    job = Job(done.returncode, done.stdout + done.stderr)
+    events = sorted((place / "artifacts/1/job_events").glob("*.json"))
+    for event in (json.loads(path.read_text()) for path in events):
+        if event["event"] == "playbook_on_stats":
+            job.artifacts = event["event_data"].get("artifact_data", {})
+            job.changed = sum(event["event_data"]["changed"].values())
+    job.user = (place / "artifacts/1/stdout").stat().st_uid
+    job.strays = [str(path) for place in OPEN for path in place.glob("*") if stray(path, began)]
+    return job
+
+
+def stray(path: Path, began: float) -> bool:
+    """Whether a job left it where everybody may write; what kubernetes.core keeps of a server is none."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return found.st_uid == USER and found.st_mtime >= began and not path.name.startswith(CACHE)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("playbook")
+    parser.add_argument("--answers", type=Path, required=True)
+    given = parser.parse_args()
+    authority = Path(os.environ["K8S_AUTH_SSL_CA_CERT"]).read_text()
+    credential = Credential(os.environ["K8S_AUTH_HOST"], os.environ["K8S_AUTH_API_KEY"], authority)
+    with tempfile.TemporaryDirectory() as folder:
+        release(Path(folder))
+        job = run(Path(folder), given.playbook, json.loads(given.answers.read_text()), credential)
+    told = {"changed": job.changed, "artifacts": job.artifacts, "user": job.user, "strays": job.strays}
+    print(job.output if job.status else json.dumps(told))
+    return job.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The collection as others package it: installed from its tarball, with only what Ansible itself reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ..roles.cluster_api import ClusterApi
+
+ROOT = Path(__file__).parents[3]
+CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
+SURVIVORS = {"meta", "playbooks", "plugins", "roles", "MANIFEST.json", "FILES.json"}
+MODULES = [f"slipway.inference.{path.stem}" for path in sorted((ROOT / "plugins/modules").glob("[a-z]*.py"))]
+ROLES = [path.parents[1].name for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml"))]
+PLAYBOOKS = [f"slipway.inference.{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.yml"))]
+# They build images, and clusters of them, from what lies beside the roles.
+OF_SOURCES = {"images", "local_cluster"}
+# The others have tests of their own that run them by themselves.
+ALONE = sorted(role for role in set(ROLES) - OF_SOURCES if not (ROOT / f"tests/unit/roles/test_{role}_run.py").exists())
+REQUIRED: dict[str, dict[str, Any]] = {
+    "component": {"component_name": "alone", "component_containers": [{"name": "alone", "image": "example.com/a:1"}]},
+    "hub": {"hub_volume": {"persistentVolumeClaim": {"claimName": "weights"}}},
+}
+"""Variables without which a role can do nothing."""
+
+# Ansible loads much code for each of these: on a machine that has much else to do that takes minutes.
+pytestmark = pytest.mark.plays
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home where nothing was before; the collection lies where ansible-galaxy puts it."""
+    if shutil.which("ansible-galaxy") is None or not CORE.exists():
+        pytest.skip("needs ansible-galaxy and the collection kubernetes.core")
+    folder = tmp_path_factory.mktemp("home")
+    installed = folder / ".ansible/collections/ansible_collections"
+    (installed / "kubernetes").mkdir(parents=True)
+    (installed / "kubernetes/core").symlink_to(CORE)
+    ansible(folder, "ansible-galaxy", "collection", "build", str(ROOT), "--output-path", str(folder))
+    (tarball,) = folder.glob("slipway-inference-*.tar.gz")
+    ansible(folder, "ansible-galaxy", "collection", "install", "--offline", str(tarball))
+    for path in (installed / "slipway/inference").iterdir():
+        if path.name not in SURVIVORS:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return folder
+
+
+def ansible(folder: Path, *command: str, failing: bool = False, **variables: str) -> str:
+    """Runs it as somebody with that home, and on the PATH what Ansible hands its modules over with, no more."""
+    programs = folder / "bin"
+    if not programs.exists():
+        programs.mkdir()
+        for name in ("chmod", "mkdir", "rm", "sleep"):
+            (programs / name).symlink_to(str(shutil.which(name)))
+    environment = {
+        "HOME": str(folder),
+        "PATH": str(programs),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_REMOTE_TEMP": str(folder / "tmp"),
+        "LC_ALL": "C.UTF-8",
+    }
+    program = str(Path(sys.executable).parent / command[0])
+    done = subprocess.run(
+        [program, *command[1:]],
+        cwd=folder,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=850,
+        check=False,
+    )
+    assert (done.returncode != 0) is failing, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_every_playbook_is_found_by_its_name_and_complete(home: Path) -> None:
+    ansible(home, "ansible-playbook", "--inventory", "localhost,", "--syntax-check", *PLAYBOOKS)
+
+
+def test_every_module_and_role_documents_itself(home: Path) -> None:
+    modules = json.loads(ansible(home, "ansible-doc", "--json", *MODULES))
+    roles = json.loads(
+        ansible(home, "ansible-doc", "--type", "role", "--json", *(f"slipway.inference.{r}" for r in ROLES))
+    )
+
+    assert {name for name, found in modules.items() if found["doc"]["options"] and found["examples"]} == set(MODULES)
+    assert {name.rpartition(".")[2] for name, found in roles.items() if found["entry_points"]} == set(ROLES)
+
+
+def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
+    """In check mode: what is missing is foretold, and what is removed was never there."""
+    server = ClusterApi()
+    server.kinds += (("coordination.k8s.io/v1", "Lease", "leases", True), ("batch/v1", "Job", "jobs", True))
+    try:
+        (home / "alone.yml").write_text(json.dumps([play(role) for role in ALONE]))
+        variables = {"K8S_AUTH_HOST": server.url, "K8S_AUTH_API_KEY": "of-nobody"}
+        told = ansible(home, "ansible-playbook", "--inventory", ",".join(ALONE), "--check", "alone.yml", **variables)
+    finally:
+        server.stop()
+
+    assert server.writes == []
+    assert [role for role in ALONE if f"\n{role} " not in told.split("PLAY RECAP")[1]] == []
+
+
+def play(role: str) -> dict[str, Any]:
+    """Installs and uninstalls with one role. Each has a host of its own, so that none hears what another found."""
+    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text())["argument_specs"]
+    return {
+        "hosts": role,
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"ansible_python_interpreter": sys.executable, **REQUIRED.get(role, {})},
+        "tasks": [
+            {"ansible.builtin.include_role": {"name": f"slipway.inference.{role}", "tasks_from": entry}}
+            for entry in ("main", "uninstall")
+            if entry in entries
+        ],
+    }
+
+
+def test_where_there_is_nothing_to_build_images_of_the_role_says_so(home: Path) -> None:
+    (home / "images.yml").write_text(json.dumps([play("images") | {"hosts": "localhost"}]))
+    told = ansible(home, "ansible-playbook", "--inventory", "localhost,", "images.yml", failing=True)
+
+    assert "This installation of the collection lacks" in " ".join(told.split())
+
+
+def test_nothing_reads_what_is_there_for_developers_and_readers_only() -> None:
+    texts = [path for name in ("meta", "playbooks", "plugins", "roles") for path in (ROOT / name).rglob("*.y*ml")]
+
+    found = {
+        path.name for path in texts for folder in ("docs", "tests", "extensions") if f"../{folder}" in path.read_text()
+    }
+    assert found == set()

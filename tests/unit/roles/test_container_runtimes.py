@@ -1,0 +1,232 @@
+"""What containerd and CRI-O are told, for every version of their files, and what it leaves of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.slipway.inference.plugins.filter.container_handlers import container_handlers
+from ansible_collections.slipway.inference.plugins.filter.containerd_config import containerd_config
+from ansible_collections.slipway.inference.plugins.filter.crio_config import crio_config
+from ansible_collections.slipway.inference.plugins.filter.toml_changed import toml_changed
+from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import cri_plugin
+
+GOLDEN = Path(__file__).parent / "golden/container_runtimes"
+CASES = sorted(path for path in GOLDEN.glob("*.yaml") if not path.name.endswith(".plan.yaml"))
+HANDLERS = ["nvidia", "nvidia-cdi"]
+BINARY = "/usr/bin/nvidia-container-runtime"
+TOP = "/etc/containerd/config.toml"
+
+
+class Dumper(yaml.SafeDumper):
+    """Texts of several lines as they are, lists indented as yamllint has them."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, indentless=False)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+Dumper.add_representer(str, _text)
+
+
+def plan_of(path: Path, **options: Any) -> dict[str, Any]:
+    case = yaml.safe_load(path.read_text())
+    chosen = {"handlers": HANDLERS, **case.get("options", {}), **options}
+    return containerd_config(case["dump"], top=case["top"], **chosen)
+
+
+def by_name(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", CASES, ids=by_name)
+def test_containerd_is_told_what_its_golden_file_says(path: Path) -> None:
+    text = yaml.dump(plan_of(path), Dumper=Dumper, sort_keys=False, width=140)
+    golden = path.with_suffix(".plan.yaml")
+    if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("path", CASES, ids=by_name)
+def test_nothing_is_left_to_do_when_it_was_done(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    first = plan_of(path)
+    top = next((file["content"] for file in first["files"] if file["path"] == TOP), case["top"])
+    second = containerd_config(case["dump"], top=top, **{"handlers": HANDLERS, **case.get("options", {})})
+
+    left = {file["path"]: file["content"] for file in first["files"]}
+    assert all(file["content"] == left.get(file["path"], top) for file in second["files"])
+
+
+@pytest.mark.parametrize("path", CASES, ids=by_name)
+def test_what_was_there_before_is_there_after(path: Path) -> None:
+    """Every line, but for those of another tool's runtime of that name."""
+    top = yaml.safe_load(path.read_text())["top"] or ""
+    after = next((file["content"] for file in plan_of(path)["files"] if file["path"] == TOP), top)
+
+    if path.stem not in ("v2-of-another-tool", "v3-imports-others", "v2-default"):
+        assert [line for line in top.splitlines() if line.strip() and line not in after.splitlines()] == []
+
+
+@pytest.mark.parametrize("path", CASES, ids=by_name)
+def test_it_is_taken_out_again(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    done = plan_of(path)
+    top = next((file["content"] for file in done["files"] if file["path"] == TOP), case["top"])
+    undone = containerd_config(case["dump"], top=top, handlers=HANDLERS, state="absent")
+    left = next((file["content"] for file in undone["files"] if file["path"] == TOP), top)
+    containerd = tomllib.loads(left).get("plugins", {}).get(cri_plugin(done["version"]), {}).get("containerd", {})
+
+    assert not set(containerd.get("runtimes", {})) & set(HANDLERS)
+    assert containerd.get("default_runtime_name") not in HANDLERS
+    assert undone["removed"] == [next((f["path"] for f in done["files"] if f["path"] != TOP), undone["removed"][0])]
+
+
+def test_containerd_that_runs_no_pods_is_not_touched() -> None:
+    with pytest.raises(AnsibleFilterError, match="switches the plugin cri off"):
+        containerd_config("version = 2", top='disabled_plugins = ["cri"]')
+
+
+def test_a_form_that_cannot_be_changed_is_left_alone_and_what_is_missing_is_told() -> None:
+    top = 'version = 2\nplugins = {"io.containerd.grpc.v1.cri" = {enable_cdi = false}}\n'
+    with pytest.raises(AnsibleFilterError, match=r"left as it is: it is written in a form.*") as error:
+        containerd_config("version = 2", top=top)
+    assert f'BinaryName = "{BINARY}"' in str(error.value)
+
+
+def test_a_file_that_containerd_2_does_not_understand_is_to_be_written_anew() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"config migrate"):
+        containerd_config("version = 3", top='root = "/var/lib/containerd"')
+
+
+def test_a_broken_file_is_named() -> None:
+    with pytest.raises(AnsibleFilterError, match=r"/etc/containerd/config.toml is no TOML"):
+        containerd_config("version = 3", top="version =")
+
+
+CRIO = """
+[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+runtime_type = ""
+monitor_path = "/usr/libexec/crio/conmon"
+allowed_annotations = ["io.containers.trace-syscall"]
+"""
+
+
+def test_crio_s_further_runtime_takes_over_the_monitor() -> None:
+    said = tomllib.loads(crio_config(CRIO, handlers=HANDLERS))["crio"]["runtime"]
+
+    assert list(said["runtimes"]) == HANDLERS
+    assert "default_runtime" not in said
+    assert said["runtimes"]["nvidia"] == {
+        "runtime_path": BINARY,
+        "runtime_type": "oci",
+        "monitor_path": "/usr/libexec/crio/conmon",
+        "allowed_annotations": ["io.containers.trace-syscall"],
+    }
+    assert tomllib.loads(crio_config(CRIO, default=True))["crio"]["runtime"]["default_runtime"] == "nvidia"
+
+
+def test_crio_is_told_the_same_when_it_was_told_already() -> None:
+    first = crio_config(CRIO, handlers=HANDLERS, default=True)
+    config = tomllib.loads(CRIO)["crio"]["runtime"]["runtimes"]
+    again = CRIO.replace('"crun"', '"nvidia"', 1) + first.replace('[crio.runtime]\ndefault_runtime = "nvidia"\n', "")
+
+    assert "crun" in config
+    assert crio_config(again, handlers=HANDLERS, default=True) == first
+
+
+def test_the_runtimes_that_are_known_are_told() -> None:
+    assert container_handlers(CRIO) == {"crun": "/usr/libexec/crio/crun"}
+    assert container_handlers(yaml.safe_load((GOLDEN / "v3-second-run.yaml").read_text())["dump"]) == {
+        "nvidia": BINARY,
+        "nvidia-cdi": BINARY,
+        "runc": "",
+    }
+
+
+TOOLKIT = """#accept-nvidia-visible-devices-as-volume-mounts = false
+disable-require = false
+
+[nvidia-container-runtime]
+#debug = "/var/log/nvidia-container-runtime.log"
+log-level = "info"
+mode = "auto" # as it comes
+runtimes = [
+  "docker-runc", # once
+  "runc",
+]
+
+[nvidia-container-runtime.modes.cdi]
+default-kind = "nvidia.com/gpu"
+"""
+
+
+def test_one_value_is_changed_in_one_line() -> None:
+    after = toml_changed(TOOLKIT, {"nvidia-container-runtime": {"mode": "cdi"}})
+
+    assert after == TOOLKIT.replace('mode = "auto" # as it comes', 'mode = "cdi"')
+
+
+def test_a_value_that_is_there_changes_nothing() -> None:
+    assert toml_changed(TOOLKIT, {"nvidia-container-runtime": {"log-level": "info"}}) is TOOLKIT
+
+
+def test_new_values_go_where_their_table_is() -> None:
+    after = toml_changed(TOOLKIT, {"swarm-resource": "GPU", "nvidia-container-runtime": {"modes": {"csv": {"x": [1]}}}})
+
+    assert after.startswith(TOOLKIT.split("[nvidia", maxsplit=1)[0].rstrip() + '\nswarm-resource = "GPU"\n')
+    assert after.endswith("\n[nvidia-container-runtime.modes.csv]\nx = [1]\n")
+
+
+def test_an_empty_file_gets_all() -> None:
+    assert toml_changed("", {"a": True, "b": {"c d": 1.5}}) == 'a = true\n\n[b]\n"c d" = 1.5\n'
+
+
+@pytest.mark.parametrize("path", [case for case in CASES if not case.stem.startswith("v4")], ids=by_name)
+def test_containerd_itself_reads_what_is_written(path: Path, tmp_path: Path) -> None:
+    """The one that is at hand: by its own word it knows the runtimes, and keeps the one that it had as it was."""
+    containerd = shutil.which("containerd") or pytest.skip("needs containerd")
+    version = subprocess.run([containerd, "--version"], capture_output=True, text=True, check=True).stdout
+    top = yaml.safe_load(path.read_text())["top"]
+    if top is None or not path.stem.startswith(("v1", "v2") if " 1." in version else ("v2", "v3")):
+        pytest.skip("is for another containerd")
+    file = tmp_path / "config.toml"
+    file.write_text(top.replace("/etc/containerd", str(tmp_path)))
+    for imported in ("registries.toml", "proxies.toml"):
+        (tmp_path / imported).write_text("version = 2\n")
+    before = dump(containerd, file)
+    for written in containerd_config(before, top=file.read_text(), handlers=HANDLERS, path=str(file))["files"]:
+        at = tmp_path / written["path"].replace("/etc/containerd", str(tmp_path))
+        at.parent.mkdir(exist_ok=True)
+        at.write_text(written["content"].replace("/etc/containerd/conf.d", str(tmp_path / "conf.d")))
+    after = dump(containerd, file)
+
+    assert container_handlers(after) == {"nvidia": BINARY, "nvidia-cdi": BINARY, "runc": ""}
+    assert runc_of(after) == runc_of(before)
+
+
+def dump(containerd: str, file: Path) -> str:
+    command = [containerd, "--config", str(file), "config", "dump"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def runc_of(dumped: str) -> Any:
+    """What it says of itself; the rest is containerd's default, which an older one shows in several ways."""
+    said = tomllib.loads(dumped)
+    runc = said["plugins"][cri_plugin(said["version"])]["containerd"]["runtimes"]["runc"]
+    options = {key: value for key, value in runc["options"].items() if value}
+    return runc["runtime_type"], runc["base_runtime_spec"], options

@@ -1,0 +1,104 @@
+"""The role device_plugin, run against an API server whose nodes have GPUs, or whose plugins cannot start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import ClusterApi, Object
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+
+OURS = "slipway.inference/accelerator"
+NVIDIA_S = "slipway-nvidia-device-plugin"
+STUCK = {
+    "phase": "Pending",
+    "containerStatuses": [
+        {
+            "name": "plugin",
+            "ready": False,
+            "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such host"}},
+        }
+    ],
+}
+RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+class GpuCluster(ClusterApi):
+    """``pods``: node -> status of the plugin's pod there. Where it runs, the node offers two GPUs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods: dict[str, Object] = {}
+
+    def apply(self, key: tuple[str, str, str], body: Object, *, rehearsed: bool) -> Object:
+        applied = super().apply(key, body, rehearsed=rehearsed)
+        if key[0] == "DaemonSet" and not rehearsed:
+            for node, status in self.pods.items():
+                self._run(applied, node, status)
+        return applied
+
+    def _run(self, daemon_set: Object, node: str, status: Object) -> None:
+        labels = daemon_set["spec"]["template"]["metadata"]["labels"]
+        name = f"{daemon_set['metadata']['name']}-{node}"
+        metadata = {"name": name, "namespace": daemon_set["metadata"]["namespace"], "labels": labels}
+        self.put(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}, "status": status}
+        )
+        if status["phase"] == "Running":
+            self.objects["Node", "", node]["status"]["allocatable"]["nvidia.com/gpu"] = "2"
+
+
+@pytest.fixture
+def api() -> Iterator[GpuCluster]:
+    server = GpuCluster()
+    server.put(
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"}
+    )
+    for name in ("one", "two"):
+        labels = {"kubernetes.io/os": "linux"}
+        status = {"allocatable": {"cpu": "4"}}
+        server.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status})
+    server.pods = {"one": RUNNING}
+    yield server
+    server.stop()
+
+
+def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: Any) -> str:
+    given = {"device_plugin_wait_timeout": 20, "device_plugin_nodes": {"one": "nvidia"}, **variables}
+    return run_role(folder, api, "device_plugin", entry, *flags, failing=failing, **given)
+
+
+def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: GpuCluster) -> None:
+    api.pods = {"one": RUNNING, "two": STUCK}
+    said = play(
+        tmp_path, api, "main", failing=True, device_plugin_nodes=dict.fromkeys(("one", "two"), "nvidia"),
+        device_plugin_wait_timeout=600,
+    )  # fmt: skip
+
+    assert "Node two offers no GPU of NVIDIA:" in said
+    assert f"pod {NVIDIA_S}-two waits: ImagePullBackOff (no such host)" in said
+    assert "Node one offers" not in said
+
+
+def test_where_another_plugin_serves_nothing_is_changed(tmp_path: Path, api: GpuCluster) -> None:
+    pod = {
+        "containers": [{"name": "ctr", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.0"}],
+        "volumes": [{"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}],
+    }
+    api.put(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": "nvidia-device-plugin", "namespace": "kube-system"},
+            "spec": {"template": {"spec": pod}},
+        }
+    )
+    said = play(tmp_path, api, "main")
+
+    assert "GPUs of NVIDIA are served by DaemonSet nvidia-device-plugin in namespace kube-system" in said
+    assert api.writes == []

@@ -1,0 +1,86 @@
+"""The request that a model is verified with fits what the model can do, and a failure tells what was said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+SCRIPT = (Path(__file__).parents[3] / "roles/gateway/files/ask.py").read_text()
+FEATURES = {
+    "chat": ["TextGeneration"],
+    "base": [],
+    "embed": ["TextEmbedding"],
+    "rank": ["Reranking"],
+    "hear": ["SpeechToText"],
+    "broken": ["TextGeneration"],
+}
+ANSWERS = {
+    "chat": "chat/completions",
+    "base": "completions",
+    "embed": "embeddings",
+    "rank": "rerank",
+    "hear": "audio/transcriptions",
+}
+"""The one path that each model has."""
+
+
+async def _models(request: web.Request) -> web.Response:
+    asked = request.query.getall("feature", [])
+    wanted = {
+        name: own
+        for name, own in FEATURES.items()
+        if (set(asked) & set(own) if asked else not own or "TextGeneration" in own)
+    }
+    return web.json_response({"data": [{"id": name, "features": own} for name, own in wanted.items()]})
+
+
+async def _answer(request: web.Request) -> web.Response:
+    if request.content_type == "multipart/form-data":
+        form = await request.post()
+        sound = form["file"]
+        assert isinstance(sound, web.FileField)
+        assert sound.file.read(4) == b"RIFF"
+        model = str(form["model"])
+    else:
+        model = (await request.json())["model"]
+    if ANSWERS.get(model) == request.match_info["path"]:
+        return web.json_response({})
+    return web.Response(status=502 if model == "broken" else 404, text="not here")
+
+
+async def _asked(*models: str) -> Any:
+    application = web.Application()
+    application.add_routes([web.get("/v1/models", _models), web.post("/v1/{path:.+}", _answer)])
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        script = SCRIPT.replace("http://slipway-gateway", f"http://{host}:{port}")
+        argument = json.dumps({"models": models, "seconds": 60, "secret": ""})
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, argument, stdout=asyncio.subprocess.PIPE, env={}
+        )
+        output, _unused = await asyncio.wait_for(process.communicate(), 120)
+    finally:
+        await runner.cleanup()
+    return json.loads(output)
+
+
+def test_each_model_is_asked_for_what_it_can_do() -> None:
+    replies = asyncio.run(_asked(*ANSWERS))
+    assert {model: (reply["status"], reply["path"]) for model, reply in replies.items()} == {
+        model: (200, path) for model, path in ANSWERS.items()
+    }
+
+
+def test_a_failure_tells_the_first_request_and_what_was_said() -> None:
+    reply = asyncio.run(_asked("broken", "unknown"))
+    assert (reply["broken"]["status"], reply["broken"]["path"]) == (502, "chat/completions")
+    assert (reply["unknown"]["status"], reply["unknown"]["said"]) == (404, "not here")

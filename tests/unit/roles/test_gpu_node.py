@@ -1,0 +1,638 @@
+"""What the role gpu_node installs, refuses and reboots for, on every system and for every kind of GPU.
+
+`SLIPWAY_WRITE_GOLDEN=1` writes the lists of packages anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, found
+from .test_container_runtimes import Dumper
+
+GOLDEN = Path(__file__).parent / "golden/gpu_node_packages.yaml"
+KNOWN = [name for name in SYSTEMS if name not in ("fedora", "opensuse")]
+KERNELS = ("linux-image-generic", "linux-headers-generic", "linux-image-6.8.0-87-generic", "linux-image-amd64")
+ORIGINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nvidia archive open": (H100, {"gpu_node_nvidia_repository": "distribution"}),
+    "nvidia archive proprietary": (V100, {"gpu_node_nvidia_repository": "distribution"}),
+    "nvidia cuda open": (H100, {"gpu_node_nvidia_repository": "cuda"}),
+    "nvidia cuda proprietary": (V100, {"gpu_node_nvidia_repository": "cuda"}),
+    "nvidia cuda 595": (H100, {"gpu_node_nvidia_repository": "cuda", "gpu_node_nvidia_branch": "595"}),
+    "amd inbox": (MI300, {}),
+    "amd amdgpu": (MI300, {"gpu_node_amd_driver": "amdgpu"}),
+    "intel inbox": (FLEX, {}),
+}
+
+
+def packages(system: str, gpu: dict[str, Any], settings: dict[str, Any]) -> list[str]:
+    listed: list[str] = Node(system, found(gpu), packages=KERNELS, **settings)["__gpu_node_packages"]
+    return listed
+
+
+def test_packages_are_those_that_the_systems_have() -> None:
+    lists = {
+        system: {
+            name: packages(system, gpu, settings)
+            for name, (gpu, settings) in ORIGINS.items()
+            if not (system in ("rhel8", "rocky9", "alma10") and "archive" in name)
+        }
+        for system in KNOWN
+    }
+    if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
+        GOLDEN.write_text(yaml.dump(lists, Dumper=Dumper, sort_keys=False, width=140))
+
+    assert lists == yaml.safe_load(GOLDEN.read_text())
+
+
+@pytest.mark.parametrize("system", KNOWN)
+@pytest.mark.parametrize(("architecture", "directory"), [("x86_64", "x86_64"), ("aarch64", "sbsa")])
+def test_the_cuda_repository_is_that_of_system_and_architecture(system: str, architecture: str, directory: str) -> None:
+    node = Node(system, architecture=architecture, gpu_node_nvidia_repository="cuda")
+    name = {"Ubuntu": "ubuntu", "Debian": "debian"}.get(SYSTEMS[system][0], "rhel") + re.sub(r"\D", "", system)
+    name = name + "04" if "ubuntu" in name else name
+
+    [repository] = [one for one in node["__gpu_node_repositories"] if one["name"] == "nvidia-cuda"]
+    place = f"https://developer.download.nvidia.com/compute/cuda/repos/{name}/{directory}"
+    assert repository["deb"]["uris"] == [repository["rpm"]["baseurl"]] == [place]
+    assert repository["key"].startswith(f"{place}/")
+
+
+@pytest.mark.parametrize("system", KNOWN)
+def test_only_what_is_asked_for_is_added_to_the_repositories(system: str) -> None:
+    def names(*gpus: dict[str, Any], **settings: Any) -> list[str]:
+        return [one["name"] for one in Node(system, found(*gpus), **settings)["__gpu_node_repositories"]]
+
+    rhel = ["epel-dkms"] if SYSTEMS[system][2] == "RedHat" else []
+    assert names(H100) == ([] if system.startswith("ubuntu") else ["nvidia-cuda", *rhel])
+    assert names(H100, gpu_node_nvidia_repository="none", gpu_node_repository_epel_url="") == []
+    assert names(MI300) == []
+    assert names(MI300, gpu_node_amd_driver="amdgpu") == ["amdgpu", *rhel]
+    assert names(MI300, gpu_node_amd_toolkit=True) == ["amd-container-toolkit"]
+    assert names(FLEX) == []
+
+
+def test_mirrors_stand_in_for_every_repository() -> None:
+    mirrors = {f"gpu_node_repository_{name}_url": f"https://mirror/{name}" for name in ("cuda", "amd", "epel")}
+    for system, gpu in product(KNOWN, (H100, MI300)):
+        node = Node(
+            system, found(gpu), gpu_node_nvidia_repository="cuda", gpu_node_amd_driver="amdgpu",
+            gpu_node_amd_toolkit=True, **mirrors,
+        )  # fmt: skip
+        addresses = re.findall(r"https?://[^/'\"]+", str(node["__gpu_node_repositories"]))
+        assert set(addresses) == {"https://mirror"}, system
+
+
+@pytest.mark.parametrize(
+    ("system", "place"),
+    [
+        ("ubuntu24", "https://repo.radeon.com/amdgpu/30.30/ubuntu noble"),
+        ("debian12", "https://repo.radeon.com/amdgpu/30.30/ubuntu jammy"),
+        ("debian13", "https://repo.radeon.com/amdgpu/30.30/ubuntu noble"),
+        ("rocky9", "https://repo.radeon.com/amdgpu/30.30/el/9.6/main/x86_64"),
+        ("alma10", "https://repo.radeon.com/amdgpu/30.30/el/10/main/x86_64"),
+    ],
+)
+def test_amd_s_driver_comes_from_the_release_that_fits(system: str, place: str) -> None:
+    repository = Node(system, found(MI300), gpu_node_amd_driver="amdgpu")["__gpu_node_repositories"][0]
+
+    assert place in (f"{repository['deb']['uris'][0]} {repository['deb']['suites'][0]}", repository["rpm"]["baseurl"])
+
+
+@pytest.mark.parametrize("system", ["rhel8", "rocky9", "alma10"])
+def test_of_epel_nothing_but_dkms_is_taken(system: str) -> None:
+    [epel] = [one for one in Node(system)["__gpu_node_repositories"] if one["name"] == "epel-dkms"]
+
+    assert epel["rpm"]["options"] == {"includepkgs": "dkms"}
+    assert epel["key"].endswith(f"RPM-GPG-KEY-EPEL-{re.sub(r'[^0-9]', '', system)}")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "modules"),
+    [
+        ([V100], "proprietary"),
+        ([H100], "open"),
+        ([B200], "open"),
+        ([GH200], "open"),
+        ([H100, V100], "proprietary"),
+        ([{**H100, "architecture": ""}], "open"),  # newer than all that are known
+        ([{**FLEX}, H100], "open"),
+    ],
+)
+def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], modules: str) -> None:
+    node = Node(facts=found(*gpus))
+
+    assert node["__gpu_node_nvidia_modules"] == modules
+    assert node["__gpu_node_driver_problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("node", "why", "what"),
+    [
+        (
+            Node(facts=found(V100), gpu_node_nvidia_branch="595"),
+            "Branch 595 of NVIDIA's driver no longer knows V100.",
+            "Set gpu_node_nvidia_branch to 580, the last one that does.",
+        ),
+        (
+            Node(facts=found(V100), gpu_node_nvidia_modules="open"),
+            "NVIDIA's open modules do not know V100.",
+            "Set gpu_node_nvidia_modules to proprietary or auto.",
+        ),
+        (
+            Node(facts=found(B200, GH200), gpu_node_nvidia_modules="proprietary"),
+            "NVIDIA's proprietary modules do not know B200, GH200.",
+            "Set gpu_node_nvidia_modules to open or auto.",
+        ),
+        (
+            Node(facts=found(B200, V100)),
+            "No driver of NVIDIA knows both V100 and B200.",
+            "Take the ones or the others out.",
+        ),
+        (
+            Node(gpu_node_nvidia_version="595.91.07"),
+            "gpu_node_nvidia_version 595.91.07 is not of branch 580.",
+            "Set gpu_node_nvidia_branch to 595.",
+        ),
+        (
+            Node("rocky9", gpu_node_nvidia_repository="distribution"),
+            "The RHEL family has no driver of NVIDIA in its own repositories.",
+            "Set gpu_node_nvidia_repository to cuda, or to none where the node is set up with repositories that have one.",  # noqa: E501
+        ),
+        (
+            Node(facts=found(MI300), architecture="aarch64", gpu_node_amd_driver="amdgpu"),
+            "AMD publishes its driver for amd64 only.",
+            "Set gpu_node_amd_driver to inbox.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_changed(node: Node, why: str, what: str) -> None:
+    assert node["__gpu_node_driver_problems"] == [{"broken": True, "why": why, "do": what}]
+
+
+def test_a_branch_without_quotes_is_a_branch_too() -> None:
+    node = Node(gpu_node_nvidia_branch=580, gpu_node_nvidia_version="580.95.05")
+
+    assert node["__gpu_node_driver_problems"] == []
+    assert node["__gpu_node_packages"] == Node(gpu_node_nvidia_version="580.95.05")["__gpu_node_packages"]
+
+
+@pytest.mark.parametrize("system", [*SYSTEMS])
+def test_systems_that_are_not_known_are_left_alone(system: str) -> None:
+    assert Node(system)["__gpu_node_supported"] is (system in KNOWN)
+    assert not Node(system, architecture="ppc64le")["__gpu_node_supported"]
+
+
+@pytest.mark.parametrize(("system", "revision"), [("ubuntu24", "-*"), ("debian12", "-*"), ("rocky9", "")])
+def test_packages_of_the_driver_are_of_its_branch_or_version(system: str, revision: str) -> None:
+    assert Node(system)["__gpu_node_glob"] == "580.*"
+    assert Node(system, gpu_node_nvidia_version="580.95.05")["__gpu_node_glob"] == f"580.95.05{revision}"
+    assert Node(system, found(MI300))["__gpu_node_glob"] == ""
+    # The one driver that Debian's archive has.
+    assert Node("debian12", gpu_node_nvidia_repository="distribution")["__gpu_node_glob"] == ""
+
+
+POLICY = """\
+nvidia-headless-no-dkms-580-server-open:
+  Installed: (none)
+  Candidate: 580.95.05-0ubuntu1
+  Version table:
+     580.95.05-0ubuntu1 500
+nvidia-utils-580-server:
+  Installed: 580.65.06-0ubuntu1
+  Candidate: 580.95.05-0ubuntu1
+"""
+
+
+def test_apt_gets_all_of_one_release_as_the_preferences_choose_it() -> None:
+    node = Node(__gpu_node_policy={"stdout": POLICY})
+
+    assert node["__gpu_node_driver_specs"] == [
+        "nvidia-headless-no-dkms-580-server-open=580.95.05-0ubuntu1",
+        "nvidia-utils-580-server=580.95.05-0ubuntu1",
+    ]
+    lost = Node(__gpu_node_policy={"stdout": POLICY.replace("580.95.05-0ubuntu1", "(none)")})
+    assert lost["__gpu_node_driver_specs"] == ["nvidia-headless-no-dkms-580-server-open", "nvidia-utils-580-server"]
+
+
+INSTALLED_580 = (
+    "hi  nvidia-headless-no-dkms-580-server-open 580.65.06-0ubuntu1",
+    "hi  nvidia-utils-580-server 580.65.06-0ubuntu1",
+    "hi  linux-modules-nvidia-580-server-open-6.8.0-87-generic 6.8.0-87.1",
+    "hi  linux-image-generic 6.8.0-87",
+    "ii  linux-modules-nvidia-580-server-open-generic 6.8.0-87.1",
+    "hi  nvidia-container-toolkit 1.20.0-1",
+    "hi  kubelet 1.35.0-1",
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lets_go"),
+    [
+        ({}, False),  # a newer release of the branch is no reason
+        ({"gpu_node_nvidia_version": "580.65.06"}, False),
+        ({"gpu_node_nvidia_version": "580.95.05"}, True),
+        ({"gpu_node_nvidia_branch": "595"}, True),
+        ({"gpu_node_nvidia_repository": "cuda"}, True),
+    ],
+)
+def test_a_driver_that_is_held_is_let_go_for_another_one_only(settings: dict[str, Any], lets_go: bool) -> None:
+    node = Node(__gpu_node_policy={"stdout": POLICY}, **settings)
+    node.variables["__gpu_node_dpkg"] = {"stdout_lines": INSTALLED_580}
+
+    held = [line.split()[1] for line in INSTALLED_580[:4]]
+    assert sorted(node["__gpu_node_let_go"]) == (sorted(held) if lets_go else [])
+    assert any("=" in spec for spec in node["__gpu_node_driver_specs"]) == (
+        lets_go and "580" in str(node["__gpu_node_driver_specs"]) and "gpu_node_nvidia_repository" not in settings
+    )
+
+
+@pytest.mark.parametrize("system", ["ubuntu24", "debian12", "rocky9"])
+@pytest.mark.parametrize(
+    ("wish", "switches", "installed"),
+    [("auto", 0, False), ("auto", 4, True), ("always", 0, True), ("never", 4, False)],
+)
+def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches: int, installed: bool) -> None:
+    for origin in ("cuda", "cuda" if system == "rocky9" else "distribution"):
+        node = Node(
+            system, found(H100, nvswitches=switches),
+            gpu_node_nvidia_repository=origin, gpu_node_nvidia_fabric_manager=wish,
+        )  # fmt: skip
+        listed = any("fabric" in name for name in node["__gpu_node_packages"])
+        missing = (system, origin) == ("debian12", "distribution")
+        assert listed == (installed and not missing)
+        refused = any("no fabric manager" in problem["why"] for problem in node["__gpu_node_driver_problems"])
+        assert refused == (installed and missing)
+
+
+@pytest.mark.parametrize(
+    ("branch", "names"),
+    [
+        ("570", ["nvidia-fabric-manager-570.*", "libnvidia-nscq-570-570.*"]),
+        ("580", ["nvidia-fabricmanager-580.*", "libnvidia-nscq-580.*"]),
+    ],
+)
+def test_the_fabric_manager_has_the_name_that_its_branch_has_on_the_rhel_family(branch: str, names: list[str]) -> None:
+    node = Node("rocky9", found(H100, nvswitches=4), gpu_node_nvidia_branch=branch)
+
+    assert [name for name in node["__gpu_node_packages"] if "fabric" in name or "nscq" in name] == names
+
+
+def test_the_user_s_packages_go_before_those_that_are_known() -> None:
+    node = Node(gpu_node_driver_packages=["nvidia-driver-of-ours=1.2"])
+
+    assert node["__gpu_node_packages"] == ["nvidia-driver-of-ours=1.2"]
+    assert not node["__gpu_node_pinned"]
+
+
+def test_modules_that_were_built_for_a_kernel_keep_that_kernel() -> None:
+    kernels = ("linux-generic", "linux-image-generic", "linux-headers-generic", "linux-image-6.8.0-87-generic")
+    held = Node(packages=kernels)["__gpu_node_held"]
+
+    assert set(held) - {name for name in held if "nvidia" in name} == set(kernels[:3])
+    built = Node(packages=kernels, gpu_node_nvidia_repository="cuda")["__gpu_node_held"]
+    assert [name for name in built if "nvidia" not in name] == []
+
+
+@pytest.mark.parametrize(
+    ("installed", "flavours"),
+    [
+        ((), []),
+        (("linux-image-virtual",), ["generic"]),
+        (("linux-image-generic-hwe-24.04", "linux-image-6.14.0-33-generic"), ["generic-hwe-24.04"]),
+        (("linux-image-aws", "linux-image-unsigned-6.8.0-1-aws"), ["aws"]),
+        (("linux-image-nvidia-64k", "linux-image-oem-24.04"), ["nvidia-64k"]),
+    ],
+)
+def test_the_kernels_to_come_get_their_modules_too(installed: tuple[str, ...], flavours: list[str]) -> None:
+    assert Node(packages=installed)["__gpu_node_flavours"] == flavours
+
+
+@pytest.mark.parametrize(
+    ("kernel", "package"),
+    [
+        ("5.14.0-570.el9_6.x86_64", "kernel-devel-5.14.0-570.el9_6.x86_64"),
+        ("5.14.0-570.el9_6.aarch64", "kernel-devel-5.14.0-570.el9_6.aarch64"),
+        ("5.14.0-570.el9_6.aarch64+64k", "kernel-64k-devel-5.14.0-570.el9_6.aarch64"),
+    ],
+)
+def test_headers_are_those_of_the_kernel_that_runs(kernel: str, package: str) -> None:
+    assert Node("rocky9", __gpu_node_kernel=kernel)["__gpu_node_headers"][0] == package
+
+
+GONE = {"rc": 100, "stdout": ""}
+
+
+def test_a_kernel_that_signed_modules_no_longer_come_for_is_left_for_a_newer_one() -> None:
+    node = Node(packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
+
+    assert node["__gpu_node_unavailable"] == ["linux-modules-nvidia-580-server-open-6.8.0-87-generic"]
+    assert node["__gpu_node_other_kernel_does"]
+    assert node["__gpu_node_reboot_reasons"] == [
+        "The driver is not for the kernel that runs, but for a newer one that is installed."
+    ]
+    runs = Node(facts=found(H100, driver=RUNS), packages=("linux-image-generic",), __gpu_node_for_kernel=GONE)
+    assert runs["__gpu_node_reboot_reasons"] == []
+
+
+@pytest.mark.parametrize(
+    ("system", "facts", "settings", "goes_on"),
+    [
+        ("ubuntu24", found(H100), {}, False),  # nothing brings a newer kernel
+        ("ubuntu24", found(H100), {"gpu_node_nvidia_repository": "cuda"}, False),
+        ("debian12", found(H100), {}, False),
+        ("ubuntu24", found(MI300), {}, True),  # the driver may be part of the kernel
+    ],
+)
+def test_without_headers_of_the_kernel_that_runs_nothing_can_be_built(
+    system: str, facts: dict[str, Any], settings: dict[str, Any], goes_on: bool
+) -> None:
+    node = Node(system, facts, __gpu_node_for_kernel=GONE, **settings)
+
+    assert len(node["__gpu_node_unavailable"]) == 1
+    assert node["__gpu_node_other_kernel_does"] is goes_on
+
+
+def test_headers_of_rpms_are_known_to_be_there_by_their_version() -> None:
+    kernel = {"version": "5.14.0", "release": "570.el9_6", "arch": "x86_64"}
+    node = Node("rocky9")
+    node.variables["ansible_facts"]["packages"] = {"kernel-devel": [{"name": "kernel-devel"} | kernel]}
+
+    assert "kernel-devel-5.14.0-570.el9_6.x86_64" in node["__gpu_node_packages_present"]
+    assert not any("kernel-devel" in name for name in node["__gpu_node_packages_absent"])
+
+
+def test_amd_s_toolkit_is_installed_where_it_is_asked_for() -> None:
+    assert packages("ubuntu24", MI300, {"gpu_node_amd_toolkit": True})[-1] == "amd-container-toolkit"
+
+
+def test_a_repository_of_rpms_holds_the_driver_and_not_the_toolkit() -> None:
+    patterns = Node("rocky9")["__gpu_node_repositories"][0]["rpm"]["options"]["excludepkgs"].split()
+    held = re.compile("|".join(pattern.replace("*", ".*") for pattern in patterns))
+
+    for name in packages("rocky9", H100, {})[:3]:
+        assert held.fullmatch(name.partition("-580")[0]), name
+    assert not held.fullmatch("nvidia-container-toolkit-base")
+    assert not held.fullmatch("libnvidia-container1")
+    assert "excludepkgs" not in str(Node("rocky9", gpu_node_hold=False)["__gpu_node_repositories"])
+
+
+# ---- Secure Boot ----
+
+KEY = {"path": "/var/lib/dkms/mok.pub", "enrolled": False}
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "facts", "refused"),
+    [
+        ("ubuntu24", {}, found(H100, secure_boot=True), False),  # signed by Ubuntu
+        ("ubuntu24", {"gpu_node_nvidia_repository": "cuda"}, found(H100, secure_boot=True), True),
+        ("debian12", {}, found(H100, secure_boot=True), True),
+        ("rocky9", {}, found(H100, secure_boot=True), True),
+        ("rocky9", {}, found(H100, secure_boot=True, module_keys=[KEY]), True),
+        ("rocky9", {}, found(H100, secure_boot=True, module_keys=[{**KEY, "enrolled": True}]), False),
+        ("rocky9", {}, found(H100, secure_boot=True, driver=RUNS), False),  # let in already
+        ("rocky9", {"gpu_node_ignore_secure_boot": True}, found(H100, secure_boot=True), False),
+        ("rocky9", {}, found(H100), False),
+        ("rocky9", {}, found(H100, secure_boot=None), False),
+        ("rocky9", {}, found(MI300, secure_boot=True), False),  # the kernel's own
+        ("rocky9", {"gpu_node_amd_driver": "amdgpu"}, found(MI300, secure_boot=True), True),
+        ("rocky9", {}, found(FLEX, secure_boot=True), False),
+    ],
+)
+def test_secure_boot_refuses_what_is_built_on_the_node_with_a_key_that_it_does_not_trust(
+    system: str, settings: dict[str, Any], facts: dict[str, Any], refused: bool
+) -> None:
+    assert Node(system, facts, **settings)["__gpu_node_refused_by_secure_boot"] is refused
+
+
+def test_what_to_do_about_secure_boot_fits_the_node() -> None:
+    ubuntu = Node(facts=found(H100), gpu_node_nvidia_repository="cuda")["__gpu_node_secure_boot_help"]
+    rocky = Node("rocky9", found(H100, module_keys=[KEY]))["__gpu_node_secure_boot_help"]
+
+    assert "gpu_node_nvidia_repository to distribution" in ubuntu
+    assert "update-secureboot-policy --new-key\n" in ubuntu
+    assert "mokutil --import /var/lib/shim-signed/mok/MOK.der\n" in ubuntu
+    assert "gpu_node_nvidia_repository" not in rocky
+    # It has a key already.
+    assert "generate_mok" not in rocky
+    assert "mokutil --import /var/lib/dkms/mok.pub\n" in rocky
+    assert rocky.splitlines()[0].startswith("Secure Boot is on, and gpu-1 does not trust")
+
+
+# ---- Reboot ----
+
+OLD = RUNS | {"loaded_version": "570.133.20"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (found(H100), []),  # in check mode, before anything is installed
+        (found(H100, driver=RUNS), []),
+        (found(H100, driver=RUNS | {"installed_version": None, "installed_kind": None}), []),
+        (found(H100, driver=OLD), ["(570.133.20, open) is not the one that is installed (580.95.05, open)"]),
+        (found(H100, driver=RUNS | {"loaded_kind": "proprietary"}), ["(580.95.05, proprietary) is not the one"]),
+        (found(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed and not loaded"]),
+        (found(H100, nouveau_loaded=True), ["nouveau is loaded"]),
+        (found(MI300, nouveau_loaded=True), []),
+        (found(H100, driver=OLD, reboot_required=True), ["570.133.20", "The system asks for it"]),
+        (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), []),
+        (
+            found(
+                MI300,
+                driver=NO_DRIVER
+                | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "added", "installed_version": "6.16.6"},
+            ),
+            ["(inbox) is not the one that is installed (6.16.6, added)"],
+        ),
+    ],
+)
+def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> None:
+    reasons = Node(facts=facts)["__gpu_node_reboot_reasons"]
+
+    assert len(reasons) == len(words)
+    assert all(word in reason for word, reason in zip(words, reasons, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "goes"),
+    [
+        (found(H100), {}, False),
+        (found(H100, driver=RUNS), {}, False),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.95.05"}, False),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_version": "580.126.20"}, True),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_branch": "595"}, True),
+        (found(H100, driver=RUNS), {"gpu_node_nvidia_modules": "proprietary"}, True),
+        (
+            found(MI300, driver=RUNS | {"vendor": "amd", "loaded_kind": "added"}),
+            {"gpu_node_amd_driver": "amdgpu"},
+            False,
+        ),
+    ],
+    ids=["none", "right", "right-version", "version", "branch", "modules", "amd"],
+)
+def test_pods_go_before_a_driver_that_runs_is_replaced(
+    facts: dict[str, Any], settings: dict[str, Any], goes: bool
+) -> None:
+    assert bool(Node(facts=facts, **settings)["__gpu_node_driver_goes"]) == goes
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        (found(H100), False),
+        (found(H100, driver=RUNS | {"installed_version": "", "installed_kind": ""}), True),
+        (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), False),
+    ],
+)
+def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], wanted: bool) -> None:
+    assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == wanted
+
+
+# ---- Modules of the kernel ----
+
+
+def test_nouveau_is_kept_out_and_options_are_written_in_order() -> None:
+    node = Node(gpu_node_nvidia_module_options={"NVreg_B": True, "NVreg_A": 0})
+
+    assert node["__gpu_node_settings"] == [
+        "blacklist nouveau",
+        "options nouveau modeset=0",
+        "options nvidia NVreg_A=0 NVreg_B=1",
+    ]
+    assert node["__gpu_node_loads"] == ["nvidia", "nvidia_uvm"]
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "loads"),
+    [
+        ("auto", [], ["i915"]),
+        ("xe", ["options xe force_probe=56c0", "options i915 force_probe=!56c0"], ["xe"]),
+        ("i915", ["options i915 force_probe=56c0", "options xe force_probe=!56c0"], ["i915"]),
+    ],
+)
+def test_intel_s_gpus_go_to_the_module_that_is_named(module: str, settings: list[str], loads: list[str]) -> None:
+    facts = found(FLEX, driver=NO_DRIVER | {"vendor": "intel", "module": "i915"})
+    node = Node(facts=facts, gpu_node_intel_module=module)
+
+    assert (node["__gpu_node_settings"], node["__gpu_node_loads"]) == (settings, loads)
+
+
+def test_the_kernel_s_own_driver_of_amd_needs_no_settings() -> None:
+    node = Node(facts=found(MI300))
+
+    assert (node["__gpu_node_settings"], node["__gpu_node_loads"]) == ([], ["amdgpu"])
+
+
+# ---- Whose node, and what becomes of it ----
+
+
+@pytest.mark.parametrize(
+    ("facts", "settings", "vendor"),
+    [
+        (found(), {}, "none"),
+        (found(H100, FLEX), {}, "nvidia"),
+        (found(H100, FLEX), {"gpu_node_vendor": "intel"}, "intel"),
+        (found(H100), {"gpu_node_vendor": "none"}, "none"),
+        (found(H100), {"slipway_openshift": True}, "none"),
+        (found(H100), {"hostvars": {"localhost": {"preflight_openshift": True}}}, "none"),
+    ],
+)
+def test_the_vendor_is_the_one_that_is_found_or_said(
+    facts: dict[str, Any], settings: dict[str, Any], vendor: str
+) -> None:
+    assert Node(facts=facts, **settings)["__gpu_node_vendor"] == vendor
+
+
+def test_why_nothing_is_done_is_told() -> None:
+    assert "GPU Operator" in Node(slipway_openshift=True)["__gpu_node_nothing"]
+    assert "gpu_node_vendor is none" in Node(gpu_node_vendor="none")["__gpu_node_nothing"]
+    assert Node(facts=found())["__gpu_node_nothing"].startswith("gpu-1 has no GPU")
+
+
+def test_a_gpu_that_a_virtual_machine_is_to_have_is_not_missed() -> None:
+    taken, bound, lost = (
+        {**H100, "address": f"0000:0{n}:00.0", "driver": d} for n, d in enumerate(("vfio-pci", "nvidia", ""))
+    )
+    node = Node(facts=found(taken, bound, lost, driver=RUNS))
+
+    assert [gpu["driver"] for gpu in node["__gpu_node_own_gpus"]] == ["nvidia", ""]
+    assert node["__gpu_node_unbound"] == ["0000:02:00.0"]
+
+
+INSTALLED = (
+    "nvidia-headless-no-dkms-580-server-open", "libnvidia-compute-580-server", "nvidia-utils-580-server",
+    "linux-modules-nvidia-580-server-open-generic", "linux-objects-nvidia-580-server-6.8.0-87-generic",
+    "nvidia-fabricmanager-580", "libcuda1", "kmod-nvidia-open-dkms", "nvidia-driver-cuda", "cuda-drivers-580",
+    "nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1", "libnvidia-container-tools",
+    "linux-image-generic", "libc6", "amdgpu-dkms", "amd-container-toolkit", "dkms",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gpu", "removed"),
+    [(H100, set(INSTALLED[:10])), (MI300, {"amdgpu-dkms", "amd-container-toolkit"}), (FLEX, set())],
+)
+def test_a_removal_takes_the_driver_and_nothing_else(gpu: dict[str, Any], removed: set[str]) -> None:
+    assert set(Node(facts=found(gpu), packages=INSTALLED)["__gpu_node_removed"]) == removed
+
+
+def test_a_removal_takes_the_user_s_own_packages_too() -> None:
+    ours = ("driver-of-ours", "missing-of-ours=1.0")
+    node = Node(packages=("driver-of-ours", "libc6"), gpu_node_driver_packages=list(ours))
+
+    assert node["__gpu_node_removed"] == ["driver-of-ours"]
+
+
+# ---- Order ----
+
+
+def tasks(name: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text())
+    return listed
+
+
+def prepared() -> dict[str, Any]:
+    """The tasks between which a node may be drained."""
+    [block] = [task for task in tasks("prepare") if "block" in task]
+    return block
+
+
+def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever_happens() -> None:
+    names = [task["name"] for task in prepared()["block"]]
+
+    assert names[:2] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
+    assert names[-1] == "See that the GPUs answer"
+    assert [task["ansible.builtin.include_tasks"] for task in prepared()["always"]] == ["uncordon.yml"]
+
+
+def test_the_initramfs_is_rebuilt_once_before_a_reboot_is_decided_on() -> None:
+    names = [task["name"] for task in prepared()["block"]]
+
+    assert names.index("Bring what has changed into effect") < names.index("Reboot where it is needed")
+    notifying = [path.name for path in (ROLE / "tasks").glob("*.yml") if "update-initramfs" in path.read_text()]
+    assert notifying == []
+
+
+def test_everything_is_checked_before_anything_is_changed() -> None:
+    first = tasks("main")[0]
+    assert first["ansible.builtin.import_tasks"] == "check.yml"
+    reading = {
+        "ansible.builtin.assert", "ansible.builtin.import_tasks", "ansible.builtin.include_vars",
+        "ansible.builtin.setup", "ansible.builtin.package_facts", "ansible.builtin.set_fact",
+        "slipway.inference.gpu_info",
+    }  # fmt: skip
+    read = [task for name in ("check", "find", "look") for task in tasks(name)]
+    flat = [inner for task in read for inner in task.get("block", [task])]
+
+    flat = [task for task in flat if task.get("changed_when") is not False]
+
+    assert [task["name"] for task in flat if not reading & set(task)] == []

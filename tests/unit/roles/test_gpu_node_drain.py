@@ -1,0 +1,280 @@
+"""A node is drained as its pods' budgets allow, and nobody finds it cordoned whom it does not concern."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .node_api import MARK, NodeApi
+from .test_gpu_node_run import Machine
+
+pytestmark = pytest.mark.plays
+
+ROOT = Path(__file__).parents[3]
+CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+NODE = "gpu-1"
+
+
+@pytest.fixture
+def api() -> Iterator[NodeApi]:
+    server = NodeApi()
+    yield server
+    server.stop()
+
+
+def play(folder: Path, api: NodeApi, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
+    """Output of a play on a node that can be reached by no connection, in one line."""
+    if shutil.which("ansible-playbook", path=PATH) is None or not CORE.exists():
+        pytest.skip("needs ansible-playbook and the collection kubernetes.core")
+    home = folder / "ansible_collections"
+    for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).unlink(missing_ok=True)
+        (home / name).symlink_to(target)
+    role = {"ansible.builtin.import_role": {"name": "slipway.inference.gpu_node", "tasks_from": entry}}
+    plays = [
+        {
+            "hosts": NODE,
+            "gather_facts": False,
+            "become": True,
+            "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
+            "vars": {"gpu_node_drain_timeout": 200, **variables},
+            "tasks": [role],
+        }
+    ]
+    (folder / "play.yml").write_text(json.dumps(plays))
+    environment = os.environ | {
+        "PATH": PATH,
+        "ANSIBLE_COLLECTIONS_PATH": str(folder),
+        "ANSIBLE_STDOUT_CALLBACK": "default",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_HOME": str(folder / "home"),
+    }
+    for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
+        environment.pop(name, None)
+    # Who has localhost in the inventory does not mean to log in to it.
+    command = ["ansible-playbook", "-i", f"{NODE},localhost,", "play.yml", *flags]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    output = done.stdout + done.stderr
+    assert (done.returncode != 0) is failing, output
+    return " ".join(output.split())
+
+
+def test_pods_go_but_for_those_that_belong_to_the_node(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("one", NODE)
+    api.pod("plugin", NODE, owner="DaemonSet")
+    api.pod("elsewhere", "gpu-2")
+
+    play(tmp_path, api, "drain")
+
+    assert api.events == [f"cordon {NODE}", "evict one"]
+    assert set(api.pods) == {"plugin", "elsewhere"}
+
+    play(tmp_path, api, "uncordon")
+    assert api.events[-1] == f"uncordon {NODE}"
+    assert api.nodes[NODE]["metadata"]["annotations"] == {}
+    assert api.nodes[NODE]["spec"] == {"unschedulable": False}
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    play(tmp_path, api, "drain")
+    api.events.clear()
+
+    assert "changed=0 " in play(tmp_path, api, "drain")
+    assert api.events == []
+
+    play(tmp_path, api, "uncordon")
+    assert "changed=0 " in play(tmp_path, api, "uncordon")
+
+
+def test_a_budget_is_waited_for(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("one", NODE)
+    api.pod("two", NODE)
+    api.held["one"] = 2
+
+    play(tmp_path, api, "drain")
+
+    assert api.events == [f"cordon {NODE}", "hold one", "hold one", "evict one", "evict two"]
+
+
+def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("one", NODE)
+    api.budget("always-two", healthy=2)
+    api.held["one"] = 1000
+
+    said = play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=3)
+
+    assert f"{NODE} is not drained after 3 s" in said
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in said
+    assert "Left: models/one" in said
+    assert "models/always-two allows no disruption: it wants 2 healthy pods, and 2 are" in said
+    assert (api.events[0], api.events[-1]) == (f"cordon {NODE}", f"uncordon {NODE}")
+    assert set(api.pods) == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "allowed"),
+    [({"owner": ""}, "gpu_node_drain_force"), ({"empty_dir": True}, "gpu_node_drain_delete_emptydir")],
+    ids=["of-nobody", "with-data"],
+)
+def test_what_would_be_lost_is_asked_about_at_once(
+    tmp_path: Path, api: NodeApi, pod: dict[str, object], allowed: str
+) -> None:
+    api.node(NODE)
+    api.pod("one", NODE, **pod)  # type: ignore[arg-type]
+
+    assert allowed in play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=600)
+    assert api.events == [f"cordon {NODE}", f"uncordon {NODE}"]
+
+    play(tmp_path, api, "drain", **{allowed: True})
+    assert api.pods == {}
+
+
+def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("krypton", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    api.pod("kubeai", NODE, empty_dir=True, **{"app.kubernetes.io/managed-by": "kubeai"})
+    api.pod("llmkube", NODE, empty_dir=True, **{"inference.llmkube.dev/service": "one"})
+    api.pod("gateway", NODE, empty_dir=True, **{"app.kubernetes.io/part-of": "slipway"})
+
+    play(tmp_path, api, "drain")
+
+    assert api.pods == {}
+
+
+def test_whose_data_would_be_lost_is_said_without_the_models(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("model", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    api.pod("database", NODE, empty_dir=True)
+    api.pod("plugin", NODE, owner="DaemonSet", empty_dir=True)
+
+    said = play(tmp_path, api, "drain", failing=True)
+
+    assert "Whose data would be lost: models/database gpu_node_drain_force" in said
+    assert set(api.pods) == {"model", "database", "plugin"}
+
+
+def test_a_node_that_a_person_has_cordoned_stays_so(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE, unschedulable=True)
+    api.pod("one", NODE)
+    api.held["one"] = 1000
+
+    play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=2)
+
+    assert {event.split()[0] for event in api.events} == {"hold"}
+    assert api.nodes[NODE]["metadata"]["annotations"] == {}
+
+
+def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
+    api.pod("one", NODE)
+    api.held["one"] = 1000
+
+    play(tmp_path, api, "drain", failing=True, gpu_node_drain_timeout=2)
+
+    assert api.events[-1] == f"uncordon {NODE}"
+
+
+def test_whoever_has_a_node_drained_finds_it_so_after_reboots_too(tmp_path: Path, api: NodeApi) -> None:
+    """Also where a reboot that did not come to its end had cordoned it before."""
+    api.node(NODE)
+    play(tmp_path, api, "drain", __gpu_node_for_a_reboot=True)
+    assert api.nodes[NODE]["metadata"]["annotations"] == {MARK: "slipway.inference.gpu_node"}
+
+    for further in ({}, {"__gpu_node_for_a_reboot": True}):
+        play(tmp_path, api, "drain", **further)
+        assert api.nodes[NODE]["metadata"]["annotations"] == {}
+        assert api.nodes[NODE]["spec"] == {"unschedulable": True}
+
+
+def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("one", NODE)
+
+    assert "changed=1 " in play(tmp_path, api, "drain", "--check")
+    assert api.events == []
+
+
+def test_a_machine_that_is_no_node_has_nothing_to_drain(tmp_path: Path, api: NodeApi) -> None:
+    assert f"{NODE} is no node of the cluster" in play(tmp_path, api, "drain")
+
+
+def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
+    """What a kubelet says of its node. It has not spoken since the reboot where the boot is the earlier one."""
+    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": f"of-{boot}"}
+    return {
+        "nodeInfo": {"bootID": boot},
+        "conditions": [condition],
+        "allocatable": {"cpu": "8", "nvidia.com/gpu": gpus},
+    }
+
+
+def known(before: dict[str, object]) -> dict[str, object]:
+    """What the role has kept of a node that had all its GPUs first, and none when its driver was replaced."""
+    had = told("first", "8")["allocatable"]
+    return {"__gpu_node_before": {**before, "status": told("first", "0")}, "__gpu_node_had": had}
+
+
+def test_a_node_is_back_when_its_kubelet_has_spoken_and_it_has_all_its_gpus(tmp_path: Path, api: NodeApi) -> None:
+    before = {**api.node(NODE), "status": told("first", "8")}
+    api.statuses = [told("first", "8"), told("second", "8", "False"), told("second", "0"), told("second", "8")]
+
+    play(tmp_path, api, "wait_ready", **known(before), gpu_node_reboot_timeout=200)
+
+    assert api.statuses == [told("second", "8")]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(told("first", "8"), "its kubelet is not ready"), (told("second", "7"), "it can be given no 8 nvidia.com/gpu")],
+    ids=["silent", "with-fewer-gpus"],
+)
+def test_a_node_that_is_not_back_in_time_is_told_of(
+    tmp_path: Path, api: NodeApi, status: dict[str, object], said: str
+) -> None:
+    before = {**api.node(NODE), "status": told("first", "8")}
+    api.statuses = [status]
+
+    output = play(tmp_path, api, "wait_ready", failing=True, **known(before), gpu_node_reboot_timeout=1)
+
+    assert f"{NODE} is not back 1 s after it has rebooted: {said}" in output
+
+
+def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(
+    tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go before anything of the driver is touched. The package is nobody's."""
+    if not CORE.exists():
+        pytest.skip("needs the collection kubernetes.core")
+    (tmp_path / "ansible_collections/kubernetes").mkdir(parents=True)
+    (tmp_path / "ansible_collections/kubernetes/core").symlink_to(CORE)
+    monkeypatch.setenv("K8S_AUTH_HOST", api.url)
+    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
+    api.node(NODE)
+    api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    settings = {
+        "gpu_node_name": NODE,
+        "gpu_node_nvidia_branch": "595",
+        "gpu_node_nvidia_repository": "none",
+        "gpu_node_repository_epel_url": "",
+        "gpu_node_driver_packages": ["no-such-package-of-anybody"],
+    }
+
+    said = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver().plays("main", failing=True, **settings)
+
+    assert "Install the packages of the driver" in said
+    assert api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]

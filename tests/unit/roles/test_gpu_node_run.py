@@ -1,0 +1,242 @@
+"""The role gpu_node on machines that are but files and stubs of tools: what it says of them, and what it foretells."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .gpu_nodes import SYSTEMS
+
+pytestmark = pytest.mark.plays
+
+ROOT = Path(__file__).parents[3]
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (builder@host)\n"
+
+
+class Machine:
+    """One with a GPU of NVIDIA. Plays of it run on this one, which they do not change."""
+
+    def __init__(self, folder: Path, system: str = "ubuntu24") -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.system = system
+        self.has("sys/firmware/acpi/pm_profile", "4")
+        # What is installed is no concern here, and this machine need not have the tool.
+        self.tool("dpkg-query", "true")
+
+    def has(self, name: str, content: str) -> Machine:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        return self
+
+    def has_gpu(self, driver: str = "") -> Machine:
+        folder = "sys/bus/pci/devices/0000:3b:00.0"
+        for name, content in {"class": "0x030200", "vendor": "0x10de", "device": "0x2330"}.items():
+            self.has(f"{folder}/{name}", content)
+        if driver:
+            (self.root / folder / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+        return self
+
+    def runs_driver(self) -> Machine:
+        self.has("proc/driver/nvidia/version", OPEN).has("sys/module/nvidia/refcnt", "1")
+        return self.tool("modinfo", "printf 'version: 580.95.05\\nlicense: Dual MIT/GPL\\n'")
+
+    def has_secure_boot(self) -> Machine:
+        return self.has(SECURE_BOOT, "\x06\x00\x00\x00\x01")
+
+    def tool(self, name: str, script: str) -> Machine:
+        file = self.folder / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        return self
+
+    def places(self) -> dict[str, str]:
+        """Where the role would write."""
+        (self.root / "etc").mkdir(exist_ok=True)
+        names = ("settings", "loads", "preferences")
+        paths = {f"__gpu_node_{name}_path": f"{self.root}/etc/{name}" for name in names}
+        others = {"__gpu_node_rpm_source": "repository", "__gpu_node_amd_cdi_path": "cdi/amd.json"}
+        return {**paths, **{name: f"{self.root}/etc/{file}" for name, file in others.items()}}
+
+    def plays(self, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
+        """Output of a play of this entry point, in one line."""
+        role = {"ansible.builtin.import_role": {"name": "slipway.inference.gpu_node", "tasks_from": entry}}
+        return self._play([role], variables, self.places(), sys.executable, {}, *flags, failing=failing)
+
+    def plays_tasks(self, files: list[str], extra: dict[str, str], python: str, environment: dict[str, str]) -> str:
+        """Output of a play of files of tasks, in one line."""
+        named = [{"name": "slipway.inference.gpu_node", "tasks_from": name} for name in files]
+        tasks = [{"ansible.builtin.include_role": role} for role in named]
+        return self._play(tasks, {}, extra, python, environment)
+
+    def _play(
+        self,
+        tasks: list[dict[str, object]],
+        variables: dict[str, object],
+        extra: dict[str, str],
+        python: str,
+        environment: dict[str, str],
+        *flags: str,
+        failing: bool = False,
+    ) -> str:
+        if shutil.which("ansible-playbook", path=PATH) is None:
+            pytest.skip("needs ansible-playbook")
+        home = self.folder / "ansible_collections/slipway"
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "inference").unlink(missing_ok=True)
+        (home / "inference").symlink_to(ROOT)
+        distribution, version, family, kernel = SYSTEMS[self.system]
+        facts = {
+            "distribution": distribution,
+            "distribution_version": version,
+            "distribution_major_version": version.split(".")[0],
+            "os_family": family,
+            "kernel": kernel,
+            "architecture": "x86_64",
+        }
+        play = {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "environment": {"PATH": f"{self.folder}/bin:{PATH}", **environment},
+            "vars": {
+                "ansible_python_interpreter": python,
+                "gpu_node_root": str(self.root),
+                "gpu_node_toolkit": False,
+                **variables,
+            },
+            "tasks": [{"ansible.builtin.set_fact": {**facts, "cacheable": True}}, *tasks],
+        }
+        (self.folder / "play.yml").write_text(json.dumps([play]))
+        around = os.environ | {
+            "PATH": PATH,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
+            "ANSIBLE_STDOUT_CALLBACK": "default",
+            "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_HOME": str(self.folder / "home"),
+        }
+        for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
+            around.pop(name, None)
+        done = subprocess.run(
+            ["ansible-playbook", "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(extra), *flags],
+            cwd=self.folder, env=around, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        output = done.stdout + done.stderr
+        assert (done.returncode != 0) is failing, output
+        return " ".join(output.split())
+
+
+def test_a_node_that_can_be_done_passes_the_check_with_secure_boot_too(tmp_path: Path) -> None:
+    output = Machine(tmp_path).has_gpu().has_secure_boot().plays("check")
+
+    assert "changed=0" in output
+
+
+def test_secure_boot_ends_it_before_anything_is_changed(tmp_path: Path) -> None:
+    output = Machine(tmp_path, "debian13").has_gpu().has_secure_boot().plays("main", failing=True)
+
+    assert "Secure Boot is on, and localhost does not trust the key" in output
+    assert "mokutil --import /var/lib/dkms/mok.pub" in output
+    assert "changed=0" in output
+
+
+def test_a_gpu_that_is_spoken_of_and_not_there_ends_it(tmp_path: Path) -> None:
+    output = Machine(tmp_path).has_gpu().plays("check", failing=True, gpu_node_vendor="amd")
+
+    assert "localhost has no GPU of amd: nvidia was found." in output
+
+
+def test_a_machine_without_gpus_stays_as_it_is_whatever_system_it_has(tmp_path: Path) -> None:
+    output = Machine(tmp_path, "opensuse").plays("main")
+
+    assert "localhost has no GPU of NVIDIA, AMD or Intel: it stays as it is." in output
+    assert "changed=0" in output
+
+
+def test_a_system_that_is_not_known_ends_it(tmp_path: Path) -> None:
+    output = Machine(tmp_path, "opensuse").has_gpu().plays("check", failing=True)
+
+    assert "localhost runs openSUSE Leap 15.6 on x86_64, which this role does not know." in output
+
+
+def test_check_mode_foretells_what_an_empty_node_would_get(tmp_path: Path) -> None:
+    output = Machine(tmp_path).has_gpu().plays("main", "--check", "--diff")
+
+    assert "would be installed: nvidia-headless-no-dkms-580-server-open, nvidia-utils-580-server" in output
+    assert "+blacklist nouveau" in output
+    assert "RUNNING HANDLER [slipway.inference.gpu_node : Rebuild the initramfs]" in output
+    assert list((tmp_path / "root/etc").iterdir()) == []
+
+
+def test_a_node_whose_gpus_answer_is_verified(tmp_path: Path) -> None:
+    machine = Machine(tmp_path).has_gpu("nvidia").runs_driver()
+    output = machine.tool("nvidia-smi", 'echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8d6c)"').plays("verify")
+
+    assert "changed=0" in output
+
+
+@pytest.mark.parametrize(
+    ("smi", "variables", "words"),
+    [
+        ("echo 'Failed to initialize NVML'; exit 18", {}, "0 of 1 GPUs answer. nvidia-smi says: Failed to initialize"),
+        (
+            "true",
+            {"gpu_node_nvidia_branch": "595"},
+            "runs the open modules 580.95.05. Wanted are the open ones of 595.",
+        ),
+    ],
+)
+def test_a_node_that_does_not_answer_as_it_should_is_not(
+    tmp_path: Path, smi: str, variables: dict[str, str], words: str
+) -> None:
+    machine = Machine(tmp_path).has_gpu("nvidia").runs_driver().tool("nvidia-smi", smi)
+
+    assert words in machine.plays("verify", failing=True, **variables)
+
+
+def test_a_gpu_without_its_driver_is_named(tmp_path: Path) -> None:
+    output = Machine(tmp_path).has_gpu().runs_driver().plays("verify", failing=True)
+
+    assert "the driver has not taken 0000:3b:00.0." in output
+
+
+@pytest.mark.parametrize(
+    ("proxy", "mode", "shown"),
+    [("http://proxy:3128", 0o644, True), ("http://user:a-secret@proxy:3128", 0o600, False)],
+    ids=["open", "with-password"],
+)
+def test_a_password_in_an_address_is_for_root_alone(tmp_path: Path, proxy: str, mode: int, shown: bool) -> None:
+    repository = {"name": "mirror", "key": "", "rpm": {"baseurl": "https://mirror/rpm"}}
+    machine = Machine(tmp_path, "rocky9")
+    output = machine.plays("repository", "--diff", __gpu_node_repository=repository, gpu_node_proxy=proxy)
+
+    file = tmp_path / "root/etc/repository"
+    assert f"proxy={proxy}\n" in file.read_text()
+    assert file.stat().st_mode & 0o777 == mode
+    assert "a-secret" not in output
+    assert (f"+proxy={proxy}" in output) is shown
+
+
+def test_gpus_of_amd_are_described_anew_when_they_are_others(tmp_path: Path) -> None:
+    described, there = tmp_path / "root/etc/cdi/amd.json", tmp_path / "gpus"
+    machine = Machine(tmp_path).tool(
+        "amd-ctk", f"case $2 in generate) cp {there} {described} ;; *) cmp -s {there} {described} ;; esac"
+    )
+    loaded = {"__gpu_node_facts": {"driver": {"loaded": True}}}
+
+    # The first time its folder is made as well.
+    for gpus, changed in (("one", 2), ("one", 0), ("two", 1)):
+        there.write_text(gpus)
+        assert f"changed={changed} " in machine.plays("cdi_amd", **loaded)
+        assert described.read_text() == gpus

@@ -1,0 +1,46 @@
+"""On a cluster that looks like OpenShift, every part of Slipway is let in by its restricted-v2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import OPENSHIFT, ClusterApi
+from .role_run import run_tasks
+
+IDS = ("runAsUser", "runAsGroup", "fsGroup")
+ROLES = ("controller", "gateway", "hub", "metrics_server")
+TASKS = [
+    {"ansible.builtin.import_role": {"name": "slipway.inference.preflight", "tasks_from": "reach"}},
+    *({"ansible.builtin.import_role": {"name": f"slipway.inference.{role}"}} for role in ROLES),
+]
+
+pytestmark = pytest.mark.plays
+
+
+@pytest.fixture
+def api() -> Iterator[ClusterApi]:
+    server = ClusterApi()
+    yield server
+    server.stop()
+
+
+def pods(api: ClusterApi) -> dict[str, dict[str, Any]]:
+    return {key[2]: found["spec"]["template"]["spec"] for key, found in api.objects.items() if key[0] == "Deployment"}
+
+
+def settings(api: ClusterApi) -> str:
+    found: str = api.objects["ConfigMap", "slipway-system", "slipway-controller"]["data"]["controller.yaml"]
+    return found
+
+
+def test_elsewhere_and_where_it_is_said_to_be_otherwise_they_do(tmp_path: Path, api: ClusterApi) -> None:
+    api.kinds += OPENSHIFT
+    run_tasks(tmp_path, api, TASKS[:2], slipway_openshift="false")
+
+    context = pods(api)["slipway-controller"]["securityContext"]
+    assert {field: context[field] for field in IDS} == dict.fromkeys(IDS, 65532)
+    assert "assignedIds: false" in settings(api)

@@ -1,0 +1,53 @@
+"""When the playbooks publish the gateway by a Route."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
+
+ROOT = Path(__file__).parents[3]
+KEYS = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_api_keys_secret": ""}
+SECRET = {"gateway_api_keys": {}, "gateway_api_keys_secret": "keys"}
+OPEN = {"gateway_api_keys": {}, "gateway_api_keys_secret": ""}
+
+
+def condition(playbook: str) -> str:
+    plays = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text())
+    tasks = [task for play in plays for task in play.get("tasks", [])]
+    role = "slipway.inference.openshift_route"
+    (found,) = [task for task in tasks if task.get("ansible.builtin.import_role", {}).get("name") == role]
+    when: str = found["when"]
+    return when
+
+
+def published(**variables: Any) -> bool:
+    environment = NativeEnvironment()
+    environment.filters["bool"] = lambda value: value in (True, "true")
+    found: bool = environment.from_string(f"{{{{ {condition('site')} }}}}").render(**variables)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({**OPEN}, False),
+        ({**KEYS}, False),
+        ({"preflight_openshift": False, **KEYS}, False),
+        # Whoever reaches the router would reach it.
+        ({"preflight_openshift": True, **OPEN}, False),
+        ({"preflight_openshift": True, **KEYS}, True),
+        ({"preflight_openshift": True, **SECRET}, True),
+        ({"preflight_openshift": True, "slipway_openshift_route": "true", **OPEN}, True),
+        ({"preflight_openshift": True, "slipway_openshift_route": False, **KEYS}, False),
+    ],
+)
+def test_on_openshift_a_gateway_that_asks_for_keys_is_published(variables: dict[str, Any], expected: bool) -> None:
+    assert published(**variables) is expected
+
+
+def test_an_upgrade_goes_by_the_same_rule() -> None:
+    assert condition("upgrade") == condition("site")

@@ -1,0 +1,78 @@
+"""The role openshift_route, run against an API server: it publishes, foretells, says what is wrong, and removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import OPENSHIFT, ClusterApi
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+
+PLACE = ("Route", "slipway-system", "slipway-gateway")
+KEY = "-----BEGIN PRIVATE KEY----- of nobody"
+
+
+@pytest.fixture
+def api() -> Iterator[ClusterApi]:
+    server = ClusterApi()
+    server.kinds += OPENSHIFT
+    yield server
+    server.stop()
+
+
+def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: Any) -> str:
+    return run_role(folder, api, "openshift_route", entry, *flags, failing=failing, **variables)
+
+
+def test_the_router_gives_a_stream_more_time_than_the_gateway_does(tmp_path: Path, api: ClusterApi) -> None:
+    play(tmp_path, api, "main", gateway_stream_idle_seconds="60", gateway_wake_seconds="7200")
+    annotations = api.objects[PLACE]["metadata"]["annotations"]
+    assert annotations["haproxy.router.openshift.io/timeout"] == "7260s"
+
+    play(tmp_path, api, "main", openshift_route_annotations={"haproxy.router.openshift.io/timeout": "3h"})
+    annotations = api.objects[PLACE]["metadata"]["annotations"]
+    assert annotations["haproxy.router.openshift.io/timeout"] == "3h"
+
+
+def test_a_certificate_of_ones_own_is_used_and_its_key_never_shown(tmp_path: Path, api: ClusterApi) -> None:
+    certificate = {"openshift_route_certificate": "PEM", "openshift_route_key": KEY}
+    said = play(tmp_path, api, "main", "--diff", "-vvv", openshift_route_host="models.example.com", **certificate)
+    assert api.objects[PLACE]["spec"]["host"] == "models.example.com"
+    assert api.objects[PLACE]["spec"]["tls"]["key"] == KEY
+    assert "https://models.example.com/v1" in said
+    assert KEY not in said
+
+    said = play(tmp_path, api, "main", failing=True, openshift_route_certificate="PEM")
+    assert "openshift_route_certificate and openshift_route_key come together" in said
+
+
+def test_what_the_routers_say_ends_the_wait(tmp_path: Path, api: ClusterApi) -> None:
+    api.failing = "route b already exposes this host"
+    said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout=60)
+    assert "No router takes the Route slipway-gateway in namespace slipway-system" in said
+    assert "route b already exposes this host (HostAlreadyClaimed)" in said
+
+
+def test_a_cluster_whose_routers_do_not_look_at_it_is_told_so(tmp_path: Path, api: ClusterApi) -> None:
+    api.routers = 0
+    said = play(tmp_path, api, "main", failing=True, openshift_route_wait_timeout="1")
+    assert "No router has looked at the Route slipway-gateway in namespace slipway-system after 1 s" in said
+
+
+def test_on_a_cluster_without_routes_it_says_what_there_is_instead(tmp_path: Path, api: ClusterApi) -> None:
+    api.kinds = api.kinds[: -len(OPENSHIFT)]
+    said = play(tmp_path, api, "main", failing=True)
+    assert "This cluster has no Routes" in said
+    assert "gateway_service_type" in said
+    assert "changed=0 " in play(tmp_path, api, "uninstall")
+
+
+def test_a_route_of_somebody_else_is_left_to_them(tmp_path: Path, api: ClusterApi) -> None:
+    api.put({"kind": "Route", "metadata": {"name": PLACE[2], "namespace": PLACE[1]}, "spec": {"host": "theirs"}})
+    assert "changed=0 " in play(tmp_path, api, "uninstall")
+    assert PLACE in api.objects

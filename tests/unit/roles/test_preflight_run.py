@@ -1,0 +1,101 @@
+"""The role preflight, run against an API server: it tells all that is in the way at once, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import ClusterApi
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+
+IMAGES = ("docker.io/slipway/slipway:0.4.0", "docker.io/library/haproxy:3.4")
+READY = [{"type": "Ready", "status": "True"}]
+
+
+@pytest.fixture
+def api() -> Iterator[ClusterApi]:
+    server = ClusterApi()
+    server.put(node("worker"))
+    yield server
+    server.stop()
+
+
+def node(name: str, *, images: Sequence[str] = IMAGES, **spec: Any) -> dict[str, Any]:
+    status = {"conditions": READY, "images": [{"names": [image]} for image in images]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("flags", "writes"),
+    [
+        (("--check", "--diff"), []),
+        ((), ["apply Pod slipway-preflight-1", "delete Pod slipway-preflight-1"]),
+    ],
+)
+def test_where_all_is_well_nothing_is_said_and_no_pod_is_left(
+    tmp_path: Path, api: ClusterApi, flags: tuple[str, ...], writes: list[str]
+) -> None:
+    """A node that lacks an image is asked for it by a pod, but not in check mode."""
+    api.put(node("without", images=IMAGES[:1]))
+    said = run_role(tmp_path, api, "preflight", "main", *flags, preflight_images_timeout=1)
+    assert "changed=0 " in said
+    assert "Nothing was changed" not in said
+    assert api.writes == writes
+
+
+def test_all_that_is_in_the_way_stands_in_one_report(tmp_path: Path, api: ClusterApi) -> None:
+    api.version = "v1.29.1"
+    api.denied = {"clusterroles", "deployments"}
+    api.put(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "kubeai", "namespace": "ai", "labels": {"app.kubernetes.io/name": "kubeai"}},
+            "spec": {"replicas": 1},
+        }
+    )
+    said = run_role(
+        tmp_path,
+        api,
+        "preflight",
+        "main",
+        failing=True,
+        preflight_gpu_nodes=["gpu-1"],
+        gateway_replicas="many",
+        controller_kubeai_config={"resourceProfiles": {"small": {"request": {}}}},
+        models_catalogue=["nomic-embed-text"],
+        models_list=[{"name": "kept", "api": "kubeai", "spec": {"url": "pvc://weights/a"}}],
+    )
+    report = said[said.index("things are in the way") :]
+    for problem in (
+        "Kubernetes 1.30 or newer is needed, this cluster has 1.29.1.",
+        "Variables of the role gateway cannot be used",
+        "resourceProfiles.small has no key request",
+        "Did you mean nomic-embed-text-cpu",
+        "They may not: patch clusterroles.rbac.authorization.k8s.io, patch deployments.apps.",
+        "Two controllers would work on the models of kubeai",
+        "kubectl scale --namespace ai deployment/kubeai --replicas 0",
+        "Host gpu-1 is no node of this cluster",
+    ):
+        assert problem in report
+    assert api.writes == []
+
+
+def test_an_upgrade_that_was_not_told_of_the_keys_changes_nothing(tmp_path: Path, api: ClusterApi) -> None:
+    place = {"name": "slipway-gateway", "namespace": "slipway-system"}
+    labels = {"app.kubernetes.io/name": "slipway-gateway", "slipway.inference/version": "0.3.0"}
+    spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": "slipway/slipway:0.3.0"}]}}}
+    settings = {"gateway.yaml": "apiKeysSecret: gateway-keys\n"}
+    api.put({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**place, "labels": labels}, "spec": spec})
+    api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": settings})
+
+    said = run_role(tmp_path, api, "preflight", "main", failing=True, preflight_upgrade=True, preflight_images=False)
+
+    assert "One thing is in the way. Nothing was changed. 1. The gateway would answer everybody" in said
+    assert "It asks for the keys in Secret gateway-keys" in said
+    assert api.writes == []

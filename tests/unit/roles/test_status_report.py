@@ -1,0 +1,118 @@
+"""The report of the role status, as a person reads it, and what is told where something may not be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).parents[3] / "roles/status"
+GOLDEN = Path(__file__).parent / "golden/status.txt"
+Object = dict[str, Any]
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def part(kind: str, name: str, image: str, version: str = "", **status: int) -> Object:
+    labels = {"slipway.inference/version": version} if version else {}
+    spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": image}]}}}
+    return {"metadata": {"name": name, "namespace": "slipway-system", "labels": labels}, "spec": spec, "status": status}
+
+
+def node(name: str, address: str, *, ready: bool = True, **allocatable: str) -> Object:
+    resources = {key.replace("__", "."): value for key, value in allocatable.items()}
+    status = {
+        "conditions": READY if ready else [],
+        "nodeInfo": {"kubeletVersion": "v1.34.4"},
+        "allocatable": {"cpu": "8", **{f"{key}/gpu": value for key, value in resources.items()}},
+        "addresses": [{"type": "InternalIP", "address": address}],
+    }
+    return {"metadata": {"name": name}, "status": status}
+
+
+def model(name: str, *, kind: str = "Model", ready: bool = True, **told: Any) -> Object:
+    usual = {"phase": "Ready" if ready else "Failed", "url": "", "reason": "", "message": "", "conditions": []}
+    return {"kind": kind, "namespace": "models", "name": name, "ready": ready, **usual, **told}
+
+
+def found(**read: Any) -> Object:
+    """What the role keeps, where these objects are read by kind; those of a kind that is None may not be."""
+    loader = DataLoader()
+    known: Object = {}
+    for file in ("defaults/main.yml", "vars/main.yml"):
+        known |= loader.load_from_file(str(ROLE / file), trusted_as_template=True)
+    kinds = [row["kind"] for row in known["__status_kinds"]]
+    results = [
+        {"item": {"kind": kind}}
+        | ({"msg": "Forbidden"} if read.get(kind, []) is None else {"resources": read.get(kind, [])})
+        for kind in kinds
+    ]
+    models = [{"item": api, "resources": [], "models": read.get(api, [])} for api in ("krypton", "kubeai", "llmkube")]
+    registered = {
+        "__status_objects": {"results": results},
+        "__status_models_read": {"results": models},
+        "__status_services_read": {"resources": [], "inference_services": read.get("services", [])},
+    }
+    kept: Object = Templar(loader=loader, variables=known | registered).template(
+        trust_as_template("{{ __status_found }}")
+    )
+    return kept
+
+
+def report(kept: Object) -> str:
+    templar = Templar(loader=DataLoader(), variables={"status_found": kept, "status_models_shown": 4})
+    text = trust_as_template((ROLE / "templates/report.txt.j2").read_text())
+    shown: str = templar.copy_with_new_env(trim_blocks=True).template(text, escape_backslashes=False)
+    return shown.strip() + "\n"
+
+
+def definition(name: str, owner: str) -> Object:
+    return {"metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": owner}}}
+
+
+def test_the_report_reads_well() -> None:
+    service = {
+        "metadata": {"name": "slipway-gateway", "namespace": "slipway-system"},
+        "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]},
+        "status": {},
+    }
+    asleep = {"conditions": [{"type": "Available", "status": "False", "reason": "ScaledToZero"}]}
+    lost = {"reason": "Unschedulable", "message": "no node has\nnvidia.com/gpu: 8"}
+    kept = found(
+        Deployment=[
+            part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0", "0.4.0", readyReplicas=2),
+            part("Deployment", "slipway-controller", "slipway/slipway:0.4.0", "0.4.0", readyReplicas=1),
+        ],
+        DaemonSet=[part("DaemonSet", "slipway-nvidia", "plugin:1", numberReady=1, desiredNumberScheduled=1)],
+        Service=[service],
+        Node=[
+            node("a", "10.0.0.7"),
+            node("b", "10.0.0.8", nvidia__com="4"),
+            node("c", "10.0.0.9", ready=False, nvidia__com="4"),
+        ],
+        CustomResourceDefinition=[
+            definition("models.krypton.ai", "slipway"),
+            definition("models.kubeai.org", "kubeai"),
+            definition("models.inference.llmkube.dev", "slipway"),
+        ],
+        krypton=[model("tiny"), model("large", ready=False, **lost)],
+        kubeai=[model("sleeper", **asleep)],
+        llmkube=[model("weights")],
+        services=[model("chat", kind="InferenceService")],
+    )
+    assert kept["answering"] == ["chat", "tiny"]
+    assert report(kept) == GOLDEN.read_text()
+
+
+def test_what_may_not_be_read_is_not_called_missing() -> None:
+    kept = found(CustomResourceDefinition=None, Node=None)
+    assert set(kept["apis"].values()) == {"unknown"}
+    assert kept["unknown"] == ["Node: Forbidden", "CustomResourceDefinition: Forbidden"]
+    assert "Not known, as it could not be read:\n  Node: Forbidden\n" in report(kept)
+
+
+def test_an_empty_cluster_is_told_as_such() -> None:
+    kept = found()
+    assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
+    assert kept["answering"] == []
