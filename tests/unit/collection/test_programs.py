@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ..ansible_files import mappings
 
 ROOT = Path(__file__).parents[3]
 # They are about machines: their own programs are what they are for.
@@ -21,31 +20,9 @@ PROGRAMS = {f"ansible.builtin.{name}" for name in ("command", "shell", "raw", "s
 ASKS = {"vars_prompt", "ansible.builtin.pause"}
 
 
-class Tagged(yaml.SafeLoader):
-    """Takes values with Ansible's tags, such as ``!unsafe``, as if they had none."""
-
-
-Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
-
-
-def mappings(node: Any) -> Iterator[dict[str, Any]]:
-    """Every mapping below a node: plays, blocks, tasks and their arguments."""
-    if isinstance(node, dict):
-        yield node
-        node = list(node.values())
-    if isinstance(node, list):
-        for item in node:
-            yield from mappings(item)
-
-
 def using(words: set[str], files: list[Path]) -> set[str]:
     """The files in which a task or a play has one of these keys."""
-    return {
-        str(file.relative_to(ROOT))
-        for file in files
-        for node in mappings(yaml.load(file.read_text(), Tagged))  # noqa: S506  (a safe loader)
-        if words & node.keys()
-    }
+    return {str(file.relative_to(ROOT)) for file in files for node in mappings(file) if words & node.keys()}
 
 
 TASKS = [*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("roles/*/handlers/*.yml")]
@@ -66,8 +43,7 @@ def test_nothing_waits_for_a_person() -> None:
 def test_every_stage_of_the_site_playbook_is_a_tag() -> None:
     page = (ROOT / "playbooks/README.md").read_text()
     told = page.split("## Stages of site.yml")[1].split("\n#")[0]
-    plays = yaml.load((ROOT / "playbooks/site.yml").read_text(), Tagged)  # noqa: S506  (a safe loader)
-    tags = {tag for node in mappings(plays) for tag in _listed(node.get("tags"))}
+    tags = {tag for node in mappings(ROOT / "playbooks/site.yml") for tag in _listed(node.get("tags"))}
 
     assert sorted(tag for tag in tags - {"always", "never"} if f"`{tag}`" not in told) == []
 

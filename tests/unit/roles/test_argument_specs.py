@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
+
+from ..ansible_files import mappings
 
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.parent.parent for path in ROOT.glob("roles/*/tasks/main.yml"))
@@ -147,28 +148,12 @@ def entry_points(role: Path) -> dict[str, dict[str, Any]]:
 def calls(file: Path) -> set[tuple[str, str]]:
     """Roles, by their full names, and entry points that a playbook, or a file of tasks, calls."""
     found = set()
-    for node in mappings(yaml.load(file.read_text(), Tagged)):  # noqa: S506  (a safe loader)
+    for node in mappings(file):
         for module in ("include_role", "import_role"):
             arguments = node.get(f"ansible.builtin.{module}")
             if isinstance(arguments, dict):
                 found.add((arguments["name"], arguments.get("tasks_from", "main").removesuffix(".yml")))
     return found
-
-
-class Tagged(yaml.SafeLoader):
-    """Takes values with Ansible's tags, such as ``!unsafe``, as if they had none."""
-
-
-Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
-
-
-def mappings(node: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(node, dict):
-        yield node
-        node = list(node.values())
-    if isinstance(node, list):
-        for item in node:
-            yield from mappings(item)
 
 
 def table(role: Path) -> dict[str, str]:

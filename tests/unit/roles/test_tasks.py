@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ..ansible_files import mappings
+
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
-
-
-def mappings(node: Any) -> Iterator[dict[str, Any]]:
-    """Every mapping below a node: plays, blocks, tasks and their arguments."""
-    if isinstance(node, dict):
-        yield node
-        node = list(node.values())
-    if isinstance(node, list):
-        for item in node:
-            yield from mappings(item)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) -> None:
     """Asked by name, k8s_info ignores label_selectors: what is another's would pass for ours, and be removed."""
-    asked = [
-        task["kubernetes.core.k8s_info"]
-        for task in mappings(yaml.safe_load(file.read_text()))
-        if "kubernetes.core.k8s_info" in task
-    ]
+    asked = [task["kubernetes.core.k8s_info"] for task in mappings(file) if "kubernetes.core.k8s_info" in task]
 
     assert [arguments for arguments in asked if "name" in arguments and "label_selectors" in arguments] == []
 
@@ -86,7 +73,7 @@ def test_every_api_is_known_to_every_role() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
     """What they do is told, what they see is not: neither in output nor in differences."""
-    tasks = [task for task in mappings(yaml.safe_load(file.read_text())) if _sees_secrets(task)]
+    tasks = [task for task in mappings(file) if _sees_secrets(task)]
 
     assert [task["name"] for task in tasks if not task.get("no_log")] == []
 
@@ -113,10 +100,8 @@ def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
 @pytest.mark.parametrize("playbook", ["site", "upgrade"])
 def test_what_is_installed_can_be_upgraded_and_removed(playbook: str) -> None:
     def roles(name: str) -> set[str]:
-        plays = yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text())
-        used = [
-            task["ansible.builtin.import_role"] for task in mappings(plays) if "ansible.builtin.import_role" in task
-        ]
+        tasks = mappings(ROOT / f"playbooks/{name}.yml")
+        used = [task["ansible.builtin.import_role"] for task in tasks if "ansible.builtin.import_role" in task]
         return {role["name"] for role in used}
 
     changing = roles(playbook) - {f"slipway.inference.{role}" for role in ("preflight", "status")}
