@@ -4,30 +4,27 @@
 # installed twice. Each can be run by itself as well, from whatever it finds.
 #
 # usage: molecule.sh [SCENARIO...]    without a name, all of them
-#        molecule.sh --list [machines|tested]   their names, in this order: of all, of those that may run beside the
-#                                               others, or of these as far as `make test` runs them
+#        molecule.sh --list [tested]   their names, in this order: of all, or of those that `make test` runs
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 first=(check_mode site)
 last=(uninstall upgrade)
-# They make machines of their own that are no nodes of the cluster.
-machines=(gpu_cluster gpu_node_rhel gpu_node_ubuntu)
-# CI has not the time for these: tests of the cluster and of the documentation, and the others, show most of what they do.
-spare=(bulk_models device_plugin gpu_node_debian krypton kubeai llmkube openshift runtime_class)
+# CI has not the time for the others: tests of the cluster and of the documentation show most of what they do.
+tested=(site awx_env rbac_min)
 
 but() { # NAME...: what comes in, without these
   grep -vxF "$(printf '%s\n' "$@")"
 }
 
-names() { # [machines|tested]
-  local between
-  between=$(printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | but "${first[@]}" "${last[@]}")
-  case ${1:-} in
-    machines) printf '%s\n' "${machines[@]}" ;;
-    tested) names | but "${machines[@]}" "${spare[@]}" ;;
-    *) printf '%s\n' "${first[@]}" "$between" "${last[@]}" ;;
-  esac
+names() { # [tested]
+  if [[ ${1:-} == tested ]]; then
+    printf '%s\n' "${tested[@]}"
+    return
+  fi
+  printf '%s\n' "${first[@]}"
+  printf '%s\n' extensions/molecule/*/molecule.yml | cut -d / -f 3 | but "${first[@]}" "${last[@]}"
+  printf '%s\n' "${last[@]}"
 }
 
 if [[ ${1:-} == --list ]]; then

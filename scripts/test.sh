@@ -14,6 +14,8 @@ name=slipway-test
 output=$PWD/tests/output
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
 needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults extensions/molecule)
+mapfile -t needs_none < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
+  | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
 
 keep=false
 paths=()
@@ -63,6 +65,51 @@ tests() { # DESCRIPTION ARGUMENT OF PYTEST...
 
 twice() { # DESCRIPTION COMMAND...: as a whole, where its tests cannot be tried singly
   step "$@" || again "$@"
+}
+
+# ---- parts that run beside others, one after the other, as these mostly wait and two cores want to be busy --------------
+
+declare -A parts=(
+  [units]="Unit tests"
+  [oldest]="Unit tests of the modules, with the oldest ansible-core"
+  [newest]="Unit tests of the modules, with the newest ansible-core, and what they cover"
+  [plays]="Unit tests that run plays"
+)
+early=(units oldest newest)
+late=(gpu_node_ubuntu plays)
+
+part() { # NAME, also of a Molecule scenario; gives way to what runs beside it
+  local without=(env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG) command
+  case $1 in
+    units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' "${needs_none[@]}") ;;
+    plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -m plays "${needs_none[@]}") ;;
+    oldest) command=(scripts/ansible-test.sh units oldest) ;;
+    newest) command=(scripts/ansible-test.sh coverage newest) ;;
+    *) command=(scripts/molecule.sh "$1") ;;
+  esac
+  "${bounded[@]}" nice -n 5 "${command[@]}"
+}
+
+beside() { # NAME...: begins them
+  local name
+  for name; do
+    part "$name" > "$output/$name.log" 2>&1
+    echo $? > "$output/$name.status"
+  done &
+}
+
+ended() { # NAME: what it printed, and how it ended
+  cat "$output/$1.log"
+  return "$(< "$output/$1.status")"
+}
+
+join() { # NAME...: waits for them, and tells how they ended
+  local name description
+  wait
+  for name; do
+    description=${parts[$name]:-Molecule scenario $name}
+    step "$description" ended "$name" || again "$description" part "$name"
+  done
 }
 
 # ---- the cluster ------------------------------------------------------------------------------------------------------
@@ -123,16 +170,6 @@ trap 'echo "interrupted: the test cluster is removed"; clean_up; exit 130' INT T
 
 # ---- the tests --------------------------------------------------------------------------------------------------------
 
-without_cluster() {
-  local folders
-  mapfile -t folders < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
-    | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
-  tests "Unit tests" -n 2 --dist loadfile -m 'not plays' "${folders[@]}"
-  twice "Unit tests of the modules, with the oldest ansible-core" "${bounded[@]}" scripts/ansible-test.sh units oldest
-  twice "Unit tests of the modules, with the newest ansible-core, and what they cover" \
-    "${bounded[@]}" scripts/ansible-test.sh coverage newest
-}
-
 use_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
 }
@@ -149,13 +186,12 @@ on_cluster() {
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
-  local machines tested
-  mapfile -t machines < <(scripts/molecule.sh --list machines)
-  mapfile -t tested < <(scripts/molecule.sh --list tested)
-  beside "${machines[@]}" plays
+  beside "${late[@]}"
   tests "Tests in tests/docs" --durations 5 tests/docs
+  local tested
+  mapfile -t tested < <(scripts/molecule.sh --list tested)
   scenarios "${tested[@]}"
-  join "${machines[@]}" plays
+  join "${late[@]}"
 }
 
 scenarios() { # NAME...
@@ -163,39 +199,6 @@ scenarios() { # NAME...
   for scenario; do
     if [[ $scenario == upgrade ]] && ! scripts/last-release.sh > /dev/null; then continue; fi
     twice "Molecule scenario $scenario" "${bounded[@]}" scripts/molecule.sh "$scenario"
-  done
-}
-
-# ---- what runs beside the others: scenarios with machines of their own, and tests whose plays no cluster sees ----------
-
-part() { # NAME
-  if [[ $1 == plays ]]; then
-    "${bounded[@]}" env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG pytest --quiet -p no:cacheprovider -m plays tests/unit
-  else
-    "${bounded[@]}" scripts/molecule.sh "$1"
-  fi
-}
-
-beside() { # NAME...: begins them, one after the other
-  local name
-  for name; do
-    part "$name" > "$output/$name.log" 2>&1
-    echo $? > "$output/$name.status"
-  done &
-}
-
-ended() { # NAME: what it printed, and how it ended
-  cat "$output/$1.log"
-  return "$(< "$output/$1.status")"
-}
-
-join() { # NAME...
-  local name description
-  wait
-  for name; do
-    description="Molecule scenario $name"
-    [[ $name != plays ]] || description="Unit tests that run plays"
-    step "$description" ended "$name" || again "$description" part "$name"
   done
 }
 
@@ -228,7 +231,6 @@ export SLIPWAY_TEST_GATEWAY_PORT=${SLIPWAY_TEST_GATEWAY_PORT:-$(gateway_port)}
 export PATH=$PATH:$cache/bin
 mkdir -p "$output"
 
-((${#paths[@]})) || without_cluster
 if ! wants_cluster; then
   unset SLIPWAY_TEST_KUBECONFIG
   step "Tests in ${paths[*]}" pytest "${paths[@]}"
@@ -236,16 +238,17 @@ else
   if ! $keep && [[ -n $(docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$name") ]]; then
     step "Remove the test cluster of an earlier run" remove_cluster
   fi
-  cluster_made=true
-  if step "Make a test cluster" make_cluster; then
-    ((${#paths[@]})) || before_installation
-    if step "Roll out" roll_out; then
-      if ((${#paths[@]})); then given; else on_cluster; fi
-    else
-      echo "The tests of what is installed did not run."
-    fi
+  cluster_made=true stands=false
+  ((${#paths[@]})) || beside "${early[@]}"
+  step "Make a test cluster" make_cluster && stands=true
+  if ((${#paths[@]} == 0)); then
+    ! $stands || before_installation
+    join "${early[@]}"
+  fi
+  if $stands && step "Roll out" roll_out; then
+    if ((${#paths[@]})); then given; else on_cluster; fi
   else
-    echo "The tests on the cluster did not run."
+    echo "The tests of what is installed did not run."
   fi
   ((${#failed[@]} == 0)) || diagnose
 fi
