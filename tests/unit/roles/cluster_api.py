@@ -7,52 +7,50 @@ ready and registered APIs available as soon as they are applied.
 from __future__ import annotations
 
 import copy
-import json
 import re
 import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
-Object = dict[str, Any]
+from .api_server import ApiHandler, ApiServer, Kind, Object, discovery
+
 KINDS = (
-    # apiVersion, kind, plural, whether it lies in a namespace
-    ("v1", "Namespace", "namespaces", False),
-    ("v1", "Node", "nodes", False),
-    ("v1", "Pod", "pods", True),
-    ("v1", "Secret", "secrets", True),
-    ("v1", "Service", "services", True),
-    ("v1", "ConfigMap", "configmaps", True),
-    ("v1", "ServiceAccount", "serviceaccounts", True),
-    ("v1", "PersistentVolumeClaim", "persistentvolumeclaims", True),
-    ("apps/v1", "Deployment", "deployments", True),
-    ("apps/v1", "DaemonSet", "daemonsets", True),
-    ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", True),
-    ("rbac.authorization.k8s.io/v1", "Role", "roles", True),
-    ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", True),
-    ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", False),
-    ("apiregistration.k8s.io/v1", "APIService", "apiservices", False),
-    ("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", False),
-    ("storage.k8s.io/v1", "StorageClass", "storageclasses", False),
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", False),
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
+    Kind("v1", "Namespace", "namespaces", namespaced=False),
+    Kind("v1", "Node", "nodes", namespaced=False),
+    Kind("v1", "Pod", "pods", namespaced=True),
+    Kind("v1", "Secret", "secrets", namespaced=True),
+    Kind("v1", "Service", "services", namespaced=True),
+    Kind("v1", "ConfigMap", "configmaps", namespaced=True),
+    Kind("v1", "ServiceAccount", "serviceaccounts", namespaced=True),
+    Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True),
+    Kind("apps/v1", "Deployment", "deployments", namespaced=True),
+    Kind("apps/v1", "DaemonSet", "daemonsets", namespaced=True),
+    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True),
+    Kind("rbac.authorization.k8s.io/v1", "Role", "roles", namespaced=True),
+    Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", namespaced=True),
+    Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
+    Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Kind("apiregistration.k8s.io/v1", "APIService", "apiservices", namespaced=False),
+    Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False),
+    Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False),
+    Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
+    Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False),
 )
 OPENSHIFT = (
-    ("route.openshift.io/v1", "Route", "routes", True),
-    ("security.openshift.io/v1", "SecurityContextConstraints", "securitycontextconstraints", False),
+    Kind("route.openshift.io/v1", "Route", "routes", namespaced=True),
+    Kind("security.openshift.io/v1", "SecurityContextConstraints", "securitycontextconstraints", namespaced=False),
 )
 """What only such a cluster serves: ``api.kinds += OPENSHIFT``."""
 PROMETHEUS = (
-    ("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", True),
-    ("monitoring.coreos.com/v1", "Prometheus", "prometheuses", True),
-    ("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", True),
+    Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", namespaced=True),
+    Kind("monitoring.coreos.com/v1", "Prometheus", "prometheuses", namespaced=True),
+    Kind("monitoring.coreos.com/v1", "PrometheusRule", "prometheusrules", namespaced=True),
 )
 """What only a cluster with Prometheus' operator serves."""
 
 
-class ClusterApi:
+class ClusterApi(ApiServer):
     """``objects``: (kind, namespace, name) -> object. ``writes``: the kinds and names that were written or deleted, in
     order. ``failing``: what an API that is registered says instead of being available, and what routers say to a Route.
     ``routers``: how many there are. ``denied``: resources that nobody may change. ``version``: of Kubernetes."""
@@ -66,18 +64,7 @@ class ClusterApi:
         self.denied: set[str] = set()
         self.version = "v1.34.4"
         self.lock = threading.Lock()
-        handler = type("Handler", (_Handler,), {"api": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_Handler)
 
     def put(self, resource: Object) -> None:
         """Somebody else's object."""
@@ -114,61 +101,55 @@ class ClusterApi:
         return served
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ApiHandler):
     api: ClusterApi
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Tests are quiet."""
 
     def do_GET(self) -> None:
-        path = urlsplit(self.path).path.strip("/")
-        known = _discovery(path, self.api.kinds, self.api.version)
+        known = discovery(self.place, self.api.kinds, self.api.version)
         if known is not None:
-            self._send(200, known)
+            self.send(200, known)
             return
-        kind, namespace, name = self._place()
+        kind, namespace, name = self._named()
         if not kind:
-            self._send(404, {"kind": "Status", "status": "Failure", "message": "the page is not found", "code": 404})
+            self.refuse(404, "NotFound", "the page is not found")
             return
         with self.api.lock:
             if name:
                 found = self.api.objects.get((kind, namespace, name))
-                self._send(200, found) if found else self._missing(name)
+                self.send(200, found) if found else self.refuse(404, "NotFound", name)
             else:
-                self._send(200, {"kind": f"{kind}List", "apiVersion": "v1", "items": self._items(kind, namespace)})
+                self.send(200, {"kind": f"{kind}List", "apiVersion": "v1", "items": self._items(kind, namespace)})
 
     def do_PATCH(self) -> None:
-        place = self._place()
         with self.api.lock:
-            self._send(200, self.api.apply(place, self._body(), rehearsed="dryRun" in self._query()))
+            self.send(200, self.api.apply(self._named(), self.body(), rehearsed="dryRun" in self.query))
 
     def do_POST(self) -> None:
-        kind, namespace, _name = self._place()
-        body = self._body()
+        kind, namespace, _name = self._named()
+        body = self.body()
         if kind == "SelfSubjectAccessReview":
             denied = body["spec"]["resourceAttributes"]["resource"] in self.api.denied
-            self._send(201, {**body, "metadata": {}, "status": {"allowed": not denied}})
+            self.send(201, {**body, "metadata": {}, "status": {"allowed": not denied}})
             return
         with self.api.lock:
             key = (kind, namespace, body["metadata"]["name"])
-            self._send(201, self.api.apply(key, body, rehearsed="dryRun" in self._query()))
+            self.send(201, self.api.apply(key, body, rehearsed="dryRun" in self.query))
 
     def do_DELETE(self) -> None:
-        place = self._place()
-        rehearsed = "dryRun" in {**self._query(), **self._body()}
+        kind, namespace, name = self._named()
+        rehearsed = "dryRun" in {**self.query, **self.body()}
         with self.api.lock:
-            found = self.api.objects.get(place)
+            found = self.api.objects.get((kind, namespace, name))
             if found is None:
-                self._missing(place[2])
+                self.refuse(404, "NotFound", name)
                 return
             if not rehearsed:
-                self.api.writes.append(f"delete {place[0]} {place[2]}")
-                del self.api.objects[place]
-            self._send(200, found)
+                self.api.writes.append(f"delete {kind} {name}")
+                del self.api.objects[kind, namespace, name]
+            self.send(200, found)
 
     def _items(self, kind: str, namespace: str) -> list[Object]:
-        query = self._query()
+        query = self.query
         found = [item for key, item in self.api.objects.items() if key[0] == kind and namespace in ("", key[1])]
         wanted = query.get("fieldSelector", "").removeprefix("metadata.name=")
         labels = [label for label in re.split(r",(?![^(]*\))", query.get("labelSelector", "")) if label]
@@ -178,69 +159,15 @@ class _Handler(BaseHTTPRequestHandler):
             if wanted in ("", item["metadata"]["name"]) and all(_labelled(item, label) for label in labels)
         ]
 
-    def _place(self) -> tuple[str, str, str]:
-        return _place(urlsplit(self.path).path.strip("/"), self.api.kinds)
-
-    def _query(self) -> dict[str, str]:
-        return {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-
-    def _body(self) -> Object:
-        body: Object = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}") or {}
-        return body
-
-    def _missing(self, name: str) -> None:
-        self._send(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": name, "code": 404})
-
-    def _send(self, status: int, body: Object) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-def _discovery(path: str, kinds: tuple[tuple[str, str, str, bool], ...], kubernetes: str) -> Object | None:
-    """What the server tells of itself; None for objects."""
-    versions = sorted({version for version, *_rest in kinds})
-    if path == "version":
-        return {"major": "1", "minor": kubernetes.split(".")[1], "gitVersion": kubernetes}
-    if path == "api":
-        return {"kind": "APIVersions", "versions": ["v1"]}
-    if path == "apis":
-        groups = [version for version in versions if "/" in version]
-        told = [{"groupVersion": group, "version": group.split("/")[1]} for group in groups]
-        return {
-            "kind": "APIGroupList",
-            "groups": [
-                {"name": version["groupVersion"].split("/")[0], "versions": [version], "preferredVersion": version}
-                for version in told
-            ],
-        }
-    version = path.removeprefix("apis/").removeprefix("api/")
-    if version not in versions:
-        return None
-    verbs = ["get", "list", "watch", "create", "patch", "delete"]
-    return {
-        "kind": "APIResourceList",
-        "groupVersion": version,
-        "resources": [
-            {"name": plural, "singularName": "", "kind": kind, "namespaced": namespaced, "verbs": verbs}
-            for of, kind, plural, namespaced in kinds
-            if of == version
-        ],
-    }
-
-
-def _place(path: str, kinds: tuple[tuple[str, str, str, bool], ...]) -> tuple[str, str, str]:
-    """(kind, namespace, name) that a path leads to; without a name, all of the kind. No kind: nobody knows the path."""
-    parts = unquote(path).split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
-        namespace, parts = parts[1], parts[2:]
-    kind = next((kind for _version, kind, plural, _namespaced in kinds if plural == parts[0]), "")
-    return kind, namespace, parts[1] if len(parts) > 1 else ""
+    def _named(self) -> tuple[str, str, str]:
+        """(kind, namespace, name) of the path; without a name, all of the kind. No kind: nobody knows the path."""
+        parts = unquote(self.place).split("/")
+        parts = parts[2:] if parts[0] == "api" else parts[3:]
+        namespace = ""
+        if parts[0] == "namespaces" and len(parts) > 2:
+            namespace, parts = parts[1], parts[2:]
+        kind = next((kind.name for kind in self.api.kinds if kind.plural == parts[0]), "")
+        return kind, namespace, parts[1] if len(parts) > 1 else ""
 
 
 def _labelled(item: Object, selector: str) -> bool:

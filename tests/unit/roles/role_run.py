@@ -1,4 +1,4 @@
-"""Runs an entry point of a role, or a few tasks, against an API server of the tests, as a play of its own."""
+"""Runs plays: an entry point of a role or a few tasks against an API server of the tests, or a play as it is."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .cluster_api import ClusterApi
 
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def run_role(
@@ -30,35 +31,45 @@ def run_tasks(
     folder: Path, api: ClusterApi, tasks: list[dict[str, Any]], *flags: str, failing: bool = False, **variables: object
 ) -> str:
     """The same of a play of these tasks."""
-    if shutil.which("ansible-playbook") is None or not CORE.exists():
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
+        "vars": {"ansible_python_interpreter": sys.executable, **variables},
+        "tasks": tasks,
+    }
+    return run_play(folder, play, *flags, failing=failing)
+
+
+def run_play(
+    folder: Path,
+    play: dict[str, Any],
+    *flags: str,
+    inventory: str = "localhost,",
+    failing: bool = False,
+    **environment: str,
+) -> str:
+    """Output of a play, in one line. It sees this checkout and kubernetes.core, and nobody's settings."""
+    if shutil.which("ansible-playbook", path=PATH) is None or not CORE.exists():
         pytest.skip("needs ansible-playbook and the collection kubernetes.core")
     home = folder / "ansible_collections"
     for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).unlink(missing_ok=True)
         (home / name).symlink_to(target)
-    plays = [
-        {
-            "hosts": "localhost",
-            "connection": "local",
-            "gather_facts": False,
-            "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
-            "vars": {"ansible_python_interpreter": sys.executable, **variables},
-            "tasks": tasks,
-        }
-    ]
-    (folder / "play.yml").write_text(json.dumps(plays))
-    environment = os.environ | {
+    (folder / "play.yml").write_text(json.dumps([play]))
+    around = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ANSIBLE_CONFIG")}
+    own = {
+        "PATH": PATH,
         "ANSIBLE_COLLECTIONS_PATH": str(folder),
         "ANSIBLE_STDOUT_CALLBACK": "default",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_HOME": str(folder / "home"),
     }
-    for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-        environment.pop(name, None)
-    command = ["ansible-playbook", "-i", "localhost,", "play.yml", *flags]
+    command = ["ansible-playbook", "-i", inventory, "play.yml", *flags]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=folder, env=around | own | environment, capture_output=True, text=True, timeout=600, check=False
     )
     output = done.stdout + done.stderr
     assert (done.returncode != 0) is failing, output

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from .node_api import MARK, NodeApi
+from .role_run import run_play
 from .test_gpu_node_run import Machine
 
 pytestmark = pytest.mark.plays
 
-ROOT = Path(__file__).parents[3]
-CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 NODE = "gpu-1"
 
 
@@ -32,42 +25,17 @@ def api() -> Iterator[NodeApi]:
 
 def play(folder: Path, api: NodeApi, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:
     """Output of a play on a node that can be reached by no connection, in one line."""
-    if shutil.which("ansible-playbook", path=PATH) is None or not CORE.exists():
-        pytest.skip("needs ansible-playbook and the collection kubernetes.core")
-    home = folder / "ansible_collections"
-    for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).unlink(missing_ok=True)
-        (home / name).symlink_to(target)
     role = {"ansible.builtin.import_role": {"name": "slipway.inference.gpu_node", "tasks_from": entry}}
-    plays = [
-        {
-            "hosts": NODE,
-            "gather_facts": False,
-            "become": True,
-            "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
-            "vars": {"gpu_node_drain_timeout": 200, **variables},
-            "tasks": [role],
-        }
-    ]
-    (folder / "play.yml").write_text(json.dumps(plays))
-    environment = os.environ | {
-        "PATH": PATH,
-        "ANSIBLE_COLLECTIONS_PATH": str(folder),
-        "ANSIBLE_STDOUT_CALLBACK": "default",
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_HOME": str(folder / "home"),
+    node = {
+        "hosts": NODE,
+        "gather_facts": False,
+        "become": True,
+        "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
+        "vars": {"gpu_node_drain_timeout": 200, **variables},
+        "tasks": [role],
     }
-    for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-        environment.pop(name, None)
     # Who has localhost in the inventory does not mean to log in to it.
-    command = ["ansible-playbook", "-i", f"{NODE},localhost,", "play.yml", *flags]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    output = done.stdout + done.stderr
-    assert (done.returncode != 0) is failing, output
-    return " ".join(output.split())
+    return run_play(folder, node, *flags, inventory=f"{NODE},localhost,", failing=failing)
 
 
 def test_pods_go_but_for_those_that_belong_to_the_node(tmp_path: Path, api: NodeApi) -> None:
@@ -258,10 +226,6 @@ def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(
     tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They go before anything of the driver is touched. The package is nobody's."""
-    if not CORE.exists():
-        pytest.skip("needs the collection kubernetes.core")
-    (tmp_path / "ansible_collections/kubernetes").mkdir(parents=True)
-    (tmp_path / "ansible_collections/kubernetes/core").symlink_to(CORE)
     monkeypatch.setenv("K8S_AUTH_HOST", api.url)
     monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
     api.node(NODE)

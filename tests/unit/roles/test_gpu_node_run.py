@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from .gpu_nodes import SYSTEMS
+from .role_run import PATH, run_play
 
 pytestmark = pytest.mark.plays
 
-ROOT = Path(__file__).parents[3]
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (builder@host)\n"
 
@@ -89,12 +85,6 @@ class Machine:
         *flags: str,
         failing: bool = False,
     ) -> str:
-        if shutil.which("ansible-playbook", path=PATH) is None:
-            pytest.skip("needs ansible-playbook")
-        home = self.folder / "ansible_collections/slipway"
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "inference").unlink(missing_ok=True)
-        (home / "inference").symlink_to(ROOT)
         distribution, version, family, kernel = SYSTEMS[self.system]
         facts = {
             "distribution": distribution,
@@ -117,24 +107,13 @@ class Machine:
             },
             "tasks": [{"ansible.builtin.set_fact": {**facts, "cacheable": True}}, *tasks],
         }
-        (self.folder / "play.yml").write_text(json.dumps([play]))
-        around = os.environ | {
-            "PATH": PATH,
-            "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
-            "ANSIBLE_STDOUT_CALLBACK": "default",
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_HOME": str(self.folder / "home"),
-        }
-        for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-            around.pop(name, None)
-        done = subprocess.run(
-            ["ansible-playbook", "-i", "localhost,", "play.yml", "--extra-vars", json.dumps(extra), *flags],
-            cwd=self.folder, env=around, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        output = done.stdout + done.stderr
-        assert (done.returncode != 0) is failing, output
-        return " ".join(output.split())
+        return run_play(
+            self.folder,
+            play,
+            *("--extra-vars", json.dumps(extra), *flags),
+            failing=failing,
+            ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
+        )
 
 
 def test_a_node_that_can_be_done_passes_the_check_with_secure_boot_too(tmp_path: Path) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +9,14 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
+from .role_run import ROOT, run_play
 
 sys.path.insert(0, str(ROOT / "tests/unit/plugins"))
 
-import krypton_models  # noqa: E402
-import kubeai_models  # noqa: E402
-import llmkube_objects  # noqa: E402
-from fake_api import FakeApi  # noqa: E402
+import krypton_models
+import kubeai_models
+import llmkube_objects
+from fake_api import FakeApi
 
 Object = dict[str, Any]
 PLACE = "/namespaces/models"
@@ -73,43 +68,18 @@ def _answer(api: FakeApi, resource: Object) -> None:
 
 
 def play(folder: Path, api: FakeApi, variables: Object, *, failing: bool = False) -> str:
-    """Output of a play that runs the role and then tells which names the gateway has to list."""
-    if shutil.which("ansible-playbook") is None or not CORE.exists():
-        pytest.skip("needs ansible-playbook and the collection kubernetes.core")
-    home = folder / "ansible_collections"
-    for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).unlink(missing_ok=True)
-        (home / name).symlink_to(target)
+    """Output of a play that runs the role and then tells which names the gateway has to list, in one line."""
     role = {"ansible.builtin.include_role": {"name": "slipway.inference.models", "public": True}}
     tell = {"ansible.builtin.debug": {"msg": "names={{ __models_names | join(',') }};"}}
-    plays = [
-        {
-            "hosts": "localhost",
-            "connection": "local",
-            "gather_facts": False,
-            "module_defaults": {"group/slipway.inference.slipway": {"host": api.url, "api_key": "of-nobody"}},
-            "vars": {"ansible_python_interpreter": sys.executable, **variables},
-            "tasks": [role, tell],
-        }
-    ]
-    (folder / "play.yml").write_text(json.dumps(plays))
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(folder),
-        "ANSIBLE_STDOUT_CALLBACK": "default",
-        "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_HOME": str(folder / "home"),
+    models = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": {"group/slipway.inference.slipway": {"host": api.url, "api_key": "of-nobody"}},
+        "vars": {"ansible_python_interpreter": sys.executable, **variables},
+        "tasks": [role, tell],
     }
-    for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-        environment.pop(name, None)
-    command = ["ansible-playbook", "-i", "localhost,", "play.yml"]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (done.returncode != 0) is failing, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return run_play(folder, models, failing=failing, ANSIBLE_CALLBACK_RESULT_FORMAT="yaml")
 
 
 def test_models_and_services_of_all_apis_are_registered_and_removed_in_one_go(tmp_path: Path, api: FakeApi) -> None:
@@ -141,5 +111,5 @@ def test_services_of_an_api_that_has_none_are_refused(tmp_path: Path, api: FakeA
 
 def test_a_name_that_the_catalogue_has_not_is_refused_with_those_that_it_has(tmp_path: Path, api: FakeApi) -> None:
     output = play(tmp_path, api, {"models_catalogue": ["nomic-embed-text-cp"]}, failing=True)
-    assert "Did you mean nomic-embed-text-cpu" in " ".join(output.split())
+    assert "Did you mean nomic-embed-text-cpu" in output
     assert api.objects == {}
