@@ -1,7 +1,7 @@
 """Every command and every manifest of the pages, in their order, on the test cluster.
 
-A page becomes one script. Files that readers save are written where they stand; manifests and playbooks that no command
-of the page uses are tried out by the API server or in check mode.
+A page becomes one script. Files that readers save are written where they stand; manifests, playbooks and inventories
+that no command of the page uses are tried out by the API server, in check mode or by being read.
 """
 
 from __future__ import annotations
@@ -103,8 +103,13 @@ def _tried(block: Block, commands: list[str]) -> str:
     name = block.marks.get("file", "block.yml")
     if any(name in command for command in commands):
         return ""
-    playbook = isinstance(yaml.safe_load(block.text.split("\n---\n")[0]), list)
-    attempt = f"ansible-playbook --check {name}" if playbook else f"kubectl apply --dry-run=server -f {name}"
+    first = yaml.safe_load(block.text.split("\n---\n")[0])
+    if isinstance(first, list):
+        attempt = f"ansible-playbook --check {name}"
+    elif "kind" in first:
+        attempt = f"kubectl apply --dry-run=server -f {name}"
+    else:
+        attempt = f"ansible-inventory --inventory {name} --list"
     return f"{_saved(name, block.text)}\n{attempt}"
 
 
