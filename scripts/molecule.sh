@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 first=(check_mode site)
 last=(uninstall upgrade)
 # CI has not the time for the others: tests of the cluster and of the documentation show most of what they do.
-tested=(site awx_env rbac_min)
+tested=(site)
 
 but() { # NAME...: what comes in, without these
   grep -vxF "$(printf '%s\n' "$@")"

@@ -67,7 +67,7 @@ twice() { # DESCRIPTION COMMAND...: as a whole, where its tests cannot be tried 
   step "$@" || again "$@"
 }
 
-# ---- parts that run beside others, one after the other, as these mostly wait and two cores want to be busy --------------
+# ---- parts that need no cluster: they run beside the others, which wait for pods most of the time ----------------------
 
 declare -A parts=(
   [units]="Unit tests"
@@ -75,10 +75,9 @@ declare -A parts=(
   [newest]="Unit tests of the modules, with the newest ansible-core, and what they cover"
   [plays]="Unit tests that run plays"
 )
-early=(units oldest newest)
-late=(gpu_node_ubuntu plays)
+apart=(units oldest newest plays gpu_node_ubuntu)
 
-part() { # NAME, also of a Molecule scenario; gives way to what runs beside it
+part() { # NAME, also of a Molecule scenario with machines of its own; gives way to what runs beside it
   local without=(env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG) command
   case $1 in
     units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' "${needs_none[@]}") ;;
@@ -87,15 +86,19 @@ part() { # NAME, also of a Molecule scenario; gives way to what runs beside it
     newest) command=(scripts/ansible-test.sh coverage newest) ;;
     *) command=(scripts/molecule.sh "$1") ;;
   esac
-  "${bounded[@]}" nice -n 5 "${command[@]}"
+  "${bounded[@]}" nice -n 10 "${command[@]}"
 }
 
-beside() { # NAME...: begins them
+lane=
+begin() { # NAME...: one after the other, in a process group that can be ended as a whole
   local name
+  set -m
   for name; do
     part "$name" > "$output/$name.log" 2>&1
     echo $? > "$output/$name.status"
-  done &
+  done < /dev/null &
+  lane=$!
+  set +m
 }
 
 ended() { # NAME: what it printed, and how it ended
@@ -105,7 +108,8 @@ ended() { # NAME: what it printed, and how it ended
 
 join() { # NAME...: waits for them, and tells how they ended
   local name description
-  wait
+  wait "$lane"
+  lane=
   for name; do
     description=${parts[$name]:-Molecule scenario $name}
     step "$description" ended "$name" || again "$description" part "$name"
@@ -161,6 +165,7 @@ diagnose() {
 cluster_made=false
 clean_up() {
   trap - EXIT INT TERM
+  [[ -z $lane ]] || kill -- "-$lane"
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
   fi
@@ -174,24 +179,28 @@ use_cluster() {
   export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
 }
 
-# They need the definitions, and nobody else who makes what is planned.
-before_installation() {
-  use_cluster
-  tests "Tests in tests/faults" --durations 5 tests/faults
+everything() {
+  begin "${apart[@]}"
+  if step "Make a test cluster" make_cluster; then on_cluster; fi
+  join "${apart[@]}"
 }
 
 on_cluster() {
   use_cluster
+  # They need the definitions, and nobody else who makes what is planned.
+  tests "Tests in tests/faults" --durations 5 tests/faults
+  if ! step "Roll out" roll_out; then
+    echo "The tests of what is installed did not run."
+    return
+  fi
   # Most of these tests wait for pods; four at a time keep two cores busy.
   tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
     tests/cluster tests/conformance
   tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
-  beside "${late[@]}"
   tests "Tests in tests/docs" --durations 5 tests/docs
   local tested
   mapfile -t tested < <(scripts/molecule.sh --list tested)
   scenarios "${tested[@]}"
-  join "${late[@]}"
 }
 
 scenarios() { # NAME...
@@ -202,18 +211,19 @@ scenarios() { # NAME...
   done
 }
 
-given() { # runs the tests that were named
+named() { # the tests that were named, on the cluster
+  if ! { step "Make a test cluster" make_cluster && step "Roll out" roll_out; }; then return; fi
   use_cluster
-  local path named=() others=()
+  local path chosen=() others=()
   for path in "${paths[@]%/}"; do
     case ${path#./} in
-      extensions/molecule) mapfile -t named < <(scripts/molecule.sh --list) ;;
-      extensions/molecule/*) named+=("${path##*/}") ;;
+      extensions/molecule) mapfile -t chosen < <(scripts/molecule.sh --list) ;;
+      extensions/molecule/*) chosen+=("${path##*/}") ;;
       *) others+=("$path") ;;
     esac
   done
   ((${#others[@]} == 0)) || step "Tests in ${others[*]}" pytest "${others[@]}"
-  scenarios "${named[@]}"
+  scenarios "${chosen[@]}"
 }
 
 wants_cluster() { # whether one of the named tests needs the cluster
@@ -238,18 +248,8 @@ else
   if ! $keep && [[ -n $(docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$name") ]]; then
     step "Remove the test cluster of an earlier run" remove_cluster
   fi
-  cluster_made=true stands=false
-  ((${#paths[@]})) || beside "${early[@]}"
-  step "Make a test cluster" make_cluster && stands=true
-  if ((${#paths[@]} == 0)); then
-    ! $stands || before_installation
-    join "${early[@]}"
-  fi
-  if $stands && step "Roll out" roll_out; then
-    if ((${#paths[@]})); then given; else on_cluster; fi
-  else
-    echo "The tests of what is installed did not run."
-  fi
+  cluster_made=true
+  if ((${#paths[@]})); then named; else everything; fi
   ((${#failed[@]} == 0)) || diagnose
 fi
 clean_up

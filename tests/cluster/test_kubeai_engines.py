@@ -48,7 +48,7 @@ def test_an_engine_that_generates_chats_and_completes(client: openai.OpenAI, mod
     assert answer.model == models[engine]
     assert answer.choices[0].message.role == "assistant"
     stream = client.chat.completions.create(
-        model=models[engine], messages=messages, max_tokens=4, stream=True, extra_body={"ignore_eos": True}
+        model=models[engine], messages=messages, max_tokens=64, stream=True, extra_body={"ignore_eos": True}
     )
     assert len([chunk for chunk in stream if chunk.choices]) > 1
     assert client.completions.create(model=models[engine], prompt="Once", max_tokens=4).choices
