@@ -16,6 +16,7 @@ from slipway.kube.objects import (
     Object,
 )
 from slipway.serving.server import Scale, Server
+from slipway.serving.settings import Settings
 from slipway.serving.workload import child
 
 SCALE_UP: Object = {
@@ -70,10 +71,13 @@ def _metric(target: Target) -> Object:
     return {"type": "Resource", "resource": {"name": target.name, "target": share}}
 
 
-def disruption_budget(server: Server, scale: Scale, *, protected: bool = False) -> tuple[Object, ...]:
+def disruption_budget(
+    server: Server, scale: Scale, settings: Settings, *, protected: bool = False
+) -> tuple[Object, ...]:
     """No more than one of several pods that serve is put off its node on purpose at a time; of a protected server none.
     A pod that does not serve is in nobody's way. One alone needs no budget: it may go."""
-    if not protected and scale.replicas is not None and scale.replicas < 2:
+    several = scale.replicas is None or scale.replicas > 1
+    if not (protected or (several and settings.disruption_budgets)):
         return ()
     spec = {
         "maxUnavailable": 0 if protected else 1,

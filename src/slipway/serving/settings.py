@@ -46,6 +46,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
     assigned_ids: bool = False
     """Whether users and groups of pods are left to the cluster, as OpenShift takes them from the namespace's range."""
+    disruption_budgets: bool = True
+    """Whether servers of several pods are given budgets. False where they have others': Kubernetes evicts no pod with
+    two."""
     drain_seconds: int = 15
     """How long a pod that is to go keeps answering."""
     unschedulable_grace_seconds: int = 30

@@ -9,6 +9,7 @@ import pytest
 from slipway.kube.objects import Object
 from slipway.serving.policies import Target, autoscaler, disruption_budget, priority_class
 from slipway.serving.server import Container, Probe, Probes, Scale, Server
+from slipway.serving.settings import Settings
 
 PROBE = Probe(path="/health", period=1, timeout=1, failures=3)
 SERVER = Server(
@@ -51,7 +52,7 @@ def test_an_autoscaler_scales_the_servers_deployment_slowly_down_and_not_wildly_
 
 @pytest.mark.parametrize(("protected", "unavailable"), [(True, 0), (False, 1)])
 def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go(protected: bool, unavailable: int) -> None:
-    [budget] = disruption_budget(SERVER, Scale(2), protected=protected)
+    [budget] = disruption_budget(SERVER, Scale(2), Settings(), protected=protected)
     spec = budget["spec"]
     assert spec["selector"] == {"matchLabels": {"app": "tiny"}}
     assert spec["maxUnavailable"] == unavailable
@@ -60,8 +61,15 @@ def test_a_budget_keeps_pods_that_serve_and_lets_the_others_go(protected: bool, 
 
 @pytest.mark.parametrize(("replicas", "budgets"), [(0, 0), (1, 0), (2, 1), (None, 1)])
 def test_one_pod_alone_needs_no_budget_unless_it_is_protected(replicas: int | None, budgets: int) -> None:
-    assert len(disruption_budget(SERVER, Scale(replicas))) == budgets
-    assert len(disruption_budget(SERVER, Scale(replicas), protected=True)) == 1
+    assert len(disruption_budget(SERVER, Scale(replicas), Settings())) == budgets
+    assert len(disruption_budget(SERVER, Scale(replicas), Settings(), protected=True)) == 1
+
+
+def test_where_pods_have_budgets_of_somebody_else_only_a_protected_server_has_one_of_ours() -> None:
+    """Two for a pod would keep it on its node for ever."""
+    others = Settings(disruption_budgets=False)
+    assert disruption_budget(SERVER, Scale(2), others) == ()
+    assert len(disruption_budget(SERVER, Scale(2), others, protected=True)) == 1
 
 
 @pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])

@@ -70,7 +70,7 @@ class Krypton:
         server = _server(world, spec)
         address = Address(server.name, server.selector, route(world.resource, spec))
         scale = Scale(spec.min_replicas)
-        return Plan(children=(*workload(server, scale, (address,)), *disruption_budget(server, scale)))
+        return Plan(children=(*workload(server, scale, (address,)), *disruption_budget(server, scale, world.settings)))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]

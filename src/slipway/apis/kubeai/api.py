@@ -48,7 +48,7 @@ class KubeAI:
         observed = world.children.get((DEPLOYMENT.kind, server.name))
         addresses = pods.addresses(model, failing=failing(world, observed))
         *before, deployment = workload.workload(server, scale, addresses)
-        budget = policies.disruption_budget(server, scale)
+        budget = policies.disruption_budget(server, scale, world.settings)
         deployment = workload.with_labels_of(deployment, observed)
         if not model.spec.cache_profile:
             jobs, notes, record = cache.left(world, deployment)

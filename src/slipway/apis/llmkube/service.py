@@ -53,7 +53,8 @@ class Services:
         server, scale = pods.server(service), pods.scale(world, service)
         address, deployment = workload.workload(server, scale, (pods.address(service),))
         scaler = (autoscaling.scaler(service, server),) if autoscaling.autoscaled(service) else ()
-        budget = policies.disruption_budget(server, scale, protected=service.spec.eviction_protection)
+        protected = service.spec.eviction_protection
+        budget = policies.disruption_budget(server, scale, world.settings, protected=protected)
         serving = (deployment,) if waits_for(world, service) is None else _earlier(world, deployment)
         # An autoscaler would complain of a Deployment that is not there yet.
         return Plan(children=(address, *serving, *(scaler if serving else ()), *budget), shared=_classes(service))
