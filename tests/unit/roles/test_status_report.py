@@ -112,6 +112,20 @@ def test_what_may_not_be_read_is_not_called_missing() -> None:
     assert "Not known, as it could not be read:\n  Node: Forbidden\n" in report(kept)
 
 
+def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:
+    told = report(found(Deployment=None) | {"unread": ["Deployment", "Model"]})
+    assert told.startswith("What is installed in namespace slipway-system could not be read.\n")
+    assert "Models: could not be read\n" in told
+
+
+def test_an_installation_in_another_namespace_is_not_this_one() -> None:
+    gateway = part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0")
+    gateway["metadata"]["namespace"] = "elsewhere"
+    kept = found(Deployment=[gateway])
+    assert kept["parts"] == []
+    assert "The gateway answers" not in report(kept)
+
+
 def test_an_empty_cluster_is_told_as_such() -> None:
     kept = found()
     assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
