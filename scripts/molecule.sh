@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-first=(check_mode site)
+first=(check_mode crds controller gateway site)
 last=(uninstall upgrade)
 # CI has not the time for the others: tests of the cluster and of the documentation show most of what they do.
 tested=(site)
