@@ -82,8 +82,8 @@ part() { # NAME, also of a Molecule scenario with machines of its own; gives way
   case $1 in
     units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' "${needs_none[@]}") ;;
     plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -m plays "${needs_none[@]}") ;;
-    oldest) command=(scripts/ansible-test.sh units oldest) ;;
-    newest) command=(scripts/ansible-test.sh coverage newest) ;;
+    oldest) command=("${without[@]}" scripts/ansible-test.sh units oldest) ;;
+    newest) command=("${without[@]}" scripts/ansible-test.sh coverage newest) ;;
     *) command=(scripts/molecule.sh "$1") ;;
   esac
   "${bounded[@]}" nice -n 10 "${command[@]}"
@@ -92,6 +92,7 @@ part() { # NAME, also of a Molecule scenario with machines of its own; gives way
 lane=
 begin() { # NAME...: one after the other, in a process group that can be ended as a whole
   local name
+  for name; do rm -f "$output/$name".{log,status}; done
   set -m
   for name; do
     part "$name" > "$output/$name.log" 2>&1
@@ -103,7 +104,7 @@ begin() { # NAME...: one after the other, in a process group that can be ended a
 
 ended() { # NAME: what it printed, and how it ended
   cat "$output/$1.log"
-  return "$(< "$output/$1.status")"
+  [[ -s $output/$1.status ]] && return "$(< "$output/$1.status")"
 }
 
 join() { # NAME...: waits for them, and tells how they ended
@@ -165,7 +166,11 @@ diagnose() {
 cluster_made=false
 clean_up() {
   trap - EXIT INT TERM
-  [[ -z $lane ]] || kill -- "-$lane"
+  if [[ -n $lane ]]; then
+    kill -- "-$lane"
+    wait "$lane" 2> /dev/null
+    docker rm --force --volumes slipway-gpu-node-ubuntu > /dev/null 2>&1
+  fi
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
   fi
@@ -180,13 +185,13 @@ use_cluster() {
 }
 
 everything() {
+  use_cluster
   begin "${apart[@]}"
   if step "Make a test cluster" make_cluster; then on_cluster; fi
   join "${apart[@]}"
 }
 
 on_cluster() {
-  use_cluster
   # They need the definitions, and nobody else who makes what is planned.
   tests "Tests in tests/faults" --durations 5 tests/faults
   if ! step "Roll out" roll_out; then
