@@ -24,7 +24,7 @@ def api() -> Iterator[ClusterApi]:
 
 
 def put(api: ClusterApi, kind: str, name: str, namespace: str = "", **parts: Any) -> None:
-    version = next(version for version, known, *_rest in api.kinds if known == kind)
+    version = next(known.version for known in api.kinds if known.name == kind)
     labels = {**OURS, **parts.pop("labels", {})}
     metadata = {"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {})
     api.put({"apiVersion": version, "kind": kind, "metadata": metadata, **parts})
