@@ -482,7 +482,30 @@ def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> No
 def test_pods_go_before_a_driver_that_runs_is_replaced(
     facts: dict[str, Any], settings: dict[str, Any], goes: bool
 ) -> None:
-    assert bool(Node(facts=facts, **settings)["__gpu_node_driver_goes"]) == goes
+    packages = tuple(Node(facts=facts, **settings)["__gpu_node_driver_names"])
+
+    assert bool(Node(facts=facts, packages=packages, **settings)["__gpu_node_driver_goes"]) == goes
+
+
+def test_pods_go_before_a_missing_part_brings_all_others_of_one_release() -> None:
+    present = Node()["__gpu_node_driver_names"][:-1]
+
+    assert Node(facts=found(H100, driver=RUNS), packages=tuple(present))["__gpu_node_driver_goes"]
+
+
+def test_another_driver_than_the_wanted_one_is_not_taken_for_it() -> None:
+    node = Node(gpu_node_nvidia_version="580.99.01")
+    name = node["__gpu_node_driver_names"][0]
+    node.variables["__gpu_node_policy"] = {"stdout": f"{name}:\n  Installed: (none)\n  Candidate: 595.91.07-1\n"}
+
+    assert node["__gpu_node_other_candidates"] == {name: "595.91.07-1"}
+
+
+def test_kernels_that_somebody_else_holds_stay_held() -> None:
+    node = Node(gpu_node_hold=False)
+    node.variables["__gpu_node_dpkg"] = {"stdout_lines": ["hi  linux-generic 6.8"]}
+
+    assert not set(node["__gpu_node_kernel_metas"]) & set(node["__gpu_node_held_or_free"])
 
 
 @pytest.mark.parametrize(
@@ -609,7 +632,7 @@ def prepared() -> dict[str, Any]:
 def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever_happens() -> None:
     names = [task["name"] for task in prepared()["block"]]
 
-    assert names[:2] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
+    assert names[1:3] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
     assert names[-1] == "See that the GPUs answer"
     assert [task["ansible.builtin.include_tasks"] for task in prepared()["always"]] == ["uncordon.yml"]
 

@@ -14,6 +14,12 @@ from .test_gpu_node_run import Machine
 pytestmark = pytest.mark.plays
 
 NODE = "gpu-1"
+NOBODYS_PACKAGE = {
+    "gpu_node_name": NODE,
+    "gpu_node_nvidia_repository": "none",
+    "gpu_node_repository_epel_url": "",
+    "gpu_node_driver_packages": ["no-such-package-of-anybody"],
+}
 
 
 @pytest.fixture
@@ -110,6 +116,16 @@ def test_what_would_be_lost_is_asked_about_at_once(
 
     play(tmp_path, api, "drain", **{allowed: True})
     assert api.pods == {}
+
+
+def test_leave_for_data_is_none_for_what_nothing_would_make_anew(tmp_path: Path, api: NodeApi) -> None:
+    api.node(NODE)
+    api.pod("one", NODE, owner="", empty_dir=True)
+
+    said = play(tmp_path, api, "drain", failing=True, gpu_node_drain_delete_emptydir=True)
+
+    assert "What nothing would make anew: models/one" in said
+    assert api.events == [f"cordon {NODE}", f"uncordon {NODE}"]
 
 
 def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi) -> None:
@@ -230,15 +246,22 @@ def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(
     monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
     api.node(NODE)
     api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
-    settings = {
-        "gpu_node_name": NODE,
-        "gpu_node_nvidia_branch": "595",
-        "gpu_node_nvidia_repository": "none",
-        "gpu_node_repository_epel_url": "",
-        "gpu_node_driver_packages": ["no-such-package-of-anybody"],
-    }
 
-    said = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver().plays("main", failing=True, **settings)
+    machine = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver()
+    said = machine.plays("main", failing=True, **NOBODYS_PACKAGE, gpu_node_nvidia_branch="595")
 
     assert "Install the packages of the driver" in said
     assert api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
+
+
+def test_what_a_run_that_was_cut_off_has_left_cordoned_takes_pods_again(
+    tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is nothing to reboot for any more."""
+    monkeypatch.setenv("K8S_AUTH_HOST", api.url)
+    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
+    api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
+
+    Machine(tmp_path, "rocky9").has_gpu().plays("main", failing=True, **NOBODYS_PACKAGE)
+
+    assert api.events == [f"uncordon {NODE}"]
