@@ -134,12 +134,12 @@ remove_cluster() {
 make_cluster() {
   ansible-playbook playbooks/local.yml "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT" &&
     find_kubectl &&
-    K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook playbooks/site.yml --tags crds -e @tests/cluster/site.yml
+    ansible-playbook playbooks/site.yml --tags crds -e @tests/cluster/site.yml
 }
 
 roll_out() {
   python scripts/tiny_gguf.py "$output/tiny.gguf" &&
-    K8S_AUTH_KUBECONFIG=$output/kubeconfig ansible-playbook tests/cluster/up.yml -e @tests/cluster/site.yml \
+    ansible-playbook tests/cluster/up.yml -e @tests/cluster/site.yml \
       "${kind_variables[@]}" -e "local_cluster_gateway_port=$SLIPWAY_TEST_GATEWAY_PORT"
 }
 
@@ -165,11 +165,14 @@ diagnose() {
 
 cluster_made=false
 clean_up() {
+  local scenario
   trap - EXIT INT TERM
   if [[ -n $lane ]]; then
     kill -- "-$lane"
     wait "$lane" 2> /dev/null
-    docker rm --force --volumes slipway-gpu-node-ubuntu > /dev/null 2>&1
+    for scenario in "${apart[@]}"; do
+      [[ -v parts[$scenario] ]] || molecule cleanup --scenario-name "$scenario" > /dev/null 2>&1
+    done
   fi
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
@@ -180,12 +183,7 @@ trap 'echo "interrupted: the test cluster is removed"; clean_up; exit 130' INT T
 
 # ---- the tests --------------------------------------------------------------------------------------------------------
 
-use_cluster() {
-  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
-}
-
 everything() {
-  use_cluster
   begin "${apart[@]}"
   if step "Make a test cluster" make_cluster; then on_cluster; fi
   join "${apart[@]}"
@@ -218,7 +216,6 @@ scenarios() { # NAME...
 
 named() { # the tests that were named, on the cluster
   if ! { step "Make a test cluster" make_cluster && step "Roll out" roll_out; }; then return; fi
-  use_cluster
   local path chosen=() others=()
   for path in "${paths[@]%/}"; do
     case ${path#./} in
@@ -253,6 +250,7 @@ else
   if ! $keep && [[ -n $(docker ps --all --quiet --filter "label=io.x-k8s.kind.cluster=$name") ]]; then
     step "Remove the test cluster of an earlier run" remove_cluster
   fi
+  export SLIPWAY_TEST_KUBECONFIG=$output/kubeconfig KUBECONFIG=$output/kubeconfig K8S_AUTH_KUBECONFIG=$output/kubeconfig
   cluster_made=true
   if ((${#paths[@]})); then named; else everything; fi
   ((${#failed[@]} == 0)) || diagnose

@@ -282,7 +282,7 @@ class Run:
         """I1, I6: the planned children, each once. I2: the status speaks of this generation and says the truth."""
         resource = await self.get("Model", name)
         assert resource is not None
-        expected = {(child["kind"], child["metadata"]["name"]): child for child in planned(resource)}
+        expected = planned(resource)
         owned = await self.owned(resource["metadata"]["uid"])
         assert set(owned) == set(expected), f"children {sorted(owned)}"
         for role, child in expected.items():
@@ -307,10 +307,7 @@ class Run:
     async def has_children(self, name: str = "m") -> bool:
         """Whether the model's children are there, whatever they look like."""
         resource = await self.get("Model", name)
-        if resource is None:
-            return False
-        expected = {(child["kind"], child["metadata"]["name"]) for child in planned(resource)}
-        return set(await self.owned(resource["metadata"]["uid"])) == expected
+        return resource is not None and set(await self.owned(resource["metadata"]["uid"])) == set(planned(resource))
 
     async def gone(self, name: str = "m", seconds: float = PATIENCE) -> None:
         """I5: neither the resource nor anything of it is left."""
@@ -373,10 +370,10 @@ class Run:
         assert [write for write in deletions if write.resource != "poddisruptionbudgets"] == []
 
 
-def planned(resource: Object) -> tuple[Object, ...]:
-    """What the API's plan says, without what the applier adds."""
+def planned(resource: Object) -> dict[tuple[str, str], Object]:
+    """What the API's plan says, by kind and name, without what the applier adds."""
     world = World(resource=resource, children={}, pods=(), routed=(), settings=Settings(), now=0)
-    return Krypton().plan(world).children
+    return {(child["kind"], child["metadata"]["name"]): child for child in Krypton().plan(world).children}
 
 
 def includes(live: Any, wanted: Any) -> bool:

@@ -238,30 +238,30 @@ def test_a_node_that_is_not_back_in_time_is_told_of(
     assert f"{NODE} is not back 1 s after it has rebooted: {said}" in output
 
 
-def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(
-    tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They go before anything of the driver is touched. The package is nobody's."""
+@pytest.fixture
+def found_api(api: NodeApi, monkeypatch: pytest.MonkeyPatch) -> NodeApi:
+    """The server that plays find without being told."""
     monkeypatch.setenv("K8S_AUTH_HOST", api.url)
     monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
-    api.node(NODE)
-    api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
+    return api
+
+
+def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(tmp_path: Path, found_api: NodeApi) -> None:
+    """They go before anything of the driver is touched. The package is nobody's."""
+    found_api.node(NODE)
+    found_api.pod("one", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
 
     machine = Machine(tmp_path, "rocky9").has_gpu("nvidia").runs_driver()
     said = machine.plays("main", failing=True, **NOBODYS_PACKAGE, gpu_node_nvidia_branch="595")
 
     assert "Install the packages of the driver" in said
-    assert api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
+    assert found_api.events == [f"cordon {NODE}", "evict one", f"uncordon {NODE}"]
 
 
-def test_what_a_run_that_was_cut_off_has_left_cordoned_takes_pods_again(
-    tmp_path: Path, api: NodeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_that_was_cut_off_has_left_cordoned_takes_pods_again(tmp_path: Path, found_api: NodeApi) -> None:
     """Also where there is nothing to reboot for any more."""
-    monkeypatch.setenv("K8S_AUTH_HOST", api.url)
-    monkeypatch.setenv("K8S_AUTH_API_KEY", "of-nobody")
-    api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
+    found_api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
 
     Machine(tmp_path, "rocky9").has_gpu().plays("main", failing=True, **NOBODYS_PACKAGE)
 
-    assert api.events == [f"uncordon {NODE}"]
+    assert found_api.events == [f"uncordon {NODE}"]

@@ -48,7 +48,11 @@ def found(**read: Any) -> Object:
         | ({"msg": "Forbidden"} if read.get(kind, []) is None else {"resources": read.get(kind, [])})
         for kind in kinds
     ]
-    models = [{"item": api, "resources": [], "models": read.get(api, [])} for api in ("krypton", "kubeai", "llmkube")]
+    models = [
+        {"item": api}
+        | ({"msg": "Forbidden"} if read.get(api, []) is None else {"resources": [], "models": read.get(api, [])})
+        for api in ("krypton", "kubeai", "llmkube")
+    ]
     registered = {
         "__status_objects": {"results": results},
         "__status_models_read": {"results": models},
@@ -113,7 +117,7 @@ def test_what_may_not_be_read_is_not_called_missing() -> None:
 
 
 def test_what_runs_and_which_models_there_are_is_not_known_where_neither_may_be_read() -> None:
-    told = report(found(Deployment=None) | {"unread": ["Deployment", "Model"]})
+    told = report(found(Deployment=None, krypton=None))
     assert told.startswith("What is installed in namespace slipway-system could not be read.\n")
     assert "Models: could not be read\n" in told
 
