@@ -42,7 +42,7 @@ open_cache >&2
 case $tool in
   kind)
     if command -v go > /dev/null; then
-      path=$(go_binary kind kind sigs.k8s.io/kind)
+      path=$(go_binaries kind kind '' sigs.k8s.io/kind)/kind
     else
       path=$(kind_in_container)
     fi

@@ -11,37 +11,8 @@ CACHE=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
 KEY_LABEL=slipway.inference/inputs
 # shellcheck source=/dev/null
 source "$CLOSED_DIR/../versions.env"
-
-say() { printf '%s\n' "$*"; }
-
-die() {
-  printf 'error: %s\n' "$*" >&2
-  exit 1
-}
-
-# Runs a command quietly and says what it was and how long it took; its output is shown only when it fails. A function
-# ends at its first command that fails. Bash grants that nowhere below a condition (if, ||, &&): a step refuses to run there.
-step() { # DESCRIPTION COMMAND...
-  local description=$1 started=$SECONDS log status
-  shift
-  set +e
-  (set -e; false; true)
-  status=$?
-  set -e
-  [[ $status != 0 ]] || die "the step \"$description\" is part of a condition, where a failure would go unseen"
-  say "  $description ..."
-  log=$(mktemp "$CACHE/tmp/log.XXXXXX")
-  set +e
-  (set -e; "$@") > "$log" 2>&1 < /dev/null
-  status=$?
-  set -e
-  if [[ $status != 0 ]]; then
-    tail -n 40 "$log" >&2
-    die "$description failed after $((SECONDS - started)) s"
-  fi
-  rm -f "$log"
-  say "  $description: $((SECONDS - started)) s"
-}
+# shellcheck source=images/closed-network/steps.sh
+source "$CLOSED_DIR/steps.sh"
 
 # One builder at a time; what a killed one left behind goes away with the next.
 open_cache() {
@@ -146,20 +117,36 @@ debian_root() { # DIR SUITE PACKAGE...
 
 # ---- Go -----------------------------------------------------------------------------------------------------------
 
-# Compiles a static binary from a module locked in go/MODULE, unless the cache has it.
-go_binary() { # NAME MODULE PACKAGE [LDFLAGS]; prints the path
-  local name=$1 module=$CLOSED_DIR/go/$2 package=$3 flags="-s -w ${4:-}" dir platform
+# Compiles static binaries of one module locked in go/MODULE, unless the cache has them, into one folder. One build of
+# several programs compiles each package that they share once, and links one while it compiles the next.
+go_binaries() { # NAME MODULE LDFLAGS PACKAGE...; prints the folder
+  local name=$1 module=$CLOSED_DIR/go/$2 flags="-s -w $3" dir platform
+  shift 3
   command -v go > /dev/null || die "compiling $name needs Go 1.25 or newer on PATH"
   platform=$(go env GOOS GOARCH GOVERSION)
-  dir=$CACHE/bin/$name-$(key_of "$module" "$package" "$flags" "$platform")
-  if [[ ! -x $dir/$name ]]; then
+  dir=$CACHE/bin/$name-$(key_of "$module" "$flags" "$platform" "$@")
+  if [[ ! -d $dir ]]; then
     mkdir -p "$CACHE/tmp/$name"
-    step "compile $name" env CGO_ENABLED=0 go build -C "$module" -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" \
-      -o "$CACHE/tmp/$name/$name" "$package" >&2
+    step "fetch the Go modules of $name" go_packages "$module" "$CACHE/tmp/$name.packages" "$@" >&2
+    STEP_TOTAL=$(wc -l < "$CACHE/tmp/$name.packages") step "compile $name" env CGO_ENABLED=0 \
+      go build -C "$module" -v -mod=readonly -trimpath -buildvcs=false -ldflags "$flags" -o "$CACHE/tmp/$name/" "$@" >&2
     rm -rf "$CACHE/bin/$name"-*
     mv "$CACHE/tmp/$name" "$dir"
   fi
-  say "$dir/$name"
+  say "$dir"
+}
+
+go_packages() { # MODULE LIST PACKAGE...; writes the names of all packages that go into these
+  local module=$1 list=$2
+  shift 2
+  CGO_ENABLED=0 go list -C "$module" -mod=readonly -deps "$@" > "$list"
+}
+
+# Go names no folder of a module that nothing has downloaded yet.
+module_files() { # MODULE PATH; prints the folder of the files of a module that go/MODULE locks
+  local module=$CLOSED_DIR/go/$1
+  go mod download -C "$module" "$2" >&2
+  go list -C "$module" -mod=readonly -m -f '{{.Dir}}' "$2"
 }
 
 # ---- Images -------------------------------------------------------------------------------------------------------

@@ -17,25 +17,35 @@ node_packages=(
   ca-certificates curl jq
 )
 
+kubernetes_programs=(kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy)
+
 build() { # DIR KEY
-  local dir=$1 name
+  local dir=$1
   mkdir "$dir/bin"
-  for name in kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do
-    add_binary "$dir/bin" "$name" kubernetes "k8s.io/kubernetes/cmd/$name" "$stamp"
-  done
-  add_binary "$dir/bin" etcd etcd go.etcd.io/etcd/server/v3
-  add_binary "$dir/bin" coredns coredns github.com/coredns/coredns
-  add_binary "$dir/bin" pause pause slipway.inference/closed-network/pause
+  # Before minutes of compiling: what can be missing is looked for first.
+  node_files > /dev/null
+  add_binaries "$dir/bin" kubernetes kubernetes "$stamp" "${kubernetes_programs[@]/#/k8s.io/kubernetes/cmd/}"
+  add_binaries "$dir/bin" etcd etcd '' go.etcd.io/etcd/server/v3
+  mv "$dir/bin/server" "$dir/bin/etcd" # Go names a program after its package
+  add_binaries "$dir/bin" coredns coredns '' slipway.inference/closed-network/coredns
+  add_binaries "$dir/bin" pause pause '' slipway.inference/closed-network/pause
   control_plane_images "$dir"
   node_root "$dir/node" "$dir/bin"
   step "put the control plane's images into the node image" assemble "$dir" "$2"
 }
 
-add_binary() { # FOLDER, then what go_binary takes
-  local folder=$1 file
+add_binaries() { # FOLDER, then what go_binaries takes
+  local folder=$1 made
   shift
-  file=$(go_binary "$@")
-  cp "$file" "$folder/"
+  made=$(go_binaries "$@")
+  cp "$made"/* "$folder/"
+}
+
+node_files() { # prints the folder of kind's own files for a node
+  local files
+  files=$(module_files kind sigs.k8s.io/kind)/images/base/files
+  [[ -d $files ]] || die "kind's Go module holds no files of its node image"
+  say "$files"
 }
 
 wanted_images() { # BINARIES; prints the images that this kubeadm asks for
@@ -71,8 +81,7 @@ node_root() { # DIR BINARIES
   [[ -n $pause ]] || die "kubeadm $version names no pause image"
   setup=$(cat "$CLOSED_DIR/node/setup")
   debian_root "$root" bookworm "${node_packages[@]}"
-  files=$(go -C "$CLOSED_DIR/go/kind" list -m -f '{{.Dir}}' sigs.k8s.io/kind)/images/base/files
-  [[ -d $files ]] || die "kind's Go module holds no files of its node image"
+  files=$(node_files)
   mkdir -p "$root"/{kind/bin,etc/containerd,opt/cni/bin,etc/kubernetes/manifests,etc/systemd/system/kubelet.service.d}
   install -m755 "$files"/usr/local/bin/* "$root/usr/local/bin/"
   install -m755 "$files"/kind/bin/* "$root/kind/bin/"

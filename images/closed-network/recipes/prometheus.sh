@@ -6,16 +6,14 @@ image=$PROMETHEUS_IMAGE
 inputs() { say "$CLOSED_DIR/go/prometheus"; }
 
 build() { # DIR KEY
-  local root=$1/root module=github.com/prometheus/prometheus tags=remove_all_sd,enable_kubernetes_sd flags name binary
+  local root=$1/root module=github.com/prometheus/prometheus tags=remove_all_sd,enable_kubernetes_sd flags name made
   GOFLAGS="$(go env GOFLAGS) -tags=$tags"
   export GOFLAGS
   # The tags stand here too, so that others make another binary.
   flags="-X github.com/prometheus/common/version.Version=${image#*:v} -X main.tags=$tags"
   mkdir -p "$root/bin" "$root/etc/prometheus" "$root/prometheus" "$root/tmp"
-  for name in prometheus promtool; do
-    binary=$(go_binary "$name" prometheus "$module/cmd/$name" "$flags")
-    install -m755 "$binary" "$root/bin/$name"
-  done
+  made=$(go_binaries prometheus prometheus "$flags" "$module/cmd/prometheus" "$module/cmd/promtool")
+  for name in prometheus promtool; do install -m755 "$made/$name" "$root/bin/$name"; done
   chmod 1777 "$root/tmp" "$root/prometheus"
   import_root "$root" "$image" "$2" 'USER 65534' 'WORKDIR /prometheus' 'ENV PATH=/bin' 'ENTRYPOINT ["/bin/prometheus"]' \
     'CMD ["--config.file=/etc/prometheus/prometheus.yml","--storage.tsdb.path=/prometheus"]'

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from .conftest import IMAGES, Bench
 
 
@@ -64,13 +68,13 @@ def test_a_failure_inside_a_command_substitution_ends_the_run(bench: Bench) -> N
 
 def test_a_binary_that_did_not_compile_is_not_kept(bench: Bench) -> None:
     compile_half = """
-        [[ $1 == env ]] && exit 0
+        [[ $1 == build ]] || exit 0
         while [[ $1 != -o ]]; do shift; done
-        echo half > "$2"; chmod 755 "$2"; echo "no space left" >&2; exit 1
+        echo half > "$2/pause"; chmod 755 "$2/pause"; echo "no space left" >&2; exit 1
     """
     bench.stand_in("go", compile_half)
 
-    ended = bench.script("path=$(go_binary pause pause .)\nsay went on")
+    ended = bench.script("path=$(go_binaries pause pause '' .)\nsay went on")
 
     assert ended.returncode == 1
     assert "no space left" in ended.stderr
@@ -125,3 +129,51 @@ def test_a_node_image_without_its_inner_images_is_not_committed(bench: Bench) ->
     assert "went on" not in ended.stdout
     assert not [call for call in bench.calls if call.startswith("docker commit")]
     assert bench.calls[-2:] == ["docker rm --force slipway-node-build-key", "docker image rm slipway-node-base:key"]
+
+
+APT_LOG = """\
+0 upgraded, 4 newly installed, 0 to remove and 0 not upgraded.
+Unpacking libc6 (2.36) ...
+Unpacking jq (1.6) ...
+Setting up libc6 (2.36) ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "total", "told"),
+    [
+        ("I: Retrieving libc6\nI: Unpacking libc6\n", "", "2 packages"),
+        (APT_LOG, "", "37%"),
+        ("go: downloading k8s.io/api v0.34.4\n", "", "1 modules"),
+        ("internal/abi\nruntime\nk8s.io/api/core/v1\n", "12", "3 of 12 packages"),
+        ("Reading package lists...\n# k8s.io/api\n", "", ""),
+        ("Sending build context to Docker daemon\n", "", ""),
+    ],
+    ids=["debootstrap", "apt", "go modules", "go build", "notes of a compiler", "unknown"],
+)
+def test_progress_is_counted_from_what_the_programs_print(bench: Bench, log: str, total: str, told: str) -> None:
+    (bench.folder / "log").write_text(log)
+
+    ended = bench.script(f'STEP_TOTAL={total} progress_of "{bench.folder}/log"')
+
+    assert ended.stdout.strip() == told
+
+
+def test_a_step_of_minutes_says_how_far_it_is(bench: Bench) -> None:
+    """The pause between two lines is the test's own; nothing that counts is left running when the step ends."""
+    bench.stand_in("sleep", "exec /bin/sleep 0.05")
+
+    ended = bench.script("""
+        compile() { echo k8s.io/api; until [[ -e $CACHE/go-on ]]; do /bin/sleep 0.05; done; }
+        (until grep -q "1 of 2 packages" "$CACHE/out" 2> /dev/null; do /bin/sleep 0.05; done; touch "$CACHE/go-on") &
+        STEP_TOTAL=2 step "compile it" compile > "$CACHE/out"
+        wait
+        cat "$CACHE/out"
+        jobs -p
+    """)
+
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0
+    assert lines[0] == "  compile it ..."
+    assert re.fullmatch(r"  compile it: \d+ s, 1 of 2 packages \.\.\.", lines[1])
+    assert re.fullmatch(r"  compile it: \d+ s", lines[-1])
