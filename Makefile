@@ -49,6 +49,10 @@ docker:
 demo: setup docker ## Bring up a cluster, roll everything out and print a chat completion
 	@ansible-playbook playbooks/demo.yml
 
+.PHONY: cold
+cold: ## Run the demo with every cache empty and elsewhere, and print the time of each step
+	@scripts/cold.sh
+
 .PHONY: uninstall
 uninstall: setup ## Take everything off the demo's cluster again
 	@K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config} ansible-playbook playbooks/uninstall.yml

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs `make demo` as on a machine where nothing was ever built or downloaded, twice, and prints how long each step took.
+# What would hide a fault is empty and elsewhere: the checkout, the home folder, the caches of Slipway, Go, pip and Ansible,
+# apt's package lists, and Docker with all its images, which is a second daemon. All of it is removed at the end.
+#
+# Needs root, the port 8080 of 127.0.0.1, 15 GB in $TMPDIR (else /var/tmp), and nothing else that keeps the machine busy.
+# usage: scripts/cold.sh        `make cold` calls it; uncommitted changes take no part
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+[[ $(id -u) == 0 ]] || { echo "error: a Docker daemon of its own needs root" >&2; exit 1; }
+! (exec 3<> /dev/tcp/127.0.0.1/8080) 2> /dev/null || { echo "error: port 8080 is in use, perhaps by the demo: make clean" >&2; exit 1; }
+[[ -z $(git status --porcelain) ]] || echo "Uncommitted changes take no part: this tries $(git rev-parse --short HEAD)."
+scripts/docker.sh
+
+folder=$(mktemp -d "${TMPDIR:-/var/tmp}/slipway-cold.XXXXXX")
+python=$(python3 -c 'import sys; print(sys.executable)')
+config=${XDG_CONFIG_HOME:-$HOME/.config} # says how package indexes are reached
+
+clean_up() {
+  trap - EXIT INT TERM
+  docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes > /dev/null 2>&1 || true
+  [[ ! -e $folder/docker.pid ]] || kill "$(< "$folder/docker.pid")"
+  while pgrep --full "$folder/docker" > /dev/null; do sleep 0.3; done
+  rm -rf --one-file-system "$folder"
+}
+
+mkdir -p "$folder"/{home,go,apt/lists/partial,apt/archives/partial}
+export DOCKER_HOST=unix://$folder/docker.sock
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+# Without a default bridge, and with addresses of its own, so that the machine's own daemon stays as it is.
+setsid dockerd --host "$DOCKER_HOST" --data-root "$folder/docker" --exec-root "$folder/docker-run" \
+  --pidfile "$folder/docker.pid" --bridge none --default-address-pool base=172.30.0.0/16,size=24 > "$folder/docker.log" 2>&1 &
+timeout 60 sh -c 'until docker info > /dev/null 2>&1; do sleep 0.3; done' \
+  || { tail -n 20 "$folder/docker.log" >&2; echo "error: a second Docker daemon does not start" >&2; exit 1; }
+git clone --quiet . "$folder/checkout"
+cat > "$folder/apt.conf" << EOF
+Dir::State::lists "$folder/apt/lists";
+Dir::Cache "$folder/apt";
+EOF
+
+demo() {
+  # shellcheck disable=SC2016  # make expands it
+  env --unset=KUBECONFIG --unset=K8S_AUTH_KUBECONFIG --unset=XDG_CACHE_HOME --unset=GOBIN --unset=MAKEFLAGS --unset=MAKELEVEL \
+    HOME="$folder/home" XDG_CONFIG_HOME="$config" SLIPWAY_CACHE="$folder/cache" ANSIBLE_HOME="$folder/home/.ansible" \
+    GOPATH="$folder/go" GOMODCACHE="$folder/go/modules" GOCACHE="$folder/go/build" PIP_CACHE_DIR="$folder/pip" \
+    APT_CONFIG="$folder/apt.conf" make --no-print-directory -C "$folder/checkout" PYTHON="$python" demo 2>&1 \
+    | "$python" scripts/step_times.py
+}
+
+echo "From nothing, in $folder:"
+demo
+printf '\nOnce more, with what the first run has left:\n'
+demo > "$folder/again.log" || { tail -n 40 "$folder/again.log"; exit 1; }
+sed -n '/^PLAY RECAP/,$p' "$folder/again.log"
+! grep -qE '^localhost .*changed=[1-9]' "$folder/again.log" || { echo "error: the second run changed something" >&2; exit 1; }
