@@ -82,7 +82,6 @@ lint-collection:
 
 lint-sanity:
 	scripts/ansible-test.sh sanity newest
-	scripts/ansible-test.sh sanity between $(ANSIBLE_CONTENT)
 	scripts/ansible-test.sh sanity oldest $(ANSIBLE_CONTENT)
 
 .PHONY: matrix

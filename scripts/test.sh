@@ -30,11 +30,13 @@ done
 # ---- steps: each says what it is, how long it took and how it ended ---------------------------------------------------
 
 failed=()
+times=()
 step() { # DESCRIPTION COMMAND...; the status of the command
   local description=$1 started=$SECONDS status=0
   shift
   printf '\n=== %s\n' "$description"
   "$@" || status=$?
+  times+=("$(printf '%6d s  %s' $((SECONDS - started)) "$description")")
   if ((status == 0)); then
     printf '=== %s: passed, %d s\n' "$description" $((SECONDS - started))
   else
@@ -80,7 +82,8 @@ apart=(units oldest newest plays gpu_node_ubuntu)
 part() { # NAME, also of a Molecule scenario with machines of its own; gives way to what runs beside it
   local without=(env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG) command
   case $1 in
-    units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' "${needs_none[@]}") ;;
+    units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' --ignore tests/unit/plugins
+      "${needs_none[@]}") ;; # the modules' have parts of their own
     plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -m plays "${needs_none[@]}") ;;
     oldest) command=("${without[@]}" scripts/ansible-test.sh units oldest) ;;
     newest) command=("${without[@]}" scripts/ansible-test.sh coverage newest) ;;
@@ -91,29 +94,33 @@ part() { # NAME, also of a Molecule scenario with machines of its own; gives way
 
 lane=
 begin() { # NAME...: one after the other, in a process group that can be ended as a whole
-  local name
+  local name started
   for name; do rm -f "$output/$name".{log,status}; done
   set -m
   for name; do
+    started=$SECONDS
     part "$name" > "$output/$name.log" 2>&1
-    echo $? > "$output/$name.status"
+    echo $? $((SECONDS - started)) > "$output/$name.status"
   done < /dev/null &
   lane=$!
   set +m
 }
 
 ended() { # NAME: what it printed, and how it ended
+  local status=
   cat "$output/$1.log"
-  [[ -s $output/$1.status ]] && return "$(< "$output/$1.status")"
+  [[ ! -e $output/$1.status ]] || read -r status _ < "$output/$1.status"
+  return "${status:-1}"
 }
 
 join() { # NAME...: waits for them, and tells how they ended
-  local name description
+  local name description seconds
   wait "$lane"
   lane=
   for name; do
     description=${parts[$name]:-Molecule scenario $name}
-    step "$description" ended "$name" || again "$description" part "$name"
+    [[ ! -e $output/$name.status ]] || read -r _ seconds < "$output/$name.status"
+    step "$description (ran beside the cluster's, ${seconds:-?} s)" ended "$name" || again "$description" part "$name"
   done
 }
 
@@ -257,6 +264,8 @@ else
 fi
 clean_up
 
+printf '\nTimes of the steps, also in tests/output/times.txt:\n'
+printf '%s\n' "${times[@]}" | tee "$output/times.txt"
 if ((${#unsteady[@]})); then
   printf '\nPassed only when tried once more, see above what failed before:\n'
   printf '  - %s\n' "${unsteady[@]}"

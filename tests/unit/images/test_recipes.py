@@ -43,7 +43,8 @@ case "$*" in
   *debootstrap*)
     root=${@: -2:1}
     mkdir -p "$root"/usr/{lib/cni,lib/python3.11,bin,sbin,share/keyrings} "$root"/usr/local/{bin,sbin} \\
-      "$root"/etc/{default,sysctl.d,apt/apt.conf.d,apt/sources.list.d} "$root"/var/{lib/apt/lists,cache/apt,log} "$root"/{dev,proc,tmp} ;;
+      "$root"/etc/{default,sysctl.d,apt/apt.conf.d,apt/sources.list.d} "$root"/var/{lib/apt/lists,cache/apt,log} \\
+      "$root"/{dev,proc,tmp} ;;
   *"apt-get "*" install"*)
     root=$7
     touch "$root"/usr/lib/cni/{host-local,ptp,portmap,loopback} ;;

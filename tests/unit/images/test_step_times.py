@@ -9,7 +9,7 @@ from .conftest import IMAGES
 
 sys.path.insert(0, str(IMAGES.parent / "scripts"))
 
-from step_times import follow, table  # noqa: E402
+from step_times import follow, table
 
 PRINTED = """\
 Installing the Python packages into .venv (a minute)
