@@ -1,15 +1,25 @@
 #!/usr/bin/env bash
 # Makes sure that Docker answers: silent where it does, else it is started, and installed first where root and apt are
 # there. Anywhere else it says what a person has to do.
+#
+# usage: scripts/docker.sh            starts Docker, and installs it where it is missing
+#        scripts/docker.sh --remove   takes away what an earlier run of this script installed: the packages, apt's source
+#                                     for them, and the daemon that it started. Images stay in /var/lib/docker.
 set -euo pipefail
 
-docker info > /dev/null 2>&1 && exit 0
+case ${1:-} in
+  '') docker info > /dev/null 2>&1 && exit 0 ;;
+  --remove) ;;
+  *) sed -n 's/^# \{0,1\}//; 5,7p' "$0" >&2; exit 64 ;;
+esac
 
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/lib.sh"
 
+installed=/etc/slipway-docker.packages # names what this script has installed
 oldest=23 # older ones cannot start privileged containers where the host lacks CAP_SYS_RESOURCE
 log=/var/log/dockerd.log
+apt_files=(/etc/apt/sources.list.d/slipway-docker.sources /etc/apt/preferences.d/slipway-docker)
 
 candidate() { # PACKAGE; prints the version that apt would install
   apt-cache policy "$1" | sed -n 's/^  Candidate: //p' | grep -vxF '(none)' || true
@@ -20,8 +30,8 @@ add_trixie() {
   local mirror
   mirror=$(debian_mirror)
   printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\nSigned-By: %s\n' "$mirror" \
-    /usr/share/keyrings/debian-archive-keyring.gpg > /etc/apt/sources.list.d/slipway-docker.sources
-  printf 'Package: *\nPin: release n=trixie\nPin-Priority: 50\n' > /etc/apt/preferences.d/slipway-docker
+    /usr/share/keyrings/debian-archive-keyring.gpg > "${apt_files[0]}"
+  printf 'Package: *\nPin: release n=trixie\nPin-Priority: 50\n' > "${apt_files[1]}"
   apt-get update -q
 }
 
@@ -39,6 +49,15 @@ install_docker() {
     [[ -z $(candidate "$name") ]] || packages+=("$name")
   done
   apt-get install -y -q --no-install-recommends "${release[@]}" "${packages[@]}"
+  printf '%s\n' "${packages[@]}" > "$installed"
+}
+
+remove_docker() {
+  local packages
+  mapfile -t packages < "$installed"
+  if [[ -d /run/systemd/system ]]; then systemctl stop docker docker.socket; else pkill --exact dockerd || true; fi
+  DEBIAN_FRONTEND=noninteractive apt-get remove -y -q --auto-remove "${packages[@]}"
+  rm -f "${apt_files[@]}" "$installed"
 }
 
 start_docker() {
@@ -57,6 +76,12 @@ wait_for_docker() {
   done
 }
 
+if [[ ${1:-} == --remove ]]; then
+  [[ -e $installed ]] || die "this script has not installed Docker here, so it removes nothing"
+  mkdir -p "$CACHE/tmp"
+  step "remove Docker" remove_docker
+  exit
+fi
 [[ -z ${DOCKER_HOST:-} ]] || die "no Docker answers at DOCKER_HOST=$DOCKER_HOST: start it there, or unset DOCKER_HOST"
 if [[ $(id -u) != 0 ]]; then
   die "Docker $oldest or newer must be installed and running, and this user may use it (group docker)." \
