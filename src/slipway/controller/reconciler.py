@@ -17,7 +17,7 @@ from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed, route_names
 from slipway.controller.patches import difference, own_patch
 from slipway.kube import errors
-from slipway.kube.applier import OWNER, Applied, Applier, Failure
+from slipway.kube.applier import OWNER, Applied, Applier, Failure, children_of
 from slipway.kube.client import Client
 from slipway.kube.conditions import Condition, merge
 from slipway.kube.controller import Controller, Result, owner_keys
@@ -119,7 +119,7 @@ class Reconciler:
     def services(self, name: Key) -> list[Key]:
         """The Services of a resource, those of its adapters too."""
         resource = self.resources.store.get(name)
-        found = self._observed.children[SERVICE].store.by_index(OWNER, uid(resource)) if resource else []
+        found = self._observed.children[SERVICE].store.by_index(OWNER, children_of(resource)) if resource else []
         return [key(service) for service in found]
 
     async def reconcile(self, name: Key) -> Result:

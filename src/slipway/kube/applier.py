@@ -45,9 +45,21 @@ _TAKEN_SECONDS = 30.0
 
 
 def by_owner(obj: Object) -> Iterable[str]:
-    """Index function for :data:`OWNER`: the uid of the object's controller."""
+    """Index function for :data:`OWNER`: the uid of the object's controller, within the object's namespace and alone.
+
+    A uid is whatever its author wrote, slashes too; a namespace has none, so the values of two namespaces never meet.
+    """
     owner = controller_owner(obj)
-    return (owner.uid,) if owner else ()
+    return (f"{key(obj).namespace}/{owner.uid}", f"/{owner.uid}") if owner else ()
+
+
+def children_of(owner: Object) -> str:
+    """The value under which :data:`OWNER` has the owner's children: objects of its own namespace, as Kubernetes has it.
+
+    An object elsewhere that names the owner's uid is a stranger's. An owner without a namespace may have its children
+    in any.
+    """
+    return f"{key(owner).namespace}/{uid(owner)}"
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -160,7 +172,7 @@ class Applier:
             informer.add_handler(partial(self._forget, kind))
 
     def children(self, owner: Object) -> dict[tuple[str, str], Object]:
-        """The owner's children in the stores, by (kind, name)."""
+        """The owner's children in the stores, by (kind, name). See :func:`children_of`."""
         return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
 
     async def sync(self, owner: Object, children: Sequence[Object], *, finishing: bool = False) -> Applied:
@@ -208,13 +220,16 @@ class Applier:
         return [
             (kind, child)
             for kind, informer in self._informers.items()
-            for child in informer.store.by_index(OWNER, uid(owner))
+            for child in informer.store.by_index(OWNER, children_of(owner))
         ]
 
     def _kind(self, child: Object) -> Kind:
         return self._kinds[child["apiVersion"], child["kind"]]
 
     def _complete(self, owner: Object, child: Object) -> Object:
+        """Raises ValueError for a child in another namespace than its owner's, which the garbage collector removes."""
+        if key(owner).namespace not in ("", key(child).namespace):
+            raise ValueError(f"{child['kind']} {key(child)} cannot be a child of {key(owner)}")
         child = self._labelled(child)
         child["metadata"]["ownerReferences"] = [owner_reference(self._owner_kind, owner)]
         return child

@@ -101,6 +101,42 @@ async def test_nothing_is_written_when_nothing_changed(server, bench):
     assert set(bench.applier.children(owner())) == {("Deployment", "m"), ("Service", "m")}
 
 
+async def test_what_lies_in_another_namespace_is_no_child_and_stays_as_it_is(server, bench, eventually):
+    """Anybody who may read an object knows its uid. With slashes in it a uid looks like a namespace and another one."""
+    await bench.sync(owner(), [deployment()])
+    forged = {"aaa": "owner-uid", "zzz": "owner-uid", "yyy": "default/owner-uid", "xxx": "/owner-uid"}
+    for namespace, identity in forged.items():
+        metadata = {"labels": LABELS, "ownerReferences": [reference(identity)]}
+        for name in ("m", "surplus"):
+            path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+            await server.put(path, kind="Deployment", apiVersion="apps/v1", metadata=metadata, spec={"replicas": 9})
+    await eventually(lambda: len(bench.informers[DEPLOYMENT].store) == 1 + 2 * len(forged))
+    written = len(server.writes)
+    (child,) = bench.applier.children(owner()).values()
+    assert child["metadata"]["namespace"] == "default"
+    await bench.sync(owner(), [deployment()])
+    assert len(server.writes) == written
+    await bench.sync(owner(), [])
+    assert [one.path for one in server.writes[written:]] == [f"{DEPLOYMENTS}/m"]
+
+
+async def test_an_owner_of_the_whole_cluster_has_its_children_where_they_are(bench):
+    wide = {"metadata": {"name": "m", "uid": "owner-uid"}}
+    for namespace in ("one", "two"):
+        metadata = {"name": namespace, "namespace": namespace, "uid": namespace, "resourceVersion": "1"}
+        child = {"kind": "Deployment", "metadata": metadata | {"ownerReferences": [reference("owner-uid")]}}
+        bench.informers[DEPLOYMENT].store.put(child)
+    assert set(bench.applier.children(wide)) == {("Deployment", "one"), ("Deployment", "two")}
+
+
+async def test_no_child_is_made_in_another_namespace_than_its_owners(server, bench):
+    astray = deployment()
+    astray["metadata"]["namespace"] = "other"
+    with pytest.raises(ValueError, match="other/m cannot be a child of default/m"):
+        await bench.sync(owner(), [astray])
+    assert server.writes == []
+
+
 async def test_only_the_child_that_changed_is_written(server, bench):
     await bench.sync(owner(), [deployment(), service()])
     await bench.sync(owner(), [deployment(replicas=2), service()])

@@ -1,0 +1,160 @@
+"""An object of another namespace is nobody's child, whatever it says of its owner: each API against an attacker there."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
+from slipway.apis.llmkube import cache, names
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.report import Report, written
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, Key, Kind
+from slipway.serving.plan import Api
+from slipway.serving.settings import Settings, Sources
+
+ELSEWHERE = ("aaa", "zzz")
+"""Namespaces of the attacker: that of the victim lies between them, in every order that a store may have."""
+FIELDS = ("labels", "annotations", "ownerReferences")
+HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny")
+
+Operate = Callable[[Api, Kind], Awaitable[Reconciler]]
+
+
+@pytest.fixture
+async def operate(client, session, start) -> AsyncIterator[Operate]:
+    """Starts a controller for the resources of one kind."""
+    agents = Agents(client, session)
+
+    async def started(api: Api, kind: Kind) -> Reconciler:
+        observed, metrics = Observed(client, [api], "system"), Metrics()
+        recorder = Recorder(client, "test", metrics=metrics)
+        settings = Settings(system_namespace="system", sources=Sources(revalidate_seconds=0))
+        reconciler = Reconciler(api, kind, client, observed, settings, recorder, agents)
+        controller = reconciler.controller(2, metrics)
+        for informer in (*observed.informers, reconciler.resources):
+            start(informer.run())
+        start(controller.run())
+        return reconciler
+
+    yield started
+    await agents.close()
+
+
+async def forged(server, cluster, kind, name, **fields: Any) -> list[dict[str, Any]]:
+    """A child of the victim's once more in each of the attacker's namespaces, with these fields instead of its own."""
+    made = []
+    for namespace in ELSEWHERE:
+        copied = copy.deepcopy(cluster.get(kind, name)) | fields
+        copied["metadata"] = {field: copied["metadata"].get(field) for field in FIELDS}
+        made.append(await server.put(cluster.path(kind, name, namespace), **copied))
+    return made
+
+
+def untouched(server, cluster, kind, made) -> bool:
+    """Whether the attacker's objects are as the attacker made them: neither changed nor deleted."""
+    return all(server.objects.get(cluster.path(kind, *_key(one))) == one for one in made)
+
+
+def _key(obj):
+    return obj["metadata"]["name"], obj["metadata"]["namespace"]
+
+
+async def test_a_forged_deployment_elsewhere_does_not_end_the_pods_of_a_model_that_is_not_ready_for_a_moment(
+    server, cluster, operate, eventually
+):
+    await operate(Services(), INFERENCE_SERVICE)
+    spec = {"source": "https://files.example/tiny.gguf"}
+    status = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
+    place = cluster.path(MODEL, "tiny")
+    await server.put(place, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=status)
+    asked = {"kind": INFERENCE_SERVICE.kind, "apiVersion": INFERENCE_SERVICE.api_version, "spec": {"modelRef": "tiny"}}
+    await server.put(cluster.path(INFERENCE_SERVICE, "a"), **asked)
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    serving = cluster.get(DEPLOYMENT)
+    made = await forged(server, cluster, DEPLOYMENT, "a", spec={**serving["spec"], "replicas": 0})
+    loading = {"phase": "Downloading", "observedGeneration": 9}
+    await server.put(place, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=loading)
+    await eventually(lambda: (cluster.find(INFERENCE_SERVICE) or {}).get("status", {}).get("modelReady") is False)
+    assert cluster.get(DEPLOYMENT)["metadata"]["uid"] == serving["metadata"]["uid"]
+    assert cluster.get(DEPLOYMENT)["spec"] == serving["spec"]
+    assert untouched(server, cluster, DEPLOYMENT, made)
+
+
+async def test_labels_of_a_forged_deployment_elsewhere_do_not_come_to_the_pods_of_a_model(
+    server, cluster, operate, eventually
+):
+    await operate(KubeAI(), KUBEAI_MODEL)
+    spec = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
+    place = cluster.path(KUBEAI_MODEL, "m")
+    await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", "system"), kind="ConfigMap", data={"system.yaml": "{}"})
+    await server.put(place, kind="Model", apiVersion=KUBEAI_MODEL.api_version, spec=spec)
+    await eventually(lambda: cluster.find(DEPLOYMENT, "model-m"))
+    template = cluster.get(DEPLOYMENT, "model-m")["spec"]["template"]["metadata"]
+    copied = copy.deepcopy(cluster.get(DEPLOYMENT, "model-m")["spec"])
+    copied["template"]["metadata"]["labels"]["app.kubernetes.io/name"] = "payments"
+    copied["template"]["metadata"]["annotations"]["injected"] = "yes"
+    made = await forged(server, cluster, DEPLOYMENT, "model-m", spec=copied)
+    model = cluster.get(KUBEAI_MODEL, "m")
+    await server.store(place, {**model, "spec": {**spec, "replicas": 2, "minReplicas": 2}})
+    await eventually(lambda: cluster.get(DEPLOYMENT, "model-m")["spec"]["replicas"] == 2)
+    assert cluster.get(DEPLOYMENT, "model-m")["spec"]["template"]["metadata"] == template
+    assert untouched(server, cluster, DEPLOYMENT, made)
+
+
+async def test_a_forged_job_elsewhere_reports_nothing_of_the_weights_in_the_cache(
+    server, cluster, operate, eventually, rest
+):
+    await operate(Models(), MODEL)
+    spec = {"source": "https://files.example/tiny.gguf", "format": "gguf", "refreshPolicy": "IfNotPresent"}
+    await server.put(cluster.path(MODEL, "tiny"), kind="Model", apiVersion=MODEL.api_version, spec=spec)
+    await eventually(lambda: cluster.find(JOB, "tiny-download") and _inventory(cluster))
+    for job in await forged(server, cluster, JOB, "tiny-download"):
+        await _completed(server, cluster, job, "ee" * 32)
+    await rest(lambda: len(server.log))
+    assert cluster.get(MODEL, "tiny")["status"]["phase"] != "Ready"
+    assert not any(record.complete for record in _inventory(cluster).values())
+    await _completed(server, cluster, cluster.get(JOB, "tiny-download"), "ab" * 32)
+    await eventually(lambda: cluster.get(MODEL, "tiny")["status"]["phase"] == "Ready")
+    assert [record.report.sha256 for record in _inventory(cluster).values()] == ["ab" * 32]
+    await eventually(lambda: cluster.find(JOB, "tiny-download") is None)
+    assert all(cluster.path(JOB, "tiny-download", namespace) in server.objects for namespace in ELSEWHERE)
+
+
+async def test_requests_for_a_forged_service_elsewhere_do_not_count_for_a_model(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy("a", services=["a"])
+    await eventually(lambda: cluster.find(SERVICE))
+    await forged(server, cluster, SERVICE, "a")
+    await eventually(lambda: len(parts.observed.children[SERVICE].store) == 1 + len(ELSEWHERE))
+    assert parts.reconciler.services(Key("models", "a")) == [Key("models", "a")]
+
+
+def _inventory(cluster):
+    return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+
+
+async def _completed(server, cluster, job, sha256):
+    """The Job's pod reports weights of this hash and ends, then the Job."""
+    name, namespace = _key(job)
+    told = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+    container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": told}}}
+    metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}
+    status = {"phase": "Succeeded", "containerStatuses": [container]}
+    await server.put(cluster.path(POD, f"{name}-x", namespace), kind="Pod", metadata=metadata, status=status)
+    condition = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"}
+    await server.store(cluster.path(JOB, name, namespace), {**job, "status": {"conditions": [condition]}})
