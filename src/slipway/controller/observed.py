@@ -19,6 +19,7 @@ from slipway.kube.objects import (
     Kind,
     Object,
     controller_owner,
+    deleting,
     key,
     labels,
 )
@@ -72,11 +73,19 @@ class Observed:
         return [pod for workload in workloads for pod in self.pods.store.by_index(WORKLOAD, workload)]
 
     def users(self, kinds: Iterable[Kind], namespace: str) -> list[Object]:
-        """The objects of these kinds in a namespace, and its pods that use what resources share; none without kinds."""
-        stores = [self.shared[kind].store for kind in kinds]
-        if stores:
-            stores.append(self.pods.store)
-        return [obj for store in stores for obj in store.by_index(NAMESPACED, namespace)]
+        """The objects of these kinds in a namespace, and their pods that use what resources share; none without kinds.
+
+        What a pod says of itself counts only where it is theirs: anybody may annotate a pod.
+        """
+        kinds = tuple(kinds)
+        pods = self.pods.store.by_index(NAMESPACED, namespace) if kinds else ()
+        found = [obj for kind in kinds for obj in self.shared[kind].store.by_index(NAMESPACED, namespace)]
+        return [*found, *(pod for pod in pods if self._made_for(kinds, pod))]
+
+    def _made_for(self, kinds: Iterable[Kind], pod: Object) -> bool:
+        """Whether a resource of these kinds has the Deployment or Job that made the pod. That may be gone before its
+        pods are, so one that ends counts as well, until its time is over."""
+        return deleting(pod) or any(self.owner_of_pod(kind, pod) for kind in kinds)
 
     def extended_resources(self) -> frozenset[str]:
         """Those that any node has; none where no API looks at nodes."""

@@ -51,7 +51,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """All resources of this one's kind in the cluster, itself among them."""
     users: Sequence[Object] = ()
     """Who may use resources of this one's kind in its namespace: the objects of ``Api.user_kinds``, and where there are
-    such kinds the pods with the annotation ``USES``."""
+    such kinds their pods with the annotation ``USES``."""
     extended_resources: Collection[str] = ()
     """Names of the extended resources, such as ``nvidia.com/gpu``, that some node has; of APIs that look at nodes."""
 

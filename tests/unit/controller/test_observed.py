@@ -7,12 +7,14 @@ from typing import Any
 from slipway.apis.krypton.api import Krypton
 from slipway.apis.krypton.types import KIND
 from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.controller.observed import Observed, route_names
 from slipway.kube.client import Client
-from slipway.kube.objects import DEPLOYMENT, NODE, Key, Object
+from slipway.kube.objects import DEPLOYMENT, JOB, NODE, Key, Object
 from slipway.serving.plan import USES
 
+LLMKUBE = (Models(), Services())
 OWNER = {"apiVersion": KIND.api_version, "kind": KIND.kind, "uid": "1", "controller": True}
 
 
@@ -111,14 +113,49 @@ def test_only_the_first_and_the_last_node_with_an_accelerator_are_news() -> None
     assert put(seen, node("c")) == [False]
 
 
-def test_users_are_those_of_the_namespace_and_pods_that_say_what_they_use() -> None:
-    seen = Observed(None, [Models()], "slipway-system")  # type: ignore[arg-type]
+def used_by(
+    seen: Observed, name: str, namespace: str = "models", maker: tuple[str, str] = ("", ""), **more: str
+) -> None:
+    """A pod that says that it uses weights, made by a workload of this kind and name."""
+    kind, workload = maker
+    references = [{"apiVersion": "apps/v1", "kind": kind, "name": workload, "uid": "2", "controller": True}]
+    metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "annotations": {USES: "k=d"}} | more
+    labels = {"labels": {"pod-template-hash": "abc"}, "ownerReferences": references if kind else []}
+    seen.pods.store.put({"metadata": metadata | labels})
+
+
+def serving(seen: Observed) -> Observed:
+    """An InferenceService in each of two namespaces, with its Deployment; a Deployment and a Job of others."""
+    owner = {"apiVersion": INFERENCE_SERVICE.api_version, "kind": INFERENCE_SERVICE.kind}
     for namespace in ("models", "others"):
         service = {"metadata": {"name": "chat", "namespace": namespace, "uid": f"s-{namespace}"}}
         seen.shared[INFERENCE_SERVICE].store.put(service)
-        for name, told in (("reads", {USES: "k=d"}), ("alone", {})):
-            metadata = {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}", "annotations": told}
-            seen.pods.store.put({"metadata": metadata})
+        deployment = owned("chat", "chat", namespace)
+        deployment["metadata"]["ownerReferences"][0] |= owner
+        seen.children[DEPLOYMENT].store.put(deployment)
+    seen.children[DEPLOYMENT].store.put(owned("foreign", "tiny"))
+    seen.children[JOB].store.put(owned("foreign", "tiny"))
+    return seen
+
+
+def test_users_are_the_services_of_the_namespace_and_their_pods_that_say_what_they_use() -> None:
+    seen = serving(Observed(None, LLMKUBE, "slipway-system"))  # type: ignore[arg-type]
+    for namespace in ("models", "others"):
+        used_by(seen, "reads", namespace, ("ReplicaSet", "chat-abc"))
     found = seen.users([INFERENCE_SERVICE], "models")
     assert [obj["metadata"]["uid"] for obj in found] == ["s-models", "models-reads"]
     assert seen.users([], "models") == []
+
+
+def test_a_pod_of_nobody_or_of_anothers_workload_uses_nothing_whatever_its_annotation_says() -> None:
+    seen = serving(Observed(None, LLMKUBE, "slipway-system"))  # type: ignore[arg-type]
+    makers = [("", ""), ("ReplicaSet", "foreign-abc"), ("Job", "foreign"), ("ReplicaSet", "unknown-abc"), ("Job", "x")]
+    for number, maker in enumerate(makers):
+        used_by(seen, str(number), maker=maker)
+    assert [obj["metadata"]["uid"] for obj in seen.users([INFERENCE_SERVICE], "models")] == ["s-models"]
+
+
+def test_a_pod_that_ends_after_its_deployment_still_uses_what_it_reads() -> None:
+    seen = serving(Observed(None, LLMKUBE, "slipway-system"))  # type: ignore[arg-type]
+    used_by(seen, "drains", maker=("ReplicaSet", "gone-abc"), deletionTimestamp="2026-11-21T09:00:00Z")
+    assert [pod["metadata"]["name"] for pod in seen.users([INFERENCE_SERVICE], "models")] == ["chat", "drains"]

@@ -1,8 +1,9 @@
-"""An object of another namespace is nobody's child, whatever it says of its owner: each API against an attacker there."""
+"""An object of another namespace is nobody's child, whatever it says of its owner: each API's attacker."""
 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -20,10 +21,11 @@ from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
+from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, Key, Kind
-from slipway.serving.plan import Api
+from slipway.serving.plan import USES, Api
 from slipway.serving.settings import Settings, Sources
 
 ELSEWHERE = ("aaa", "zzz")
@@ -141,6 +143,24 @@ async def test_requests_for_a_forged_service_elsewhere_do_not_count_for_a_model(
     await forged(server, cluster, SERVICE, "a")
     await eventually(lambda: len(parts.observed.children[SERVICE].store) == 1 + len(ELSEWHERE))
     assert parts.reconciler.services(Key("models", "a")) == [Key("models", "a")]
+
+
+async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(server, cluster, operate, eventually):
+    await operate(Models(), MODEL)
+    spec = {"source": "https://files.example/tiny.gguf", "format": "gguf", "refreshPolicy": "IfNotPresent"}
+    await server.put(cluster.path(MODEL, "tiny"), kind="Model", apiVersion=MODEL.api_version, spec=spec)
+    await eventually(lambda: cluster.find(JOB, "tiny-download") and _inventory(cluster))
+    await _completed(server, cluster, cluster.get(JOB, "tiny-download"), "ab" * 32)
+    await eventually(lambda: cluster.get(MODEL, "tiny").get("status", {}).get("phase") == "Ready")
+    told = {USES: f"{names.cache_key(spec['source'])}=1"}
+    metadata = {"annotations": told, "labels": {"app.kubernetes.io/managed-by": "slipway"}}
+    await server.put(cluster.path(POD, "foreign"), kind="Pod", metadata=metadata, status={"phase": "Running"})
+    model = cluster.get(MODEL, "tiny")
+    metadata = {**model["metadata"], "deletionTimestamp": timestamp(time.time())}
+    await server.store(cluster.path(MODEL, "tiny"), {**model, "metadata": metadata})
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"), 20)
+    await _completed(server, cluster, cluster.get(JOB, "tiny-evict"), "")
+    await eventually(lambda: not cluster.get(MODEL, "tiny")["metadata"]["finalizers"])
 
 
 def _inventory(cluster):
