@@ -1,13 +1,14 @@
 """WorkQueue: keys that are to be reconciled, each at most once in the queue and by one worker at a time.
 
-First in, first out, so that a key which changes a thousand times a second takes its turn like every other one.
+Namespaces take turns, so that one with ten thousand keys delays the key of another by one turn. Within a namespace it
+is first in, first out, so that a key which changes a thousand times a second takes its turn like every other one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
@@ -20,7 +21,8 @@ class WorkQueue:
     """Add keys from anywhere in the event loop; workers ``get`` a key, reconcile it and call ``done``."""
 
     def __init__(self, name: str, metrics: Metrics) -> None:
-        self._queue: deque[Key] = deque()
+        self._turns: OrderedDict[str, deque[Key]] = OrderedDict()
+        """Namespaces with keys in the queue, the next one first. Kinds of the whole cluster share the empty one."""
         self._waiting: dict[Key, float] = {}
         """Keys in the queue, and since when (monotonic)."""
         self._processing: set[Key] = set()
@@ -35,7 +37,7 @@ class WorkQueue:
         self._seconds = metrics.queue_seconds.labels(name)
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._waiting)
 
     def add(self, key: Key) -> None:
         """Wants ``key`` processed; a key that waits already is not added twice."""
@@ -46,8 +48,8 @@ class WorkQueue:
                 self.add_after(key, left)
                 return
             self._waiting[key] = time.monotonic()
-            self._queue.append(key)
-            self._depth.set(len(self._queue))
+            self._turns.setdefault(key.namespace, deque()).append(key)
+            self._depth.set(len(self))
             self._ready.set()
 
     def add_after(self, key: Key, seconds: float) -> None:
@@ -81,12 +83,12 @@ class WorkQueue:
 
     async def get(self) -> Key:
         """The next key; call ``done`` with it in any case. What was to be added later is covered by this turn."""
-        while not self._queue:
+        while not self._turns:
             self._ready.clear()
             await self._ready.wait()
-        key = self._queue.popleft()
+        key = self._next()
         self._seconds.observe(time.monotonic() - self._waiting.pop(key))
-        self._depth.set(len(self._queue))
+        self._depth.set(len(self))
         if timer := self._timers.pop(key, None):
             timer.cancel()
         self._held.pop(key, None)
@@ -99,6 +101,14 @@ class WorkQueue:
         if key in self._again:
             self._again.discard(key)
             self.add(key)
+
+    def _next(self) -> Key:
+        """Takes the first key of the namespace whose turn it is, which then is the last to have another one."""
+        namespace, keys = self._turns.popitem(last=False)
+        key = keys.popleft()
+        if keys:
+            self._turns[namespace] = keys
+        return key
 
     def _due(self, key: Key) -> None:
         self._timers.pop(key, None)

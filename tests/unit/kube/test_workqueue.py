@@ -90,10 +90,63 @@ async def test_row_17_a_key_that_never_stops_changing_starves_nobody(queue):
     assert turns[A] == 99
 
 
+async def served(queue, most=10**6):
+    """The keys in the order in which they come, at most so many."""
+    taken = []
+    while len(queue) and len(taken) < most:
+        taken.append(await queue.get())
+        queue.done(taken[-1])
+    return taken
+
+
+async def test_a_namespace_with_ten_thousand_keys_delays_anothers_key_by_one_turn(queue):
+    for number in range(10_000):
+        queue.add(Key("crowd", str(number)))
+    before = await served(queue, 3)
+    queue.add(Key("calm", "new"))
+    assert (await served(queue, 2))[1] == Key("calm", "new")
+    queue.add(Key("calm", "new"))
+    queue.add(Key("quiet", "new"))
+    assert {key.namespace for key in await served(queue, 3)} == {"crowd", "calm", "quiet"}
+    left = await served(queue)
+    assert len(queue) == 0
+    crowd = [key for key in before + left if key.namespace == "crowd"]
+    assert crowd[:3] == [Key("crowd", str(number)) for number in range(3)]
+    assert left == sorted(left, key=lambda key: int(key.name)), "within a namespace the first comes first"
+    assert len(left) == 10_000 - 5
+
+
+async def test_ten_thousand_failures_that_come_back_at_once_delay_anothers_key_by_one_turn(queue):
+    for number in range(10_000):
+        queue.add_after(Key("crowd", str(number)), 0)
+    queue.add_after(Key("calm", "new"), 0)
+    await asyncio.sleep(0.05)
+    assert len(queue) == 10_001
+    assert Key("calm", "new") in await served(queue, 2)
+
+
+async def test_namespaces_take_turns_whatever_each_of_them_has(queue):
+    waiting = {"": 4, "a": 1, "b": 2, "c": 4}
+    for namespace, count in waiting.items():
+        for number in range(count):
+            queue.add(Key(namespace, str(number)))
+    turns = [key.namespace for key in await served(queue)]
+    assert turns == ["", "a", "b", "c", "", "b", "c", "", "c", "", "c"]
+
+
+async def test_a_key_that_is_added_again_in_its_turn_waits_behind_the_other_namespaces(queue):
+    queue.add(Key("a", "1"))
+    queue.add(Key("b", "1"))
+    taken = await queue.get()
+    queue.add(taken)
+    queue.done(taken)
+    assert [key.namespace for key in await served(queue)] == ["b", "a"]
+
+
 async def test_random_work_is_never_lost_and_never_doubled(queue, eventually):
     """Many producers and workers: after a key's last addition there is a turn that began later, one at a time."""
     dice = random.Random(7)
-    keys = [Key("ns", str(number)) for number in range(10)]
+    keys = [Key("ns" * (number % 3), str(number)) for number in range(10)]
     added: dict[Key, float] = {}
     began: dict[Key, float] = {}
     busy: set[Key] = set()
