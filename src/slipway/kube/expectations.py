@@ -39,7 +39,7 @@ class Expectations:
         def seen() -> bool:
             stored = store.get(name)
             newest = version_number(resource_version(stored)) if stored and uid(stored) == identity else 0
-            return version <= max(newest, store.revision)
+            return version <= max(newest, store.revision(name.namespace))
 
         self._note(owner, _Expected(informer, name, seen))
 

@@ -52,9 +52,11 @@ class Informer:
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
         trim: Callable[[Object], Object] = lambda obj: obj,
+        store: Store | None = None,
     ) -> None:
+        """``store``: one that others fill with other namespaces; it has its own indexes."""
         self.kind = kind
-        self.store = Store(indexes)
+        self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
         self.told = asyncio.Event()
         """Set once the server has answered: with the list, or that it does not know the kind."""
@@ -80,9 +82,7 @@ class Informer:
                 version = await self._list()
                 await self._watch(version)
             except ApiError as error:
-                if isinstance(error, NotFound):  # of a collection: there is no such kind, and so no object of it
-                    self._tell(self.store.replace((), ""))
-                    self.told.set()
+                self._unlisted(error)
                 self._complain(error)
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
@@ -103,20 +103,27 @@ class Informer:
             version = page.resource_version
         self._refuse_the_past(version)
         self._client.metrics.informer_lists.labels(self.kind.plural).inc()
-        self._tell(self.store.replace(objects, version))
+        self._tell(self.store.replace(objects, version, self._namespace))
         self.synced.set()
         self.told.set()
         return version
 
+    def _unlisted(self, error: ApiError) -> None:
+        """Takes note of what followed from a list, or a watch, that failed."""
+        if isinstance(error, NotFound):  # of a collection: there is no such kind, and so no object of it
+            self._tell(self.store.replace((), "", self._namespace))
+            self.told.set()
+
     def _refuse_the_past(self, version: str) -> None:
         """Raises when the list is older than what was seen: acting on it would undo what happened since."""
-        if not 0 < version_number(version) < self.store.revision:
+        seen = self.store.revision(self._namespace)
+        if not 0 < version_number(version) < seen:
             self._stale = 0
             return
         self._stale += 1
         if self._stale >= _STALE_LISTS:
-            raise SetBack(f"{self.kind.plural}: lists stay older than version {self.store.revision}")
-        raise ServerError(f"the list of version {version} is older than version {self.store.revision}, seen before")
+            raise SetBack(f"{self.kind.plural}: lists stay older than version {seen}")
+        raise ServerError(f"the list of version {version} is older than version {seen}, seen before")
 
     async def _watch(self, version: str) -> None:
         """Follows changes until a new list is due or the server no longer knows where we were or the kind (raises)."""
@@ -130,7 +137,7 @@ class Informer:
             except (Gone, NotFound):
                 raise
             except ApiError as error:
-                version = str(self.store.revision or version)  # what came before the failure was taken
+                version = str(self.store.revision(self._namespace) or version)  # what came before the failure was taken
                 failures, asked = failures + 1, error.retry_after or 0.0
                 self._complain(error)
             if time.monotonic() - began >= _HEALTHY_SECONDS:
@@ -160,7 +167,7 @@ class Informer:
         elif event.type != "BOOKMARK":
             changes = self.store.put(self._prepare(event.object))
         self._tell(changes)
-        self.store.advance(resource_version(event.object))
+        self.store.advance(resource_version(event.object), self._namespace)
 
     def _prepare(self, obj: Object) -> Object:
         obj["metadata"].pop("managedFields", None)

@@ -49,12 +49,13 @@ class Store:
         self._objects: dict[Key, Object] = {}
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._waiting: set[asyncio.Future[None]] = set()
-        self._revision = 0
+        self._revisions: dict[str, int] = {}
+        """By namespace that is watched, or the empty one where one watch tells of all."""
 
-    @property
-    def revision(self) -> int:
-        """The newest resource version that the watch has told of; everything up to it is in the store."""
-        return self._revision
+    def revision(self, namespace: str) -> int:
+        """The newest resource version that the watch of a namespace has told of; of that namespace's objects everything
+        up to it is in the store. Empty: of a watch of all namespaces, or of a kind that has none."""
+        return max(self._revisions.get(namespace, 0), self._revisions.get("", 0))
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -101,20 +102,23 @@ class Store:
             return []
         return [self._set(name, old, None)]
 
-    def replace(self, objects: Iterable[Object], version: str) -> list[Change]:
-        """Takes a complete list as of ``version``. Returns the differences, deletions among them."""
+    def replace(self, objects: Iterable[Object], version: str, namespace: str = "") -> list[Change]:
+        """Takes a complete list of a namespace, or of all, as of ``version``. Returns the differences, deletions among
+        them; what lies in other namespaces stays."""
         listed = {key(obj): obj for obj in objects}
         changes = [change for obj in listed.values() for change in self.put(obj)]
         limit = version_number(version)
-        for name in [name for name in self._objects if name not in listed]:
+        mine = (name for name in self._objects if namespace in ("", name.namespace))
+        for name in [name for name in mine if name not in listed]:
             if not limit or _version(self._objects[name]) <= limit:  # newer ones were read after the list
                 changes += self.drop(name)
-        self.advance(version)
+        self.advance(version, namespace)
         return changes
 
-    def advance(self, version: str) -> None:
-        """Takes note that the watch has told everything up to ``version``, and wakes who waits for that."""
-        self._revision = max(self._revision, version_number(version))
+    def advance(self, version: str, namespace: str = "") -> None:
+        """Takes note that the watch of a namespace, or of all, has told everything up to ``version``, and wakes who
+        waits for that."""
+        self._revisions[namespace] = max(self._revisions.get(namespace, 0), version_number(version))
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)

@@ -262,7 +262,7 @@ async def test_a_direct_read_tells_handlers_and_late_events_do_not_undo_it(
     await informer.refresh(A)
     assert changes == [("ADDED", "a")]
     server.deliver.set()
-    await eventually(lambda: informer.store.revision == server.version)
+    await eventually(lambda: informer.store.revision("") == server.version)
     assert changes == [("ADDED", "a")]
     assert informer.store.get(A)["spec"] == {"x": 2}
     await server.remove(f"{PODS}/a", silently=True)

@@ -60,7 +60,7 @@ def test_a_list_tells_what_vanished():
     store.put(obj("b", 6))
     changes = store.replace([obj("b", 6), obj("c", 7)], "8")
     assert sorted((change.type, change.key.name) for change in changes) == [("ADDED", "c"), ("DELETED", "a")]
-    assert store.revision == 8
+    assert store.revision("") == 8
 
 
 def test_a_list_does_not_take_away_what_was_read_after_it():
@@ -100,11 +100,11 @@ def test_random_histories_in_any_order_end_in_the_newest_state():
 
 async def test_waiting_ends_with_the_news_or_with_the_time():
     store = Store()
-    waiting = asyncio.create_task(store.until(lambda: store.revision >= 7, 5))
+    waiting = asyncio.create_task(store.until(lambda: store.revision("") >= 7, 5))
     await asyncio.sleep(0)
     store.advance("6")
     await asyncio.sleep(0)
     assert not waiting.done()
     store.advance("7")
     assert await waiting is True
-    assert await store.until(lambda: store.revision >= 8, 0.01) is False
+    assert await store.until(lambda: store.revision("") >= 8, 0.01) is False

@@ -1,0 +1,91 @@
+"""Informers of chosen namespaces: one store, and a list and a watch for each namespace.
+
+Who may look into some namespaces only cannot ask for all of them at once. Each namespace is followed by itself: what
+happens to one of them, an old version or a right that is gone, is nothing to the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, Forbidden
+from slipway.kube.informer import Informer
+from slipway.kube.objects import Kind, Object
+from slipway.kube.store import IndexFunction, Store
+
+log = logging.getLogger(__name__)
+
+REFUSALS = 5
+"""Lists in a row that the server forbids until a namespace counts as closed: about six seconds. An API server that has
+just started forbids everything for a moment."""
+
+
+class ChosenNamespaces(Informer):
+    """One kind in several namespaces. To all but the API server it is like an :class:`Informer` of the whole cluster.
+
+    A namespace that is deleted takes the right to list it along. From then on it has no objects, and keeps nobody
+    waiting; as soon as the right is back its objects are.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        namespaces: Sequence[str],
+        *,
+        labels: str = "",
+        indexes: Mapping[str, IndexFunction] | None = None,
+        trim: Callable[[Object], Object] = lambda obj: obj,
+    ) -> None:
+        super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim)
+        self._parts = [_Part(client, kind, name, self.store, labels=labels, trim=trim) for name in namespaces]
+        for part in self._parts:
+            part.add_handler(lambda change: self._tell([change]))
+
+    async def run(self) -> None:
+        """Lists and watches every namespace until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in self._parts:
+                tasks.create_task(part.run())
+            for part in self._parts:
+                await part.told.wait()
+            self.told.set()
+            for part in self._parts:
+                await part.synced.wait()
+            self.synced.set()
+
+
+class _Part(Informer):
+    """One namespace of several."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        namespace: str,
+        store: Store,
+        *,
+        labels: str,
+        trim: Callable[[Object], Object],
+    ) -> None:
+        super().__init__(client, kind, namespace=namespace, labels=labels, trim=trim, store=store)
+        self._refusals = 0
+
+    async def _list(self) -> str:
+        version = await super()._list()
+        self._refusals = 0
+        return version
+
+    def _unlisted(self, error: ApiError) -> None:
+        super()._unlisted(error)
+        self._refusals = self._refusals + 1 if isinstance(error, Forbidden) else 0
+        if self._refusals == REFUSALS:
+            log.warning(
+                "%s of namespace %s cannot be listed: nothing is known of them", self.kind.plural, self._namespace
+            )
+            self._tell(self.store.replace((), "", self._namespace))
+            self.told.set()
+            self.synced.set()
