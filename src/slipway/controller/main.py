@@ -23,6 +23,9 @@ from slipway.kube.lease import LeaderElector
 from slipway.kube.manager import Manager
 from slipway.kube.metrics import Metrics
 
+WATCHES = 32
+"""More than there are kinds to look at in a namespace."""
+
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 told to stop, 1 leadership lost or no way to go on, 2 bad settings."""
@@ -41,7 +44,9 @@ def main(argv: list[str]) -> int:
 
 async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     metrics = Metrics()
-    connection = await Client.connect(kubeconfig, metrics=metrics)
+    # Each watch keeps a connection for itself.
+    watches = WATCHES * len(settings.namespaces)
+    connection = await Client.connect(kubeconfig, metrics=metrics, further_connections=watches)
     lease = settings.leader_election
     elector = LeaderElector(connection, lease.namespace, lease.name, metrics=metrics)
     client = connection.fenced(elector.leading)
@@ -66,7 +71,8 @@ def _manager(
 ) -> Manager:
     """Everything that runs; ``pods`` is the session for requests to pods."""
     apis, namespace = settings.chosen(), settings.system_namespace
-    observed, recorder = Observed(client, apis, namespace), Recorder(client, "slipway-controller", metrics=metrics)
+    observed = Observed(client, apis, namespace, settings.namespaces)
+    recorder = Recorder(client, "slipway-controller", metrics=metrics)
     reconcilers = [
         Reconciler(api, resource.kind, client, observed, settings, recorder, agents)
         for api in apis

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from slipway.kube.applier import OWNER, by_owner
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
+from slipway.kube.namespaces import ChosenNamespaces
 from slipway.kube.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -23,7 +24,7 @@ from slipway.kube.objects import (
     key,
     labels,
 )
-from slipway.kube.store import Change
+from slipway.kube.store import Change, IndexFunction
 from slipway.serving.plan import USES, Api, Reference
 from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, routed_service
 from slipway.serving.workload import MANAGER
@@ -45,18 +46,33 @@ class Observed:
     """Stores of children, pods, routed Services and shared objects; one list and watch a kind, whatever number of APIs
     read them."""
 
-    def __init__(self, client: Client, apis: Iterable[Api], namespace: str) -> None:
-        """``namespace`` is the controller's, the only one whose ConfigMaps are looked at."""
+    def __init__(self, client: Client, apis: Iterable[Api], namespace: str, namespaces: Collection[str] = ()) -> None:
+        """``namespace`` is the controller's, the only one whose ConfigMaps are looked at; ``namespaces`` are those in
+        which anything else is seen, all where there are none."""
         apis, mine = tuple(apis), f"{MANAGED_BY}={MANAGER}"
+        self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
         kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
-        self.children = {kind: Informer(client, kind, labels=mine, indexes={OWNER: by_owner}) for kind in kinds}
+        self.children = {kind: self.informer(kind, labels=mine, indexes={OWNER: by_owner}) for kind in kinds}
         self.shared = {
-            kind: _shared(client, kind, namespace)
+            kind: self._shared(kind, namespace)
             for kind in dict.fromkeys(kind for api in apis for kind in api.shared_kinds)
         }
         indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
-        self.pods = Informer(client, POD, labels=PODS, indexes=indexes, trim=_without_spec)
-        self.routes = Informer(client, SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
+        self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_without_spec)
+        self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
+
+    def informer(
+        self,
+        kind: Kind,
+        *,
+        labels: str = "",
+        indexes: Mapping[str, IndexFunction] | None = None,
+        trim: Callable[[Object], Object] = lambda obj: obj,
+    ) -> Informer:
+        """An informer of a kind wherever the controller looks."""
+        if self._namespaces and kind.namespaced:
+            return ChosenNamespaces(self._client, kind, self._namespaces, labels=labels, indexes=indexes, trim=trim)
+        return Informer(self._client, kind, labels=labels, indexes=indexes, trim=trim)
 
     @property
     def informers(self) -> list[Informer]:
@@ -115,6 +131,14 @@ class Observed:
         services = (rival for name in route_names(service) for rival in self.routes.store.by_index(NAMES, name))
         return [owner for rival in services for owner in _owners(kind, rival)]
 
+    def _shared(self, kind: Kind, namespace: str) -> Informer:
+        if kind == NODE:
+            return self.informer(kind, indexes={EXTENDED: _extended}, trim=_equipment)
+        indexes = {NAMESPACED: lambda obj: [key(obj).namespace]}
+        if kind == CONFIG_MAP:
+            return Informer(self._client, kind, namespace=namespace, indexes=indexes)
+        return self.informer(kind, indexes=indexes)
+
     def _workload(self, name: str) -> Object | None:
         kind, _unused, child = name.partition(" ")
         informer = next((found for found in self.children if found.kind == kind), None)
@@ -149,13 +173,6 @@ def route_names(child: Object) -> Iterable[str]:
         return routed_service(child).route.models
     except InvalidRoute:
         return []
-
-
-def _shared(client: Client, kind: Kind, namespace: str) -> Informer:
-    if kind == NODE:
-        return Informer(client, kind, indexes={EXTENDED: _extended}, trim=_equipment)
-    indexes = {NAMESPACED: lambda obj: [key(obj).namespace]}
-    return Informer(client, kind, namespace=namespace if kind == CONFIG_MAP else "", indexes=indexes)
 
 
 def _equipment(node: Object) -> Object:

@@ -24,7 +24,6 @@ from slipway.kube.controller import Controller, Result, owner_keys
 from slipway.kube.errors import Conflict, NotFound
 from slipway.kube.events import Recorder
 from slipway.kube.expectations import Expectations
-from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     DEPLOYMENT,
@@ -81,7 +80,7 @@ class Reconciler:
         agents: Agents,
     ) -> None:
         self.kind = kind
-        self.resources = Informer(client, kind, indexes={REFERENCES: self._references})
+        self.resources = observed.informer(kind, indexes={REFERENCES: self._references})
         self.scaled: dict[Key, Scaled] = {}
         """The resources whose replicas follow their requests, as of their last reconciliation."""
         self._api, self._client = api, client

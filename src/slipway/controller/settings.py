@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ from slipway.serving.settings import Settings
 
 ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
 """What the name of an image may end in."""
+
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -28,6 +31,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
 
     apis: tuple[str, ...] = tuple(dict.fromkeys(api.name for api in APIS))
     """Names of the serving APIs to run; the default is all."""
+    namespaces: tuple[str, ...] = ()
+    """Where resources are looked for, and nowhere else; empty: in the whole cluster."""
     leader_election: LeaderElection = LeaderElection()
     listen: str = "0.0.0.0:8081"
     """Address of health and metrics."""
@@ -48,6 +53,9 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     def check(self) -> None:
         """Raises ValueError for what is of the right type and means nothing."""
         self.chosen()
+        unnamed = next((name for name in self.namespaces if not NAMESPACE.fullmatch(name)), None)
+        if unnamed is not None:
+            raise ValueError(f"namespaces: {unnamed!r} is no name of a namespace")
         wrong = guard.faults(self.sources.allowed_remote_hosts)
         if wrong:
             raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")

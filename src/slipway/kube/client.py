@@ -85,10 +85,13 @@ class Client:
         self._may_write = may_write
 
     @classmethod
-    async def connect(cls, kubeconfig: str = "", *, metrics: Metrics) -> Client:
-        """A client for the named kubeconfig, or for the cluster that the environment says (see Credentials.find)."""
+    async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
+        """A client for the named kubeconfig, or for the cluster that the environment says (see Credentials.find).
+
+        ``further_connections``: how many there may be beyond the usual ones.
+        """
         credentials = await Credentials.find(kubeconfig)
-        return cls(credentials, credentials.session(), metrics)
+        return cls(credentials, credentials.session(further_connections), metrics)
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
         """The same connection, but each write first asks ``may_write`` and raises NotLeader when it says no."""

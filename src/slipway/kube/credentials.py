@@ -32,13 +32,17 @@ itself drops one after 90 seconds."""
 class _Rest(RESTClientObject):  # type: ignore[misc]  # the official client has no types
     """The official REST client, asked for nothing but a session that knows its TLS settings."""
 
-    def session(self) -> aiohttp.ClientSession:
+    further = 0
+    """Connections beyond the configuration's limit."""
+
+    def session(self, further: int) -> aiohttp.ClientSession:
+        self.further = further
         session: aiohttp.ClientSession = self._create_pool_manager()
         return session
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return aiohttp.TCPConnector(
-            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=_KEEP_SECONDS, ttl_dns_cache=60
+            limit=self.maxsize + self.further, ssl=self.ssl_context, keepalive_timeout=_KEEP_SECONDS, ttl_dns_cache=60
         )
 
 
@@ -98,13 +102,13 @@ class Credentials:
             return None
         return getproxies().get(url.scheme)
 
-    def session(self) -> aiohttp.ClientSession:
-        """A new session with the configuration's TLS settings and connection limit.
+    def session(self, further_connections: int = 0) -> aiohttp.ClientSession:
+        """A new session with the configuration's TLS settings and connection limit, and so many connections more.
 
         It does not look at the environment itself, which would cost a thread's turn for each request.
         """
         self.configuration.client_session_kwargs = {"trust_env": False}
-        return _Rest(self.configuration).session()
+        return _Rest(self.configuration).session(further_connections)
 
     async def authorization(self) -> str:
         """The value of the ``Authorization`` header; empty when a client certificate does."""

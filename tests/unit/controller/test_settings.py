@@ -47,6 +47,8 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
         ("sources: {allowedHostPathRoots: [models]}", "'models' is not the whole path"),
         ("sources: {allowedHostPathRoots: [/mnt/../etc]}", "'/mnt/../etc' is not the whole path"),
         ("images: {llamacpp-cuda: x, llamacpp-gpu: y}", "'llamacpp-gpu' is no engine; there are llamacpp, vllm,"),
+        ("namespaces: [team-a, 'Team B']", "'Team B' is no name of a namespace"),
+        ("namespaces: ['']", "'' is no name of a namespace"),
         ("[", "controller.yaml"),
     ],
 )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
 
-VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/controller/vars/main.yml").read_text())
+from .rendering import Rendered
+
 MANAGED = {"get", "list", "watch", "create", "patch", "delete"}
 KUBEAI_ONLY = {
     ("", "configmaps"): MANAGED,
@@ -24,22 +24,27 @@ KUBEAI_ONLY = {
     ("kubeai.org", "models/scale"): {"patch"},
     ("kubeai.org", "models/finalizers"): {"update"},
 }
+ALL = ("krypton", "kubeai", "llmkube")
+Rights = dict[tuple[str, str], set[str]]
 
 
-def rights(*apis: str) -> dict[tuple[str, str], set[str]]:
-    """(group, resource) -> verbs in the whole cluster."""
-    further = [rule for api in apis for rule in VARS["__controller_further_rules"][api]]
-    rows = [row for api in apis for row in VARS["__controller_resources"][api]]
-    own = [
-        {"apiGroups": [row["group"]], "resources": [f"{kind}{suffix}" for kind in row["kinds"]], "verbs": verbs}
-        for row in rows
-        for suffix, verbs in VARS["__controller_api_verbs"].items()
-    ]
-    found: dict[tuple[str, str], set[str]] = {}
-    for rule in [*own, *VARS["__controller_child_rules"], *further]:
+def ruled(rules: Any) -> Rights:
+    """(group, resource) -> verbs."""
+    found: Rights = {}
+    for rule in rules:
         for group, resource in product(rule["apiGroups"], rule["resources"]):
             found.setdefault((group, resource), set()).update(rule["verbs"])
     return found
+
+
+@cache
+def rendered(apis: tuple[str, ...], namespaces: tuple[str, ...] = ()) -> Rendered:
+    return Rendered("controller", controller_apis=[*apis], controller_namespaces=[*namespaces])
+
+
+def rights(*apis: str) -> Rights:
+    """Those in the whole cluster."""
+    return ruled(rendered(apis)["__controller_cluster_rules"])
 
 
 def test_krypton_alone_needs_none_of_kubeai() -> None:
@@ -60,7 +65,7 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
     own = {
         ("inference.llmkube.dev", f"{kind}{suffix}"): set(verbs)
         for kind in ("models", "inferenceservices")
-        for suffix, verbs in VARS["__controller_api_verbs"].items()
+        for suffix, verbs in rendered(("llmkube",))["__controller_api_verbs"].items()
     }
     assert added == own | {
         ("batch", "jobs"): MANAGED,
@@ -88,3 +93,23 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
         verbs = {"get", "list", "watch"} | (set() if kind in own else {"create"})
         noted = {"patch"} if kind in own | {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM} else set()
         assert granted[kind.group, kind.plural] >= ({"list", "watch"} if kind == NODE else verbs | noted), kind
+
+
+def test_limited_to_namespaces_only_kinds_without_one_are_granted_in_the_whole_cluster() -> None:
+    everywhere, limited = rendered(ALL), rendered(ALL, ("team-a",))
+    wide = ruled(limited["__controller_cluster_rules"])
+    assert wide == {
+        ("", "nodes"): {"list", "watch"},
+        ("scheduling.k8s.io", "priorityclasses"): {"get", "list", "watch", "create"},
+    }
+    assert ruled(limited["__controller_work_rules"]) | wide == ruled(everywhere["__controller_cluster_rules"])
+    assert rendered(("krypton", "kubeai"), ("team-a",))["__controller_cluster_rules"] == []
+
+
+def test_in_its_own_namespace_it_has_its_lease_its_configuration_and_the_gateways_pods() -> None:
+    lease = {("coordination.k8s.io", "leases"): {"create", "get", "update"}}
+    config = {("", "configmaps"): {"get", "list", "watch", "create", "patch"}}
+    limited = {("", "pods"): {"list", "watch"}, ("", "events"): {"get", "create", "patch"}}
+    assert ruled(rendered(("krypton",))["__controller_own_rules"]) == lease
+    assert ruled(rendered(ALL)["__controller_own_rules"]) == lease | config
+    assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == lease | config | limited

@@ -1,0 +1,154 @@
+"""The rights that the role gives are enough for what the controller does, and its requests stay where they end.
+
+The API server of these tests refuses what the rendered rules do not allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from slipway.apis import APIS
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Kind
+from slipway.serving.settings import Settings
+
+from ..kube.conftest import Fault, refuse
+from ..plugins.importable import make_importable
+from ..roles.rendering import Rendered
+
+make_importable()
+
+VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "DELETE": "delete"}
+SYSTEM = "system"
+Run = Callable[..., Awaitable[None]]
+
+
+class Asked(NamedTuple):
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+
+
+def asked(request: Any) -> Asked:
+    """What the API server's authorizer would see in a request."""
+    _api, *rest = request.path.strip("/").split("/")
+    group = rest.pop(0) if _api == "apis" else ""
+    rest.pop(0)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    verb = VERBS.get(request.method) or ("watch" if "watch" in request.query else "get" if len(rest) > 1 else "list")
+    return Asked(verb, group, "/".join([rest[0], *rest[2:]]), namespace)
+
+
+class Authorizer(Fault):
+    """Refuses what no rule allows, and remembers it."""
+
+    def __init__(self, apis: Sequence[str], namespaces: Sequence[str]) -> None:
+        super().__init__("", "", refuse(403, "Forbidden"), 10**9)
+        role = Rendered("controller", controller_apis=[*apis], controller_namespaces=[*namespaces])
+        self.wide, self.own = role["__controller_cluster_rules"], role["__controller_own_rules"]
+        self.tenant, self.namespaces = role["__controller_work_rules"], namespaces
+        self.refused: list[Asked] = []
+
+    def takes(self, request: Any) -> bool:
+        wanted = asked(request)
+        own = self.own if wanted.namespace == SYSTEM else []
+        tenant = self.tenant if wanted.namespace in self.namespaces else []
+        if any(_allows(rule, wanted) for rule in (*self.wide, *own, *tenant)):
+            return False
+        self.refused.append(wanted)
+        return True
+
+
+def _allows(rule: dict[str, list[str]], wanted: Asked) -> bool:
+    return wanted.verb in rule["verbs"] and wanted.group in rule["apiGroups"] and wanted.resource in rule["resources"]
+
+
+@pytest.fixture
+async def run(client, session, start) -> AsyncIterator[Run]:
+    """Starts a controller for every API, for these namespaces."""
+    agents = Agents(client, session)
+
+    async def started(*namespaces: str) -> None:
+        metrics, settings = Metrics(), Settings(system_namespace=SYSTEM)
+        observed = Observed(client, APIS, SYSTEM, namespaces)
+        recorder = Recorder(client, "test", metrics=metrics)
+        start(recorder.run())
+        for api in APIS:
+            for resource in api.resources:
+                made = Reconciler(api, resource.kind, client, observed, settings, recorder, agents)
+                controller = made.controller(2, metrics)
+                start(made.resources.run())
+                start(controller.run())
+        for informer in observed.informers:
+            start(informer.run())
+
+    yield started
+    await agents.close()
+
+
+def kind_of(group: str, name: str) -> Kind:
+    found = (resource.kind for api in APIS for resource in api.resources)
+    return next(kind for kind in found if (kind.group, kind.kind) == (group, name))
+
+
+async def resources(server, cluster, namespace: str) -> None:
+    """One of each kind, with what needs rights beside."""
+    files = [{"path": "/etc/extra.txt", "content": "x"}]
+    kubeai = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
+    specs = {
+        ("krypton.ai", "Model"): {"model": "hf://acme/tiny", "engine": "llamacpp", "source": "hf://acme/tiny"},
+        ("kubeai.org", "Model"): {**kubeai, "files": files},
+        ("inference.llmkube.dev", "Model"): {"source": "https://files.example/tiny.gguf"},
+        ("inference.llmkube.dev", "InferenceService"): {"modelRef": "m", "replicas": 1},
+    }
+    for (group, name), spec in specs.items():
+        kind = kind_of(group, name)
+        await server.put(cluster.path(kind, "m", namespace), kind=name, apiVersion=kind.api_version, spec=spec)
+
+
+def made(server, kind: Kind, namespace: str) -> list[str]:
+    return [path for path in server.objects if path.startswith(f"{kind.path(namespace)}/")]
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a", "team-b")], ids=["whole-cluster", "namespaces"])
+async def test_what_the_controller_does_it_may_do(server, cluster, run, eventually, rest, namespaces):
+    authorizer = Authorizer([api.name for api in APIS], namespaces)
+    server.faults.append(authorizer)
+    await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", SYSTEM), kind="ConfigMap", data={"system.yaml": "{}"})
+    for namespace in ("team-a", "team-b", "others"):
+        await resources(server, cluster, namespace)
+    await run(*namespaces)
+    for namespace in namespaces or ("team-a", "team-b", "others"):
+        await eventually(lambda place=namespace: made(server, JOB, place) and made(server, DEPLOYMENT, place))
+        await eventually(lambda place=namespace: made(server, CONFIG_MAP, place))
+    await rest(lambda: len(server.writes))
+    assert authorizer.refused == []
+
+
+async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_nothing_there(
+    server, cluster, run, eventually, rest
+):
+    for namespace in ("team-a", "others"):
+        await resources(server, cluster, namespace)
+    await run("team-a")
+    await eventually(lambda: made(server, DEPLOYMENT, "team-a"))
+    await rest(lambda: len(server.writes))
+    assert made(server, DEPLOYMENT, "others") == made(server, JOB, "others") == []
+    places = {(request.resource, request.namespace) for request in _asked_of(server)}
+    assert {namespace for _unused, namespace in places} == {"team-a", SYSTEM, ""}
+    assert {resource for resource, namespace in places if not namespace} == {"nodes", "priorityclasses"}
+    assert {resource for resource, namespace in places if namespace == SYSTEM} == {"configmaps"}
+
+
+def _asked_of(server) -> list[Asked]:
+    return [asked(one) for one in server.log]

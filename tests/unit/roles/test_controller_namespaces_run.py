@@ -1,0 +1,88 @@
+"""The controller limited to namespaces, run against an API server: rights there, nowhere else, and none that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .cluster_api import ClusterApi
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+
+SYSTEM = "slipway-system"
+OWN = {("Role", SYSTEM, "slipway-controller"), ("RoleBinding", SYSTEM, "slipway-controller")}
+RIGHTS = {"Role", "RoleBinding"}
+
+
+@pytest.fixture
+def api() -> Iterator[ClusterApi]:
+    server = ClusterApi()
+    for name in ("team-a", "team-b", "team-c"):
+        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield server
+    server.stop()
+
+
+def install(folder: Path, api: ClusterApi, *namespaces: str, failing: bool = False, flags: tuple[str, ...] = ()) -> str:
+    """Output of a play that installs the controller for these namespaces, in one line."""
+    chosen: Any = {"controller_namespaces": [*namespaces], "controller_wait_timeout": 10}
+    return run_role(folder, api, "controller", "main", *flags, failing=failing, **chosen)
+
+
+def rights(api: ClusterApi) -> set[tuple[str, str, str]]:
+    return {found for found in api.objects if found[0] in RIGHTS}
+
+
+def tenants(*namespaces: str) -> set[tuple[str, str, str]]:
+    return {(kind, name, "slipway-controller-tenant") for kind in RIGHTS for name in namespaces}
+
+
+def granted(api: ClusterApi, kind: str, namespace: str, name: str) -> set[str]:
+    """Resources that a role gives any right to."""
+    return {one for rule in api.objects[kind, namespace, name]["rules"] for one in rule["resources"]}
+
+
+def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path, api: ClusterApi) -> None:
+    install(tmp_path, api, "team-a", "team-b")
+    assert rights(api) == OWN | tenants("team-a", "team-b")
+    assert granted(api, "ClusterRole", "", "slipway-controller") == {"nodes", "priorityclasses"}
+    assert {"deployments", "models", "pods"} <= granted(api, "Role", "team-a", "slipway-controller-tenant")
+    binding = api.objects["RoleBinding", "team-b", "slipway-controller-tenant"]
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "slipway-controller-tenant",
+    }
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "slipway-controller", "namespace": SYSTEM}]
+    settings = yaml.safe_load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
+    assert settings["namespaces"] == ["team-a", "team-b"]
+
+    api.writes.clear()
+    assert "changed=0" in install(tmp_path, api, "team-b", "team-a")
+    assert api.writes == []
+
+    elsewhere = {"slipway.inference/system-namespace": "another", "app.kubernetes.io/name": "slipway-controller"}
+    of_another = {"name": "slipway-controller-tenant", "namespace": "team-c", "labels": elsewhere}
+    api.put({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": of_another})
+    kept = ("Role", "team-c", "slipway-controller-tenant")
+    install(tmp_path, api, "team-b", flags=("--check",))
+    assert rights(api) == OWN | tenants("team-a", "team-b") | {kept}
+    install(tmp_path, api, "team-b")
+    assert rights(api) == OWN | tenants("team-b") | {kept}
+
+    run_role(tmp_path, api, "controller", "uninstall", controller_wait_timeout=10)
+    assert rights(api) == {kept}
+    assert not [found for found in api.objects if found[0].startswith("ClusterRole")]
+
+
+def test_a_namespace_that_is_not_there_ends_the_play_by_its_name_before_anything_is_written(
+    tmp_path: Path, api: ClusterApi
+) -> None:
+    said = install(tmp_path, api, "team-a", "team-x", "team-y", failing=True)
+    assert "namespaces that are not there: team-x, team-y. Create them, or take them out of the list." in said
+    assert api.writes == []
