@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-first=(check_mode crds controller gateway site)
+first=(check_mode crds controller controller_namespaces gateway site)
 last=(uninstall upgrade)
 # CI has not the time for the others: tests of the cluster, of plays and of the documentation show most of what they do.
 tested=(site awx_env uninstall)

@@ -55,9 +55,13 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.
 class Cluster:
     """One test cluster. Objects are plain dictionaries, as the API server sends them."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str, account: str = "") -> None:
+        """``account``: of the system namespace; all that is done with objects is done as if by it."""
         self.kubeconfig = kubeconfig
-        self._client = DynamicClient(config.new_client_from_config(kubeconfig))
+        connection = config.new_client_from_config(kubeconfig)
+        if account:
+            connection.set_default_header("Impersonate-User", f"system:serviceaccount:{SYSTEM}:{account}")
+        self._client = DynamicClient(connection)
 
     # --- objects -----------------------------------------------------------------------------------------------------
 

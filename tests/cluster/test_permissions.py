@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
-from .cluster import SYSTEM, Cluster, Object, unique
+import pytest
+from kubernetes.dynamic.exceptions import DynamicApiError
+
+from .cluster import PODS, SYSTEM, Cluster, Object, unique
 
 NOBODY = [
     ("get", "", "secrets"),
@@ -40,6 +43,8 @@ CONTROLLER = [
     *NO_OBJECTS,
     ("patch", "kubeai.org", "models/scale"),
 ]
+ADAPTERS = {"adapter.kubeai.org/wiki", "adapter.slipway.inference/wiki"}
+"""Labels of a pod that serves an adapter."""
 GATEWAY = [("watch", "", "services"), ("watch", "discovery.k8s.io", "endpointslices")]
 
 
@@ -87,6 +92,71 @@ def test_no_rule_of_ours_has_a_wildcard(cluster: Cluster) -> None:
     rows = [line.split() for line in listing.splitlines()[1:]]
     assert [row for row in rows if row[0].startswith("*") or "[*]" in row] == []
     assert not any(row[0].startswith("secrets") for row in rows)
+
+
+HOLDER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": "1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"spec": {"activeDeadlineSeconds": 1}}, "nothing of their spec"),
+        ({"metadata": {"annotations": {"note": "x"}}}, "not their annotations"),
+        ({"metadata": {"finalizers": ["attacker.example/holds"]}}, "not their finalizers"),
+        ({"metadata": {"ownerReferences": [HOLDER]}}, "not their ownerReferences"),
+        ({"metadata": {"labels": {"app.kubernetes.io/name": "payments"}}}, "and no others"),
+        ({"metadata": {"labels": {PODS: None}}}, "and no others"),
+        ({"metadata": {"labels": {"more": "x", "adapter.kubeai.org/wiki": "1"}}}, "and no others"),
+    ],
+)
+def test_the_controllers_account_may_change_nothing_else_of_a_pod(
+    cluster: Cluster, a_pod: Object, change: Object, told: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    with pytest.raises(DynamicApiError, match=f"The controller may change labels of pods.*{told}"):
+        controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", change)
+    found = cluster.get("Pod", a_pod["metadata"]["namespace"], "waits")
+    assert found
+    assert (found["metadata"]["labels"], found["spec"]) == (a_pod["metadata"]["labels"], a_pod["spec"])
+
+
+def test_the_controllers_account_may_not_change_a_pods_image(cluster: Cluster, a_pod: Object) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    containers = [{**container, "image": "attacker.example/image:1"} for container in a_pod["spec"]["containers"]]
+    with pytest.raises(DynamicApiError, match="nothing of their spec"):
+        controller.patch("Pod", a_pod["metadata"]["namespace"], "waits", {"spec": {"containers": containers}})
+
+
+def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Cluster, a_pod: Object) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    namespace, name = a_pod["metadata"]["namespace"], a_pod["metadata"]["name"]
+    controller.patch("Pod", namespace, name, {"metadata": {"labels": dict.fromkeys(ADAPTERS, "1")}})
+    found = cluster.get("Pod", namespace, name)
+    assert found
+    assert found["metadata"]["labels"].keys() >= ADAPTERS
+    controller.patch("Pod", namespace, name, {"metadata": {"labels": dict.fromkeys(ADAPTERS)}})
+    found = cluster.get("Pod", namespace, name)
+    assert found
+    assert found["metadata"]["labels"] == a_pod["metadata"]["labels"]
+
+
+def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:
+    namespace, name = a_pod["metadata"]["namespace"], a_pod["metadata"]["name"]
+    changed = cluster.patch("Pod", namespace, name, {"metadata": {"annotations": {"note": "x"}}})
+    assert changed["metadata"]["annotations"]["note"] == "x"
+    cluster.patch("Pod", namespace, name, {"metadata": {"annotations": {"note": None}}})
+
+
+@pytest.fixture(scope="module")
+def a_pod(cluster: Cluster) -> Iterator[Object]:
+    """A pod that waits for a node for ever."""
+    namespace = cluster.namespace(restricted=False)
+    container = {"name": "server", "image": "example.com/never:1"}
+    metadata = {"name": "waits", "namespace": namespace, "labels": {PODS: "m"}}
+    spec = {"containers": [container], "nodeSelector": {"none": "such"}}
+    made = cluster.create({"kind": "Pod", "metadata": metadata, "spec": spec})
+    yield made
+    cluster.delete("Namespace", "", namespace)
 
 
 def test_our_namespace_enforces_the_restricted_level(cluster: Cluster) -> None:

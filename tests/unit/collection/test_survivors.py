@@ -98,10 +98,7 @@ def test_every_module_and_role_documents_itself(home: Path) -> None:
 def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
     """In check mode: what is missing is foretold, and what is removed was never there."""
     server = ClusterApi()
-    server.kinds += (
-        Kind("coordination.k8s.io/v1", "Lease", "leases", namespaced=True),
-        Kind("batch/v1", "Job", "jobs", namespaced=True),
-    )
+    server.kinds += (Kind("batch/v1", "Job", "jobs", namespaced=True),)
     try:
         (home / "alone.yml").write_text(json.dumps([play(role) for role in ALONE]))
         variables = {"K8S_AUTH_HOST": server.url, "K8S_AUTH_API_KEY": "of-nobody"}

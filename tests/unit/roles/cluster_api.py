@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from .api_server import ApiHandler, ApiServer, Kind, Object, discovery
 
+ADMISSION = "admissionregistration.k8s.io/v1"
 KINDS = (
     Kind("v1", "Namespace", "namespaces", namespaced=False),
     Kind("v1", "Node", "nodes", namespaced=False),
@@ -32,6 +33,8 @@ KINDS = (
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", namespaced=True),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Kind(ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
+    Kind(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False),
     Kind("apiregistration.k8s.io/v1", "APIService", "apiservices", namespaced=False),
     Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False),
     Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False),

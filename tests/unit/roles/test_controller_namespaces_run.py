@@ -59,6 +59,7 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
         "name": "slipway-controller-tenant",
     }
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "slipway-controller", "namespace": SYSTEM}]
+    assert ("ValidatingAdmissionPolicyBinding", "", "slipway-controller-pods") in api.objects
     settings = yaml.safe_load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
     assert settings["namespaces"] == ["team-a", "team-b"]
 
@@ -77,6 +78,7 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
 
     run_role(tmp_path, api, "controller", "uninstall", controller_wait_timeout=10)
     assert rights(api) == {kept}
+    assert not [found for found in api.objects if found[0].startswith("ValidatingAdmission")]
     assert not [found for found in api.objects if found[0].startswith("ClusterRole")]
 
 

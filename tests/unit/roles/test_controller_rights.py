@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from itertools import product
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
+from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
 
 from .rendering import Rendered
 
@@ -25,6 +27,8 @@ KUBEAI_ONLY = {
     ("kubeai.org", "models/finalizers"): {"update"},
 }
 ALL = ("krypton", "kubeai", "llmkube")
+FIXED = ["annotations", "finalizers", "ownerReferences"]
+"""What the controller may not change of a pod's metadata, beside labels that are not for adapters."""
 Rights = dict[tuple[str, str], set[str]]
 
 
@@ -113,3 +117,20 @@ def test_in_its_own_namespace_it_has_its_lease_its_configuration_and_the_gateway
     assert ruled(rendered(("krypton",))["__controller_own_rules"]) == lease
     assert ruled(rendered(ALL)["__controller_own_rules"]) == lease | config
     assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == lease | config | limited
+
+
+def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_of_adapters() -> None:
+    """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
+    policy, binding = Rendered("controller", controller_namespace="models-system")["__controller_pods_policy_objects"]
+    spec = policy["spec"]
+    (matched,) = spec["matchConstraints"]["resourceRules"]
+    assert (matched["resources"], matched["operations"], matched["apiGroups"]) == (["pods"], ["UPDATE"], [""])
+    (condition,) = spec["matchConditions"]
+    account = "system:serviceaccount:models-system:slipway-controller"
+    assert condition["expression"] == f'request.userInfo.username == "{account}"'
+    assert spec["failurePolicy"] == "Fail"
+    spec_stays, *fields, names = (validation["expression"] for validation in spec["validations"])
+    assert spec_stays == "object.spec == oldObject.spec"
+    assert [re.findall(r"(?<!old)[oO]bject\.metadata\.(\w+)", field)[0] for field in fields] == FIXED
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', names)) == {ADAPTER_LABEL, SERVING_LABEL}
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
