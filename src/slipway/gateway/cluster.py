@@ -1,30 +1,56 @@
-"""The cluster as the source of table and keys: Services, EndpointSlices, one Secret."""
+"""The cluster as the source of table and keys: Services, EndpointSlices, names of namespaces, one Secret."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import Gauge
 
 from slipway.gateway import keys
 from slipway.gateway.control import Control
-from slipway.gateway.table import SERVICE_NAME, Backend, Fault, build
+from slipway.gateway.handovers import Handover, Handovers, Holder
+from slipway.gateway.settings import Settings
+from slipway.gateway.table import SERVICE_NAME, Assembler, Backend, Fault, RoutingTable
 from slipway.gateway.wake import Waker
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFound
 from slipway.kube.events import Recorder
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import ENDPOINT_SLICE, SECRET, SERVICE, Key, Object
-from slipway.serving.route import ROUTE
+from slipway.kube.objects import ENDPOINT_SLICE, NAMESPACE, SECRET, SERVICE, Key, Object, key, uid
+from slipway.serving.claims import Rules, only_name
+from slipway.serving.route import MOST_BYTES, MOST_PORTS, ROUTE
 
 log = logging.getLogger(__name__)
 
 _KEYS_SECONDS = 5.0
 """How often the Secret is read. A plain read needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
+DEFAULTS = Settings()
+_TOLD_A_MINUTE = 50
+"""Faults and handovers of one namespace that are logged and made Events: whoever edits routes all day tells no more."""
+
+
+class _Patience:
+    """Counts what was told of each namespace in this minute."""
+
+    def __init__(self) -> None:
+        self._minute = 0
+        self._told: Counter[str] = Counter()
+
+    def bears(self, namespace: str) -> bool:
+        """Whether one more may be told. The first that may not is logged."""
+        minute = int(time.monotonic() / 60)
+        if minute != self._minute:
+            self._minute, self._told = minute, Counter()
+        self._told[namespace] += 1
+        if self._told[namespace] == _TOLD_A_MINUTE + 1:
+            log.warning("namespace %s: more is wrong with its routes than is told in a minute", namespace)
+        return self._told[namespace] <= _TOLD_A_MINUTE
 
 
 class Cluster:
@@ -36,13 +62,22 @@ class Cluster:
         metrics: Metrics,
         secret: Key | None,
         waiting: Callable[[], Awaitable[Mapping[str, int]]],
+        settings: Settings = DEFAULTS,
     ) -> None:
-        """`secret` holds the API keys; `waiting` says for which backends requests wait, see wake.Waker."""
+        """`secret` holds the API keys; `waiting` says for which backends requests wait, see wake.Waker.
+
+        Of `settings` those count that say who may have which id and which endpoints are used.
+        """
         self._client = client
         self._secret = secret
+        self._settings = settings
         self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=_trim_service)
         # Slices carry the labels of their Service, so that only those of routed Services are asked for.
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
+        chosen = settings.routed_namespaces
+        self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
+        self._assembler = Assembler(foreign_endpoints=settings.foreign_endpoints)
+        self._handovers, self._patience = Handovers(), _Patience()
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
         self._waker = Waker(client, waiting, self._not_woken)
         self._told: frozenset[Fault] = frozenset()
@@ -55,13 +90,14 @@ class Cluster:
 
     async def run(self, control: Control) -> None:
         """Feeds `control` until cancelled."""
-        for informer in (self._services, self._slices):
+        informers = [self._services, self._slices, *([self._namespaces] if self._namespaces else [])]
+        for informer in informers:
             informer.add_handler(lambda _unused: self._dirty.set())
         async with asyncio.TaskGroup() as tasks:
-            for run in (self._services.run, self._slices.run, self._recorder.run):
+            for run in (*(informer.run for informer in informers), self._recorder.run):
                 tasks.create_task(run())
-            await self._services.synced.wait()
-            await self._slices.synced.wait()
+            for informer in informers:
+                await informer.synced.wait()
             if self._secret:
                 control.admit(await self._read_keys(self._secret))
                 tasks.create_task(self._watch_keys(control, self._secret))
@@ -75,19 +111,43 @@ class Cluster:
 
     def _route(self, control: Control) -> None:
         self._dirty.clear()
-        table, faults = build(self._services.store.all(), self._slices.store.all())
+        services = self._services.store.all()
+        table, faults = self._assembler.build(services, self._slices.store.all(), self._rules())
         self._tell(frozenset(faults))
+        self._tell_handovers(table, services)
         control.route(table)
+
+    def _rules(self) -> Rules:
+        chosen = self._namespaces
+        namespaces = frozenset(key(obj).name for obj in chosen.store.all()) if chosen else None
+        return Rules(self._settings.id_owners, frozenset(self._settings.hub_organizations), namespaces)
 
     def _tell(self, faults: frozenset[Fault]) -> None:
         """Logs each new fault and makes it an Event of its Service."""
         self._faults.set(len(faults))
-        for fault in faults - self._told:
+        told = set(faults & self._told)
+        for fault in sorted(faults - self._told):
+            if not self._patience.bears(fault.namespace):
+                continue
+            told.add(fault)
             log.warning("Service %s/%s: %s", fault.namespace, fault.service, fault.message)
             service = self._services.store.get(Key(fault.namespace, fault.service))
             if service is not None:
                 self._recorder.record(SERVICE, service, "Warning", "InvalidRoute", fault.message)
-        self._told = faults
+        self._told = frozenset(told)
+
+    def _tell_handovers(self, table: RoutingTable, services: list[Object]) -> None:
+        """Logs ids that changed hands and makes them Events of both Services, also of one that is gone."""
+        uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
+        for handover in self._handovers.observe(table, uids):
+            if self._patience.bears(handover.winner.namespace):
+                self._tell_handover(handover)
+
+    def _tell_handover(self, handover: Handover) -> None:
+        loser, winner = handover.loser, handover.winner
+        log.warning("Service %s: %s", loser.key, handover.told_to_loser())
+        self._recorder.record(SERVICE, _named(loser), "Warning", "IdLost", handover.told_to_loser())
+        self._recorder.record(SERVICE, _named(winner), "Normal", "IdTaken", handover.told_to_winner())
 
     def _not_woken(self, backend: Backend, message: str) -> None:
         service = self._services.store.get(Key(backend.namespace, backend.service))
@@ -113,15 +173,20 @@ class Cluster:
                 pause = min(2 * pause, 30.0)
 
 
+def _named(holder: Holder) -> Object:
+    return {"metadata": {"namespace": holder.namespace, "name": holder.service, "uid": holder.uid}}
+
+
 def _trim_service(service: Object) -> Object:
-    """What the table reads of a Service, and what an Event about it needs."""
+    """What the table reads of a Service, and what an Event about it needs. Of more than is read, enough to see that."""
     metadata = service["metadata"]
     kept = {
         k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp") if k in metadata
     }
     annotation = (metadata.get("annotations") or {}).get(ROUTE)
-    kept["annotations"] = {ROUTE: annotation} if annotation is not None else {}
-    return {"metadata": kept, "spec": {"ports": service["spec"].get("ports", [])}}
+    kept["annotations"] = {ROUTE: annotation[: MOST_BYTES + 1]} if annotation is not None else {}
+    ports = (service["spec"].get("ports") or [])[: MOST_PORTS + 1]
+    return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
 
 
 def _trim_slice(piece: Object) -> Object:
@@ -129,5 +194,17 @@ def _trim_slice(piece: Object) -> Object:
     metadata = piece["metadata"]
     kept = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
     kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
-    fields = ("addressType", "ports", "endpoints")
-    return {"metadata": kept, **{field: piece[field] for field in fields if field in piece}}
+    endpoints = [
+        {
+            "addresses": endpoint["addresses"][:1],
+            "conditions": endpoint.get("conditions") or {},
+            "targetRef": {k: v for k, v in (endpoint.get("targetRef") or {}).items() if k in ("kind", "namespace")},
+        }
+        for endpoint in piece.get("endpoints") or ()
+    ]
+    return {
+        "metadata": kept,
+        "addressType": piece.get("addressType", "IPv4"),
+        "ports": piece.get("ports") or [],
+        "endpoints": endpoints,
+    }

@@ -40,6 +40,7 @@ TOO_COMPLEX = Failure(
     param="model",
 )
 BAD_SELECTOR = Failure(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
+LONG_SELECTOR = Failure(400, "The header X-Label-Selector has more than 1024 characters.")
 NO_KEY = Failure(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )

@@ -94,7 +94,7 @@ async def _cluster(settings: Settings, metrics: Metrics, dataplane: DataPlane, s
     stack.push_async_callback(client.close)
     name = settings.api_keys_secret
     secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
-    return Cluster(client, metrics, secret, dataplane.waiting)
+    return Cluster(client, metrics, secret, dataplane.waiting, settings)
 
 
 async def _until_told_to_stop(work: asyncio.Task[None]) -> None:

@@ -1,99 +1,19 @@
-"""Label selectors in Kubernetes' own syntax, as the header ``X-Label-Selector`` holds them. Pure.
+"""The header by which clients choose models by their labels. Pure.
 
 The model list is filtered here; requests that name a model are judged by `labels.lua`, which follows the same rules.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+
+from slipway.serving.selector import KEY, VALUE
 
 HEADER = "X-Label-Selector"
-
-_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_KEY = re.compile(rf"(?:(?=[a-z0-9.-]{{1,253}}/)[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/)?{_NAME}")
-_VALUE = re.compile(rf"(?:{_NAME})?")
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_REQUIREMENT = re.compile(
-    r"""\s*(?:
-        (?P<absent>!)\s*(?P<missing>[^\s!=<>,()]+)
-        | (?P<key>[^\s!=<>,()]+)
-          (?: \s*(?P<sign>==?|!=|[<>])\s*(?P<value>[^\s!=<>,()]*)
-            | \s+(?P<word>in|notin)\s*\((?P<values>[^!=<>()]*)\)
-          )?
-    )\s*(?:,|\Z)""",
-    re.VERBOSE | re.ASCII,
-)
-
-
-class InvalidSelector(ValueError):
-    """The text is no label selector."""
-
-
-class Requirement(NamedTuple):
-    """One condition: `operator` is one of exists, absent, in, notin, <, >."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels fulfil it."""
-        found = labels.get(self.key)
-        if self.operator in ("absent", "notin"):
-            return found is None or (self.operator == "notin" and found not in self.values)
-        if found is None or self.operator in ("exists", "in"):
-            return found is not None and (self.operator == "exists" or found in self.values)
-        if not _INTEGER.fullmatch(found):
-            return False
-        bound = int(self.values[0])
-        return int(found) > bound if self.operator == ">" else int(found) < bound
-
-
-def parse(*selectors: str) -> tuple[Requirement, ...]:
-    """Reads selectors of which all count; one without any text asks for nothing. Raises InvalidSelector."""
-    return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
-
-
-def _parse(text: str) -> Iterable[Requirement]:
-    found, at = [], 0
-    while True:
-        match = _REQUIREMENT.match(text, at)
-        if not match:
-            raise InvalidSelector("not a label selector")
-        found.append(_requirement(match))
-        at = match.end()
-        if not match[0].endswith(","):
-            return found
-
-
-def chosen(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether the labels fulfil all of them."""
-    return all(requirement.holds(labels) for requirement in requirements)
-
-
-def _requirement(match: re.Match[str]) -> Requirement:
-    key = match["missing"] or match["key"]
-    if not _KEY.fullmatch(key):
-        raise InvalidSelector("a key is not that of a label")
-    if match["absent"]:
-        return Requirement(key, "absent")
-    sign, word = match["sign"], match["word"]
-    if not sign and not word:
-        return Requirement(key, "exists")
-    values = tuple(value.strip() for value in match["values"].split(",")) if word else (match["value"],)
-    if not all(_VALUE.fullmatch(value) for value in values) or (word and not match["values"].strip()):
-        raise InvalidSelector("a value is not that of a label")
-    if sign in ("<", ">"):
-        if not _INTEGER.fullmatch(values[0]):
-            raise InvalidSelector("a bound is no number")
-        return Requirement(key, sign, values)
-    return Requirement(key, word or ("notin" if sign == "!=" else "in"), values)
 
 
 def label_text(labels: Mapping[str, str]) -> str:
     """Labels as HAProxy's map holds them, sorted; what is no label is left out."""
     return ",".join(
-        f"{key}={value}" for key, value in sorted(labels.items()) if _KEY.fullmatch(key) and _VALUE.fullmatch(value)
+        f"{key}={value}" for key, value in sorted(labels.items()) if KEY.fullmatch(key) and VALUE.fullmatch(value)
     )

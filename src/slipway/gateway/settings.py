@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 import yaml
 
+from slipway.serving import claims
+
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -45,6 +47,14 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Public address of HAProxy, ``[host]:port``."""
     control_listen: str = ":8081"
     """Address of the control process: metrics and health."""
+    routed_namespaces: str = ""
+    """Label selector of the namespaces whose Services are served. Empty: all."""
+    id_owners: dict[str, str] = {}
+    """Model id -> the one namespace whose Services may have it."""
+    hub_organizations: tuple[str, ...] = ()
+    """First parts of ids that name an organization of a hub (``meta-llama``), and no namespace."""
+    foreign_endpoints: bool = False
+    """Whether endpoints are used that are no pods of their Service's namespace."""
 
     @property
     def directory(self) -> Path:
@@ -59,9 +69,12 @@ class InvalidSettings(ValueError):
 def load(path: Path) -> Settings:
     """Reads the settings file. Raises InvalidSettings."""
     try:
-        return msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
+        settings = msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidSettings(f"{path}: {error}") from error
+    for fault in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
+        raise InvalidSettings(f"{path}: {fault}")
+    return settings
 
 
 def address(listen: str) -> tuple[str, int]:

@@ -1,24 +1,33 @@
 """The routing table: which model ids exist and which endpoints answer for each.
 
-Pure: Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it.
+Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it. What
+strangers write costs no more than its size, once: each Service and slice is read once for each of its versions, and one
+that cannot be read is the fault of its Service alone.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.kube.objects import Object
-from slipway.serving.route import InvalidRoute, Route, RoutedService, by_age, owners, routed_service, winners
+from slipway.kube.objects import Object, resource_version
+from slipway.serving.claims import DEFAULT, NOT_ROUTED, Rules
+from slipway.serving.route import InvalidRoute, Route, RoutedService, Routes, by_age, owners, winners
+
+log = logging.getLogger(__name__)
 
 SERVICE_NAME = "kubernetes.io/service-name"
 """Label by which an EndpointSlice names its Service."""
-
-# What a map file of HAProxy and its command line carry unquoted. Wide enough for the ids of every public hub.
-MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
+MOST_ENDPOINTS = 1000
+"""Endpoints of one Service that are used."""
+MOST_OF_NAMESPACE = 1 << 20
+"""Characters that one namespace may have in the table, as ``_weight`` counts them: about 2,000 models of one id."""
+PASSED_OVER = "endpoints that are no pods of its namespace are not used, unless foreignEndpoints allows them"
+_OF_ID = 128
+"""What an id weighs beside its own text: its entries in maps and the fixed part of its card."""
 
 
 class Backend(NamedTuple):
@@ -78,88 +87,195 @@ EMPTY = RoutingTable({}, {}, {}, ())
 
 
 class Fault(NamedTuple):
-    """A Service, or a part of its route, that cannot be served, and why."""
+    """A Service that cannot be served, or not as it asks for, and everything that is wrong with it."""
 
     namespace: str
     service: str
     message: str
 
 
-def build(services: Iterable[Object], slices: Iterable[Object]) -> tuple[RoutingTable, tuple[Fault, ...]]:
-    """Makes the table of labelled Services and of EndpointSlices (others than theirs are ignored)."""
-    routed, faults = _routed(services)
-    by_service: dict[tuple[str, str], list[Object]] = {}
-    for piece in slices:
-        metadata = piece["metadata"]
-        owner = (metadata["namespace"], metadata.get("labels", {}).get(SERVICE_NAME, ""))
-        by_service.setdefault(owner, []).append(piece)
+class _Piece(NamedTuple):
+    """What an EndpointSlice says."""
 
-    backends = {}
-    for service in routed:
-        pieces = by_service.get((service.namespace, service.name), ())
-        addresses = ready_addresses(pieces, service.route.port)
-        backend = Backend(service.namespace, service.name, addresses, service.route)
-        backends[backend.name] = backend
+    owner: tuple[str, str]
+    family: str
+    ports: Mapping[str, int]
+    """Number of each port by its name."""
+    hosts: tuple[str, ...]
+    """Those that may take new requests."""
+    passed_over: bool
+    """Whether there are more that would, and that are no pods of the namespace."""
 
-    aged = by_age(routed)
+
+class Assembler:
+    """Makes tables, and remembers what it read: a change of one Service or slice costs the reading of that one."""
+
+    def __init__(self, *, foreign_endpoints: bool = False) -> None:
+        """`foreign_endpoints`: whether endpoints are used that are no pods of their Service's namespace."""
+        self._foreign = foreign_endpoints
+        self._routes = Routes()
+        self._pieces: dict[str, tuple[str, _Piece | None]] = {}
+
+    def build(
+        self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
+    ) -> tuple[RoutingTable, tuple[Fault, ...]]:
+        """The table of labelled Services and of EndpointSlices (others than theirs are ignored)."""
+        faults: dict[tuple[str, str], list[str]] = {}
+        routed = _within_bounds(self._routed(services, rules, faults), faults)
+        pieces = self._by_service(slices)
+        backends = {}
+        for service in routed:
+            own = pieces.get((service.namespace, service.name), ())
+            if any(piece.passed_over for piece in own):
+                _complain(faults, service, PASSED_OVER)
+            addresses = _addresses(own, service.route.port)
+            if len(addresses) > MOST_ENDPOINTS:
+                _complain(faults, service, f"more than {MOST_ENDPOINTS} endpoints: the first {MOST_ENDPOINTS} are used")
+            backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route)
+            backends[backend.name] = backend
+        table = _table(backends, routed, faults)
+        told = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
+        return table, tuple(told)
+
+    def _routed(
+        self, services: Iterable[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
+    ) -> list[RoutedService]:
+        services = list(services)
+        self._routes.keep(services)
+        routed = []
+        for obj in services:
+            namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+            if not rules.serves(namespace):
+                faults[namespace, name] = [f"it {NOT_ROUTED}"]
+                continue
+            try:
+                service = rules.apply(self._routes.read(obj))
+            except InvalidRoute as error:
+                faults[namespace, name] = [str(error)]
+                continue
+            if service.refused:
+                _complain(faults, service, service.complaint)
+            routed.append(service)
+        return routed
+
+    def _by_service(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Piece]]:
+        found: dict[tuple[str, str], list[_Piece]] = {}
+        known: dict[str, tuple[str, _Piece | None]] = {}
+        for obj in slices:
+            ident, version = obj["metadata"].get("uid", ""), resource_version(obj)
+            entry = self._pieces.get(ident)
+            if entry is None or entry[0] != version:
+                entry = version, _piece(obj, foreign=self._foreign)
+            if ident and version:
+                known[ident] = entry
+            if entry[1] is not None:
+                found.setdefault(entry[1].owner, []).append(entry[1])
+        self._pieces = known
+        return found
+
+
+def build(
+    services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT, *, foreign_endpoints: bool = False
+) -> tuple[RoutingTable, tuple[Fault, ...]]:
+    """One table, of whoever has no use for the next one: see Assembler."""
+    return Assembler(foreign_endpoints=foreign_endpoints).build(services, slices, rules)
+
+
+def _complain(faults: dict[tuple[str, str], list[str]], service: RoutedService, message: str) -> None:
+    faults.setdefault((service.namespace, service.name), []).append(message)
+
+
+def _weight(service: RoutedService) -> int:
+    """Characters that a Service costs the table and the model list."""
+    route = service.route
+    card = _OF_ID + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
+    ids = (*route.models, service.qualified)
+    labels = sum(len(key) + len(value) for key, value in route.labels.items())
+    return sum(map(len, ids)) + card * len(ids) + labels
+
+
+def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str], list[str]]) -> list[RoutedService]:
+    """The Services that their namespace has room for, the oldest first, so that a new one displaces none."""
+    used: dict[str, int] = {}
+    kept = []
+    for service in by_age(routed):
+        weight = used.get(service.namespace, 0) + _weight(service)
+        if weight > MOST_OF_NAMESPACE:
+            text = (
+                "the Services of its namespace have more model ids, and texts about them, than the gateway takes from"
+            )
+            _complain(faults, service, f"not served: {text} one namespace. Remove routes that nobody uses")
+            continue
+        used[service.namespace] = weight
+        kept.append(service)
+    return kept
+
+
+def _table(
+    backends: Mapping[str, Backend], aged: Sequence[RoutedService], faults: dict[tuple[str, str], list[str]]
+) -> RoutingTable:
     qualified = owners(aged)
     for service in aged:
-        winner = qualified[service.qualified]
-        if winner is not service:
-            message = f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
-            faults.append(Fault(service.namespace, service.name, message))
+        winner = qualified.get(service.qualified)
+        if winner is not None and winner is not service:
+            _complain(
+                faults, service, f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
+            )
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(aged).items() if model not in qualified}
     answering = public | qualified
     winning = {winner.key for winner in public.values()}
     listed = [*public, *(name for name, service in qualified.items() if service.key not in winning)]
-    table = RoutingTable(
+    return RoutingTable(
         backends=dict(sorted(backends.items())),
         models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(answering.items())},
         cards={model: _card(model, owner) for model, owner in sorted(answering.items())},
         listed=tuple(sorted(listed)),
     )
-    return table, tuple(faults)
 
 
-def ready_addresses(slices: Iterable[Object], port: str) -> tuple[str, ...]:
-    """Addresses that may take new requests: ready and not terminating. IPv4 where a Service has both families."""
+def _piece(obj: Object, *, foreign: bool) -> _Piece | None:
+    """Reads an EndpointSlice; None where it says nothing that can be used."""
+    try:
+        metadata = obj["metadata"]
+        namespace, family = metadata["namespace"], obj.get("addressType", "IPv4")
+        owner = (namespace, (metadata.get("labels") or {}).get(SERVICE_NAME, ""))
+        ports: dict[str, int] = {}
+        for port in obj.get("ports") or ():
+            if port.get("port") is not None:
+                ports.setdefault(port.get("name") or "", port["port"])
+        ready = [endpoint for endpoint in obj.get("endpoints") or () if _takes_requests(endpoint)]
+        used = ready if foreign else [endpoint for endpoint in ready if _is_pod(endpoint, namespace)]
+        # All addresses of one endpoint are the same pod: the API asks consumers to use the first.
+        hosts = tuple({endpoint["addresses"][0] for endpoint in used})
+        return _Piece(owner, family, ports, hosts, len(used) < len(ready)) if family in ("IPv4", "IPv6") else None
+    except Exception as error:  # noqa: BLE001 - one slice must not end what serves the others
+        log.warning("EndpointSlice %s cannot be read: %s", obj["metadata"].get("name"), type(error).__name__)
+        return None
+
+
+def _takes_requests(endpoint: Object) -> bool:
+    """Ready and not terminating. Absent means unknown, which the API tells consumers to read as ready."""
+    conditions = endpoint.get("conditions") or {}
+    return conditions.get("ready", True) is not False and not conditions.get("terminating")
+
+
+def _is_pod(endpoint: Object, namespace: str) -> bool:
+    """Whether the endpoint says to be a pod of this namespace, as Kubernetes writes it of a Service's own pods."""
+    target = endpoint.get("targetRef") or {}
+    return target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
+
+
+def _addresses(pieces: Iterable[_Piece], port: str) -> tuple[str, ...]:
+    """Addresses of a Service's endpoints, sorted. IPv4 where it has both families."""
     found: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
-    for piece in slices:
-        family = found.get(piece.get("addressType", "IPv4"))
-        number = next((p.get("port") for p in piece.get("ports") or () if (p.get("name") or "") == port), None)
-        if family is None or number is None:
-            continue
-        for endpoint in piece.get("endpoints") or ():
-            conditions = endpoint.get("conditions") or {}
-            # Absent means unknown, which the API tells consumers to read as ready.
-            if conditions.get("ready", True) is False or conditions.get("terminating"):
-                continue
-            # All addresses of one endpoint are the same pod: the API asks consumers to use the first.
-            host = endpoint["addresses"][0]
-            family.add(f"[{host}]:{number}" if ":" in host else f"{host}:{number}")
-    return tuple(sorted(found["IPv4"] or found["IPv6"]))
-
-
-def _routed(services: Iterable[Object]) -> tuple[list[RoutedService], list[Fault]]:
-    routed, faults = [], []
-    for service in services:
-        metadata = service["metadata"]
-        try:
-            found = routed_service(service)
-        except InvalidRoute as error:
-            faults.append(Fault(metadata["namespace"], metadata["name"], str(error)))
-            continue
-        usable = tuple(model for model in found.route.models if MODEL_ID.fullmatch(model))
-        faults.extend(
-            Fault(
-                found.namespace, found.name, f"model id {model!r} cannot be served: letters, digits and ._:/@+~=,- only"
+    for piece in pieces:
+        number = piece.ports.get(port)
+        if number is not None:
+            found[piece.family].update(
+                f"[{host}]:{number}" if ":" in host else f"{host}:{number}" for host in piece.hosts
             )
-            for model in found.route.models
-            if model not in usable
-        )
-        routed.append(found._replace(route=msgspec.structs.replace(found.route, models=usable)))
-    return sorted(routed, key=lambda service: service.key), faults
+    return tuple(sorted(found["IPv4"] or found["IPv6"]))
 
 
 def _card(model: str, owner: RoutedService) -> Card:

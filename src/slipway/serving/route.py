@@ -7,17 +7,31 @@ field has a default, so that an engine deployed by hand needs the label alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from slipway.kube.objects import Object, created_unix
+from slipway.kube.objects import Object, created_unix, resource_version
 
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
 MOST_LABELS = 100
 """A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
+MOST_LABEL_CHARACTERS = 8192
+"""Characters of the labels that a route written by the controller may have, so that its annotation can be read."""
+MOST_BYTES = 16384
+"""Size of an annotation that is read at all."""
+MOST_IDS = 64
+MOST_FEATURES = 64
+MOST_PORTS = 100
+"""Ports of a routed Service."""
+MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
+"""What a map file of HAProxy and its command line carry unquoted. Wide enough for the ids of every public hub."""
+_MOST_SOURCE, _MOST_OWNER = 512, 253
+_TOLD_IDS, _TOLD_CHARACTERS = 3, 64
+"""How many refused ids a message names, and how much of each."""
 
 
 class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -34,6 +48,12 @@ _DomainName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]([a-z0-9.-]{0,251}
 _Version = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,3}((alpha|beta)[0-9]{1,3})?\Z")]
 _Plural = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9-]{0,62}\Z")]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,252})?\Z")]
+_PortName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,63}\Z")]
+_Feature = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
+_PLAIN = r"\A[^\x00-\x1f\x7f]*\Z"
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_LabelKey = Annotated[str, msgspec.Meta(max_length=317)]
+_LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
 
 
 class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,15 +71,15 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     Unknown fields are ignored, so that an older gateway reads what a newer controller writes.
     """
 
-    models: tuple[str, ...] = ()
+    models: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
     """Public model ids, the first one the primary. Empty: the Service's name."""
-    port: str = ""
+    port: _PortName = ""
     """Name of the Service's port that speaks the OpenAI protocol. Empty: the first port."""
-    created: int = 0
+    created: _Seconds = 0
     """Unix seconds at which the model was declared, for its card. 0: the Service's creation."""
-    owned_by: str = "slipway"
+    owned_by: Annotated[str, msgspec.Meta(max_length=_MOST_OWNER, pattern=_PLAIN)] = "slipway"
     """``owned_by`` of the model card."""
-    source: str = ""
+    source: Annotated[str, msgspec.Meta(max_length=_MOST_SOURCE, pattern=_PLAIN)] = ""
     """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
     name: _Name = ""
     """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
@@ -67,9 +87,9 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How an endpoint is chosen."""
     prefix_hash: PrefixHash = PrefixHash()
     """Read with the strategy PrefixHash only."""
-    features: tuple[str, ...] = ()
+    features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
-    labels: Annotated[Mapping[str, str], msgspec.Meta(max_length=MOST_LABELS)] = {}
+    labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""
@@ -81,6 +101,14 @@ class InvalidRoute(ValueError):
     """The annotation is not a route; the message says where it is wrong."""
 
 
+class Refused(NamedTuple):
+    """An id that a Service asks for and may not have."""
+
+    model: str
+    why: str
+    """Goes on where a sentence begins with the id."""
+
+
 class RoutedService(NamedTuple):
     """A Service that takes part in routing, with every default of its route filled in."""
 
@@ -89,6 +117,8 @@ class RoutedService(NamedTuple):
     route: Route
     since: int
     """Unix seconds of the Service's creation, which only the API server can set: it decides name conflicts."""
+    refused: tuple[Refused, ...] = ()
+    """Of its public ids and its qualified one; what cannot stand in a table is no longer among the route's models."""
 
     @property
     def key(self) -> str:
@@ -100,39 +130,129 @@ class RoutedService(NamedTuple):
         """The model id that always reaches this Service."""
         return f"{self.namespace}/{self.route.name}"
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The public model ids that it asks for and may have."""
+        if not self.refused:
+            return self.route.models
+        refused = {model for model, _unused in self.refused}
+        return tuple(model for model in self.route.models if model not in refused)
+
+    @property
+    def complaint(self) -> str:
+        """What is wrong with its ids, in one sentence that names the first few; empty where nothing is."""
+        told = [f"model id {_short(model)} {why}" for model, why in self.refused[:_TOLD_IDS]]
+        rest = len(self.refused) - len(told)
+        return "; ".join([*told, *([f"and {rest} more ids cannot be served"] if rest else [])])
+
+    def why_not(self, model: str) -> str:
+        """Why it may not have an id; empty where it may."""
+        return next((why for refused, why in self.refused if refused == model), "")
+
 
 def routed_service(service: Object) -> RoutedService:
-    """Reads the route of a labelled Service.
+    """Reads the route of a labelled Service. Ids that cannot stand in a table are refused; the others count.
 
     Raises InvalidRoute where the annotation is not a route or names a port that the Service lacks.
     """
     metadata = service["metadata"]
-    text = metadata.get("annotations", {}).get(ROUTE, "{}")
-    try:
-        route = msgspec.json.decode(text, type=Route)
-    except msgspec.MsgspecError as error:
-        raise InvalidRoute(f"annotation {ROUTE}: {error}") from error
-    ports = [port.get("name", "") for port in service["spec"].get("ports", [])]
+    route = _read((metadata.get("annotations") or {}).get(ROUTE, "{}"))
+    ports = [port.get("name", "") for port in service["spec"].get("ports") or []]
+    if len(ports) > MOST_PORTS:
+        raise InvalidRoute(f"the Service has more than {MOST_PORTS} ports")
     if not ports or (route.port and route.port not in ports):
         raise InvalidRoute(f"annotation {ROUTE}: the Service has no port {route.port!r}")
+    asked = tuple(dict.fromkeys(route.models or (metadata["name"],)))
     route = msgspec.structs.replace(
         route,
-        models=route.models or (metadata["name"],),
+        models=tuple(model for model in asked if MODEL_ID.fullmatch(model)),
         port=route.port or ports[0],
         created=route.created or created_unix(service),
         name=route.name or metadata["name"],
     )
-    return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service))
+    wrong = "cannot be served: at most 253 letters, digits and ._:/@+~=,- only, a letter or a digit first"
+    refused = tuple(Refused(model, wrong) for model in asked if not MODEL_ID.fullmatch(model))
+    return RoutedService(metadata["namespace"], metadata["name"], route, created_unix(service), refused)
+
+
+def _read(text: str) -> Route:
+    """Whoever may annotate a Service writes it: whatever is wrong with it is the fault of that Service alone."""
+    if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
+        raise InvalidRoute(f"annotation {ROUTE}: larger than {MOST_BYTES} bytes")
+    try:
+        return msgspec.json.decode(text, type=Route)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InvalidRoute(f"annotation {ROUTE}: {_cut(str(error), 200)}") from error
+
+
+def _short(text: str) -> str:
+    """Someone else's text in a message, quoted and without what a terminal would obey."""
+    return ascii(text if len(text) <= _TOLD_CHARACTERS else f"{text[:_TOLD_CHARACTERS]}...")
+
+
+class Routes:
+    """The routes of Services, each read once for each version of its Service."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, RoutedService | InvalidRoute]] = {}
+
+    def read(self, service: Object) -> RoutedService:
+        """As :func:`routed_service`. Raises InvalidRoute, also for what nobody has thought of."""
+        ident, version = service["metadata"].get("uid", ""), resource_version(service)
+        before, known = self._known.get(ident, ("", None))
+        if known is None or before != version:
+            known = _attempt(service)
+            if ident and version:
+                self._known[ident] = version, known
+        if isinstance(known, InvalidRoute):
+            raise known
+        return known
+
+    def keep(self, services: Iterable[Object]) -> None:
+        """Forgets all but these."""
+        uids = {service["metadata"].get("uid", "") for service in services}
+        if len(self._known) > len(uids):
+            self._known = {ident: known for ident, known in self._known.items() if ident in uids}
+
+    def forget(self, service: Object) -> None:
+        """Forgets one that is gone."""
+        self._known.pop(service["metadata"].get("uid", ""), None)
+
+
+def _attempt(service: Object) -> RoutedService | InvalidRoute:
+    try:
+        return routed_service(service)
+    except InvalidRoute as error:
+        return InvalidRoute(str(error))  # without the traceback, which would hold on to the Service
+    except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
+        return InvalidRoute(f"it cannot be read ({type(error).__name__})")
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Labels and annotations that make a Service take part."""
-    return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(route, order="deterministic").decode()}
+    """Labels and annotations that make a Service take part.
+
+    What people are shown is cut to the length that a route may have: it comes from a spec that may be longer.
+    """
+    shown = msgspec.structs.replace(
+        route, source=_cut(route.source, _MOST_SOURCE), owned_by=_cut(route.owned_by, _MOST_OWNER)
+    )
+    return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(shown, order="deterministic").decode()}
+
+
+def _cut(text: str, most: int) -> str:
+    """Without control characters, and no longer than that."""
+    plain = "".join(character for character in text if character >= " " and character != "\x7f")
+    return plain if len(plain) <= most else f"{plain[: most - 3]}..."
+
+
+def age(service: RoutedService) -> tuple[int, str]:
+    """What orders Services: the oldest first; of equals the first by ``namespace/name``."""
+    return service.since, service.key
 
 
 def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
-    """In the order in which they get ids: the oldest first; of equals the first by ``namespace/name``."""
-    return sorted(services, key=lambda service: (service.since, service.key))
+    """In the order in which they get ids."""
+    return sorted(services, key=age)
 
 
 def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
@@ -142,7 +262,7 @@ def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     """
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
-        for model in service.route.models:
+        for model in service.ids:
             decided.setdefault(model, service)
     return decided
 
@@ -151,5 +271,6 @@ def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
     """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
     decided: dict[str, RoutedService] = {}
     for service in by_age(services):
-        decided.setdefault(service.qualified, service)
+        if not service.why_not(service.qualified):
+            decided.setdefault(service.qualified, service)
     return decided

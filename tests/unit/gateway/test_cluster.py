@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.cluster import Cluster
+from slipway.gateway.cluster import Cluster, _trim_service
+from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 from slipway.kube.client import Page, WatchEvent
 from slipway.kube.errors import NotFound
@@ -58,6 +59,10 @@ class Api:
         self.written.append(obj)
         return obj
 
+    async def merge_patch(self, kind: Kind, name: Key, patch: dict[str, Any], **_unused: Any) -> dict[str, Any]:
+        assert kind == EVENT
+        return next(event for event in self.written if event["metadata"]["name"] == name.name) | patch
+
 
 class Seen:
     """Stands for Control."""
@@ -80,13 +85,15 @@ class Seen:
         await asyncio.Event().wait()
 
 
-def service(name: str, annotation: str = "{}", version: str = "1") -> dict[str, Any]:
+def service(
+    name: str, annotation: str = "{}", version: str = "1", namespace: str = "ns", uid: str = ""
+) -> dict[str, Any]:
     return {
         "kind": "Service",
         "metadata": {
-            "namespace": "ns",
+            "namespace": namespace,
             "name": name,
-            "uid": name,
+            "uid": uid or name,
             "resourceVersion": version,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "annotations": {ROUTE: annotation, "other": "x"},
@@ -107,7 +114,9 @@ def piece(name: str, address: str, version: str = "1") -> dict[str, Any]:
         },
         "addressType": "IPv4",
         "ports": [{"name": "http", "port": 8080}],
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "endpoints": [
+            {"addresses": [address], "conditions": {"ready": True}, "targetRef": {"kind": "Pod", "namespace": "ns"}}
+        ],
     }
 
 
@@ -118,13 +127,13 @@ async def until(condition: Any) -> None:
 
 
 async def follow(
-    api: Api, secret: Key | None = None, waiting: dict[str, int] | None = None
+    api: Api, secret: Key | None = None, waiting: dict[str, int] | None = None, settings: Settings | None = None
 ) -> tuple[Seen, asyncio.Task[None]]:
     async def asked() -> dict[str, int]:
         return waiting or {}
 
     seen = Seen()
-    cluster = Cluster(api, api.metrics, secret, asked)  # type: ignore[arg-type]
+    cluster = Cluster(api, api.metrics, secret, asked, settings or Settings())  # type: ignore[arg-type]
     task = asyncio.create_task(cluster.run(seen))  # type: ignore[arg-type]
     await until(lambda: "run" in seen.order)
     return seen, task
@@ -195,4 +204,104 @@ async def test_keys_are_known_before_haproxy_is_ready() -> None:
 async def test_a_missing_secret_means_no_keys() -> None:
     seen, task = await follow(Api(Metrics()), Key("system", "keys"))
     assert seen.keys == ()
+    await stop(task)
+
+
+def namespace(name: str) -> dict[str, Any]:
+    labels = {"slipway": "yes"}
+    return {"kind": "Namespace", "metadata": {"name": name, "uid": name, "resourceVersion": "1", "labels": labels}}
+
+
+def events(api: Api) -> set[tuple[str, str, str]]:
+    """Of each Event the Service, its uid and the reason."""
+    about = [(event["involvedObject"], event["reason"]) for event in api.written]
+    return {(f"{of['namespace']}/{of['name']}", of["uid"], reason) for of, reason in about}
+
+
+async def test_while_a_service_is_made_again_its_qualified_id_leads_to_nobody_and_the_plain_one_is_told_of_both() -> (
+    None
+):
+    asked = json.dumps({"models": ["advisor", "bank/advisor", "gpt-4o"]})
+    victim, thief = service("advisor", namespace="bank"), service("thief", asked, namespace="tenant")
+    thief["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    api = Api(Metrics(), victim, thief)
+    seen, task = await follow(api)
+    assert (seen.table.models["advisor"], seen.table.models["bank/advisor"]) == ("bank:advisor", "bank:advisor")
+    api.tell("services", "DELETED", service("advisor", namespace="bank", version="3"))
+    await until(lambda: seen.table.models.get("advisor") == "tenant:thief")
+    assert "bank/advisor" not in seen.table.models
+    lost, taken = ("bank/advisor", "advisor", "IdLost"), ("tenant/thief", "thief", "IdTaken")
+    await until(lambda: {lost, taken} <= events(api))
+    again = service("advisor", namespace="bank", version="4", uid="again")
+    again["metadata"]["creationTimestamp"] = "2026-01-03T00:00:00Z"
+    api.tell("services", "ADDED", again)
+    await until(lambda: ("bank/advisor", "again", "IdLost") in events(api))
+    assert seen.table.models["bank/advisor"] == "bank:advisor"
+    await stop(task)
+
+
+async def test_an_id_with_an_owner_waits_for_its_owner() -> None:
+    settings = Settings(id_owners={"advisor": "bank"})
+    api = Api(Metrics(), service("advisor", namespace="tenant"))
+    seen, task = await follow(api, settings=settings)
+    assert set(seen.table.models) == {"tenant/advisor"}
+    api.tell("services", "ADDED", service("advisor", version="2", namespace="bank"))
+    await until(lambda: seen.table.models.get("advisor") == "bank:advisor")
+    await stop(task)
+
+
+async def test_services_of_namespaces_that_match_the_selector_are_served_and_those_of_others_are_not() -> None:
+    api = Api(Metrics(), service("a", namespace="one"), service("b", namespace="two"), namespace("one"))
+    seen, task = await follow(api, settings=Settings(routed_namespaces="slipway=yes"))
+    assert set(seen.table.backends) == {"one:a"}
+    assert ("namespaces", "slipway=yes") in api.asked
+    api.tell("namespaces", "ADDED", namespace("two"))
+    await until(lambda: "two:b" in seen.table.backends)
+    api.tell("namespaces", "DELETED", namespace("two"))
+    await until(lambda: "two:b" not in seen.table.backends)
+    await stop(task)
+
+
+async def test_namespaces_are_not_read_where_none_are_chosen() -> None:
+    api = Api(Metrics(), service("a"))
+    _unused, task = await follow(api)
+    assert {plural for plural, _labels in api.asked} == {"services", "endpointslices"}
+    await stop(task)
+
+
+async def test_foreign_endpoints_are_used_where_the_setting_says_so() -> None:
+    foreign = piece("m1", "10.96.0.1")
+    del foreign["endpoints"][0]["targetRef"]
+    for allowed, expected in ((False, ()), (True, ("10.96.0.1:8080",))):
+        seen, task = await follow(Api(Metrics(), service("m1"), foreign), settings=Settings(foreign_endpoints=allowed))
+        assert seen.table.backends["ns:m1"].endpoints == expected
+        await stop(task)
+
+
+@pytest.mark.parametrize("annotation", ['{"x":' + "[" * 8000 + "]" * 8000 + "}", json.dumps({"models": ["m"] * 99999})])
+async def test_a_hostile_annotation_takes_its_service_out_and_nothing_else_and_heals(annotation: str) -> None:
+    api = Api(Metrics(), service("bad", annotation), service("good"))
+    seen, task = await follow(api)
+    assert set(seen.table.models) == {"good", "ns/good"}
+    api.tell("services", "MODIFIED", service("bad", version="2"))
+    await until(lambda: "bad" in seen.table.models)
+    assert not task.done()
+    await stop(task)
+
+
+async def test_of_a_large_annotation_no_more_is_held_than_shows_that_it_is_too_large() -> None:
+    assert len(_trim_service(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
+
+
+async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    api = Api(Metrics(), *(service(f"bad{number}", "{") for number in range(300)), service("other", "{", namespace="b"))
+    with caplog.at_level(logging.WARNING):
+        _unused, task = await follow(api)
+        await until(lambda: ("b/other", "other", "InvalidRoute") in events(api))
+    told = [record for record in caplog.records if "bad" in record.getMessage()]
+    assert len(told) <= 100  # of at most two minutes
+    assert len(api.written) <= 101
+    assert "slipway_gateway_route_faults 301.0" in api.metrics.text().decode()
     await stop(task)

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from slipway.gateway.selector import InvalidSelector, chosen, label_text, parse
+from slipway.gateway.selector import label_text
+from slipway.serving.selector import InvalidSelector, chosen, parse
 
 from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 

@@ -30,3 +30,33 @@ def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, tex
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert address(text) == expected
+
+
+def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        "routedNamespaces: slipway.inference/routed in (yes)\nidOwners: {gpt-4o: bank, meta-llama/x: bank}\n"
+        "hubOrganizations: [meta-llama]\nforeignEndpoints: true\n"
+    )
+    settings = load(file)
+    assert settings.id_owners == {"gpt-4o": "bank", "meta-llama/x": "bank"}
+    assert (settings.hub_organizations, settings.foreign_endpoints) == (("meta-llama",), True)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("idOwners: {bad id: bank}", "idOwners: 'bad id' is no model id"),
+        ("idOwners: {advisor: The Bank}", "idOwners: 'The Bank' is no namespace"),
+        ("idOwners: [advisor]", "idOwners"),
+        ("hubOrganizations: [a/b]", "hubOrganizations: 'a/b'"),
+        ("routedNamespaces: a in b", "routedNamespaces: 'a in b' is no label selector"),
+        ("foreignEndpoints: sometimes", "foreignEndpoints"),
+    ],
+)
+def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidSettings) as refused:
+        load(file)
+    assert named in str(refused.value)

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from slipway.serving.route import (
+    MOST_BYTES,
     ROUTE,
     InvalidRoute,
     PrefixHash,
     Route,
     RoutedService,
+    Routes,
     ScaleTarget,
     route_metadata,
     routed_service,
@@ -96,3 +98,73 @@ def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_de
     old = RoutedService("z", "x", Route(models=("m",), created=9), since=1)
     twin = RoutedService("y", "x", Route(models=("m",), created=9), since=1)
     assert winners([young, old, twin]) == {"m": twin, "only-young": young}
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        json.dumps({"models": [f"m{number}" for number in range(65)]}),
+        json.dumps({"features": [f"F{number}" for number in range(65)]}),
+        json.dumps({"features": ["F" * 64]}),
+        json.dumps({"features": ["a\nb"]}),
+        json.dumps({"source": "s" * 513}),
+        json.dumps({"source": "a\x00b"}),
+        json.dumps({"ownedBy": "o" * 254}),
+        json.dumps({"ownedBy": "a\x1b[2Jb"}),
+        json.dumps({"port": "p" * 64}),
+        json.dumps({"labels": {"k" * 318: ""}}),
+        json.dumps({"labels": {"k": "v" * 64}}),
+        json.dumps({"created": -1}),
+        json.dumps({"models": ["a"], "x": "y" * MOST_BYTES}),
+        json.dumps({"models": ["a"], "x": "\u00e9" * (MOST_BYTES // 2)}, ensure_ascii=False),
+        '{"x":' + "[" * 8000 + "]" * 8000 + "}",
+        '{"models":["\\ud800"]}',
+    ],
+)
+def test_what_a_route_may_hold_is_bounded(annotation: str) -> None:
+    with pytest.raises(InvalidRoute) as refused:
+        routed_service(service(annotation))
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
+
+
+def test_what_a_spec_says_for_people_never_makes_a_route_that_cannot_be_read() -> None:
+    labels = {f"{'k' * 60}{number}": "v" * 18 for number in range(100)}
+    models = tuple(f"{number}-" + "m" * 200 for number in range(3))
+    written = Route(models, source="\u00e9\n" * 4000, owned_by="o" * 400, labels=labels)
+    _unused, annotations = route_metadata(written)
+    read = routed_service(service(annotations[ROUTE])).route
+    assert (read.models, read.labels) == (models, labels)
+    assert (len(read.source), len(read.owned_by)) == (512, 253)
+
+
+def test_an_id_that_is_asked_for_twice_counts_once() -> None:
+    assert routed_service(service('{"models": ["a", "b", "a"]}')).route.models == ("a", "b")
+
+
+@pytest.mark.parametrize("model", ["m1\x00zzz", "a b", "a;b", "-a", "", "é", "m" * 254])
+def test_an_id_that_no_table_can_hold_is_refused_alone(model: str) -> None:
+    read = routed_service(service(json.dumps({"models": [model, "good"]})))
+    assert (read.route.models, read.ids) == (("good",), ("good",))
+    assert [refused.model for refused in read.refused] == [model]
+    assert read.complaint.isprintable()
+    assert read.complaint.isascii()
+
+
+def test_a_route_is_read_once_for_each_version_of_its_service() -> None:
+    routes = Routes()
+    one = service('{"models": ["a"]}', uid="1", resourceVersion="1")
+    first = routes.read(one)
+    assert routes.read(one) is first
+    other = service('{"models": ["b"]}', uid="1", resourceVersion="2")
+    assert routes.read(other).route.models == ("b",)
+    routes.keep([])
+    assert routes.read(one) is not first
+
+
+def test_an_unreadable_route_is_remembered_too_and_heals() -> None:
+    routes = Routes()
+    for _unused in range(2):
+        with pytest.raises(InvalidRoute, match=ROUTE):
+            routes.read(service("{", uid="1", resourceVersion="1"))
+    assert routes.read(service("{}", uid="1", resourceVersion="2")).route.models == ("tiny",)

@@ -1,0 +1,85 @@
+"""Claims: which ids a Service may have at all, whoever asks for them first. Pure.
+
+Three rules, which hold also while the rightful owner is away:
+
+- ``namespace/...`` belongs to that namespace. A first part that could be the name of a namespace counts as one, whether
+  there is such a namespace or not: it may be made again tomorrow. The operator has to name organizations of hubs that
+  look so (``meta-llama``); those with capitals or dots (``Qwen``) cannot be namespaces.
+- An id that the operator gave to a namespace belongs to it.
+- Services of namespaces that the operator did not choose get none.
+
+Controller and gateway both ask here, so that the status of a model says what the gateway does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from slipway.kube.objects import Object
+from slipway.serving.route import MODEL_ID, Refused, RoutedService
+from slipway.serving.selector import InvalidSelector, parse
+
+NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+NOT_ROUTED = "is not served: its namespace is not among those that the gateway serves (routedNamespaces)"
+
+
+class Rules(NamedTuple):
+    """The operator's choices."""
+
+    owners: Mapping[str, str] = {}
+    """Id -> the one namespace whose Services may have it."""
+    organizations: frozenset[str] = frozenset()
+    """First parts of ids that mean an organization of a hub, though a namespace could have that name."""
+    namespaces: frozenset[str] | None = None
+    """Those whose Services are served; None: all."""
+
+    def serves(self, namespace: str) -> bool:
+        """Whether Services of this namespace are served at all."""
+        return self.namespaces is None or namespace in self.namespaces
+
+    def refusal(self, namespace: str, model: str) -> str:
+        """Why no Service of the namespace may have this id; empty where one may."""
+        if not self.serves(namespace):
+            return NOT_ROUTED
+        owner = self.owners.get(model)
+        if owner is not None:
+            return "" if owner == namespace else f"belongs to namespace {owner} (idOwners)"
+        first, slash, _unused = model.partition("/")
+        if not slash or first == namespace or first in self.organizations or not NAMESPACE.fullmatch(first):
+            return ""
+        return f"belongs to namespace {first}, unless hubOrganizations names {first}"
+
+    def apply(self, service: RoutedService) -> RoutedService:
+        """The Service with those of its ids refused that it may not have."""
+        known = {model for model, _unused in service.refused}
+        asked = [model for model in dict.fromkeys((*service.route.models, service.qualified)) if model not in known]
+        refused = [Refused(model, why) for model in asked if (why := self.refusal(service.namespace, model))]
+        return service._replace(refused=(*service.refused, *refused)) if refused else service
+
+
+DEFAULT = Rules()
+"""Of an operator who chose nothing: ``namespace/...`` belongs to that namespace all the same."""
+
+
+def _first(name: str) -> bool:
+    return "/" not in name and MODEL_ID.fullmatch(name) is not None
+
+
+def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: str) -> list[str]:
+    """What is wrong with the operator's choices, each with the name of its setting."""
+    found = [f"idOwners: {model!r} is no model id" for model in owners if not MODEL_ID.fullmatch(model)]
+    found += [f"idOwners: {name!r} is no namespace" for name in owners.values() if not NAMESPACE.fullmatch(name)]
+    found += [f"hubOrganizations: {name!r} is no first part of an id" for name in organizations if not _first(name)]
+    try:
+        parse(selector)
+    except InvalidSelector as error:
+        found.append(f"routedNamespaces: {selector!r} is no label selector: {error}")
+    return found
+
+
+def only_name(namespace: Object) -> Object:
+    """Of a namespace nothing else is kept."""
+    metadata = namespace["metadata"]
+    return {"metadata": {field: metadata[field] for field in ("name", "uid", "resourceVersion") if field in metadata}}

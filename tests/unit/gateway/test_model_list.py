@@ -1,0 +1,101 @@
+"""The model list: one answer for each table, filters, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from slipway.gateway import surface
+from slipway.gateway.selector import HEADER
+from slipway.gateway.table import Backend, Card, RoutingTable
+
+
+def table(*cards: Card) -> RoutingTable:
+    backends = {card.id: Backend(card.namespace, card.id, ()) for card in cards}
+    return RoutingTable(backends, {}, {card.id: card for card in cards}, tuple(sorted(card.id for card in cards)))
+
+
+def card(model: str, *features: str, **labels: str) -> Card:
+    return Card(model, 7, "slipway", "ns", source="hf:a/b", features=features, labels=labels)
+
+
+MODELS = table(card("chat", "TextGeneration", team="a"), card("vectors", "TextEmbedding", team="b"), card("plain"))
+
+
+class Current:
+    def __init__(self) -> None:
+        self.table = MODELS
+
+
+@pytest.fixture
+def current() -> Current:
+    return Current()
+
+
+@pytest.fixture
+async def client(current: Current) -> AsyncIterator[TestClient[Any, Any]]:
+    async with TestClient(TestServer(surface.model_list(lambda: current.table))) as found:
+        yield found
+
+
+async def listed(client: TestClient[Any, Any], query: str = "", *selectors: str) -> Sequence[str]:
+    headers = [(HEADER, text) for text in selectors]
+    async with client.get(f"/v1/models{query}", headers=headers) as answer:
+        assert answer.status == 200
+        assert answer.content_type == "application/json"
+        said = await answer.json()
+    assert said["object"] == "list"
+    return [model["id"] for model in said["data"]]
+
+
+async def test_the_list_is_filtered_by_features_and_labels(client: TestClient[Any, Any]) -> None:
+    assert await listed(client) == ["chat", "plain"]
+    assert await listed(client, "?feature=TextEmbedding") == ["vectors"]
+    assert await listed(client, "?feature=TextEmbedding&feature=TextGeneration") == ["chat", "vectors"]
+    assert await listed(client, "", "team=a") == ["chat"]
+    assert await listed(client, "?feature=TextEmbedding", "team in (a, b)") == ["vectors"]
+    assert await listed(client, "", "team=a", "team=b") == []
+    async with client.get("/v1/models") as answer:
+        assert (await answer.json())["data"][0] == {
+            "id": "chat",
+            "object": "model",
+            "created": 7,
+            "owned_by": "slipway",
+            "namespace": "ns",
+            "features": ["TextGeneration"],
+            "source": "hf:a/b",
+        }
+
+
+async def test_a_card_is_written_once_for_a_table_whatever_number_of_requests_ask(
+    client: TestClient[Any, Any], current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    public = Card.public
+    monkeypatch.setattr(Card, "public", lambda self: written.append(self.id) or public(self))
+    for query in ("", "", "?feature=TextEmbedding", "?feature=TextGeneration", ""):
+        await listed(client, query)
+    assert sorted(written) == ["chat", "plain", "vectors"]
+    current.table = table(card("new"))
+    assert await listed(client) == ["new"]
+    assert await listed(client) == ["new"]
+    assert written[3:] == ["new"]
+
+
+async def test_a_long_selector_is_refused(client: TestClient[Any, Any]) -> None:
+    exact = ",".join(["!aa"] * 256)
+    assert await listed(client, "", exact) == ["chat", "plain"]
+    for path in ("/v1/models", "/v1/models/chat"):
+        async with client.get(path, headers=[(HEADER, exact), (HEADER, "!aa")]) as answer:
+            assert answer.status == 400
+            assert "1024 characters" in (await answer.json())["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["chat%00zzz", "chat%0Ax", "nope", "%22%7D", "ch%C3%A4t"])
+async def test_an_id_with_a_nul_or_control_characters_is_no_model(client: TestClient[Any, Any], path: str) -> None:
+    async with client.get(f"/v1/models/{path}") as answer:
+        assert answer.status == 404
+        assert (await answer.json())["error"]["code"] == "model_not_found"
