@@ -71,7 +71,9 @@ def _manager(
 ) -> Manager:
     """Everything that runs; ``pods`` is the session for requests to pods."""
     apis, namespace = settings.chosen(), settings.system_namespace
-    observed = Observed(client, apis, namespace, settings.namespaces)
+    observed = Observed(
+        client, apis, namespace, settings.rules(), settings.routed_namespaces, namespaces=settings.namespaces
+    )
     recorder = Recorder(client, "slipway-controller", metrics=metrics)
     reconcilers = [
         Reconciler(api, resource.kind, client, observed, settings, recorder, agents)

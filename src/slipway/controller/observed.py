@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 from slipway.kube.applier import OWNER, by_owner
 from slipway.kube.client import Client
@@ -13,6 +13,7 @@ from slipway.kube.objects import (
     DEPLOYMENT,
     JOB,
     MANAGED_BY,
+    NAMESPACE,
     NODE,
     POD,
     SERVICE,
@@ -25,14 +26,17 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.kube.store import Change, IndexFunction
+from slipway.serving.claims import DEFAULT, Rules, only_name
 from slipway.serving.plan import USES, Api, Reference
-from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, routed_service
+from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, Routes, age, routed_service
 from slipway.serving.workload import MANAGER
 
 WORKLOAD = "workload"
 """Index of pods: kind, namespace and name of the Deployment or Job that made them."""
 NAMES = "names"
 """Index of routed Services: the public model names that they ask for."""
+QUALIFIED = "qualified"
+"""Index of routed Services: the id that always reaches them."""
 NAMESPACED = "namespace"
 """Index of what uses resources: its namespace."""
 EXTENDED = "extended"
@@ -46,9 +50,22 @@ class Observed:
     """Stores of children, pods, routed Services and shared objects; one list and watch a kind, whatever number of APIs
     read them."""
 
-    def __init__(self, client: Client, apis: Iterable[Api], namespace: str, namespaces: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        client: Client,
+        apis: Iterable[Api],
+        namespace: str,
+        rules: Rules = DEFAULT,
+        routed_namespaces: str = "",
+        *,
+        namespaces: Collection[str] = (),
+    ) -> None:
         """``namespace`` is the controller's, the only one whose ConfigMaps are looked at; ``namespaces`` are those in
-        which anything else is seen, all where there are none."""
+        which anything else is seen, all where there are none.
+
+        ``rules`` and ``routed_namespaces`` (a label selector; empty: all) are the gateway's, so that a status says what
+        it does.
+        """
         apis, mine = tuple(apis), f"{MANAGED_BY}={MANAGER}"
         self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
         kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
@@ -59,7 +76,13 @@ class Observed:
         }
         indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
         self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_without_spec)
-        self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes={NAMES: route_names})
+        self._rules, self._read = rules, Routes()
+        asked = {NAMES: self._names, QUALIFIED: self._qualified, NAMESPACED: lambda obj: [key(obj).namespace]}
+        self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes=asked)
+        self.routes.add_handler(self._forget)
+        self.namespaces = (
+            Informer(client, NAMESPACE, labels=routed_namespaces, trim=only_name) if routed_namespaces else None
+        )
 
     def informer(
         self,
@@ -76,7 +99,8 @@ class Observed:
 
     @property
     def informers(self) -> list[Informer]:
-        return [*self.children.values(), *self.shared.values(), self.pods, self.routes]
+        found = [*self.children.values(), *self.shared.values(), self.pods, self.routes]
+        return [*found, *([self.namespaces] if self.namespaces else [])]
 
     def shared_object(self, reference: Reference) -> Object | None:
         """The object that a reference means, if it is there."""
@@ -114,12 +138,17 @@ class Observed:
         return any(count == (name in after) for name, count in with_it.items())
 
     def rivals(self, services: Iterable[Object]) -> list[RoutedService]:
-        """These Services, and all others that ask for any of their public names."""
-        own = {key(service): service for service in services}
-        names = {name for service in own.values() for name in route_names(service)}
-        others = {key(service): service for name in names for service in self.routes.store.by_index(NAMES, name)}
+        """These Services, and whoever else is the first to ask for one of their ids: others change nothing for them."""
+        rules = self._current_rules()
         # Their own store may know more than the routes' yet.
-        return [routed_service(service) for service in (others | own).values()]
+        own = {key(service): service for service in services}
+        read = {name: routed for name, service in own.items() if (routed := self._routed(service))}
+        others: set[Key] = set()
+        for routed in read.values():
+            for asking in self._asking(routed):
+                others |= self._first(asking - own.keys(), rules)
+        read |= {name: routed for name in others if (routed := self._stored(name))}
+        return [rules.apply(routed) for routed in read.values()]
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """The resource of ``kind`` whose Deployment or Job made the pod."""
@@ -128,8 +157,65 @@ class Observed:
 
     def owners_of_rivals(self, kind: Kind, service: Object) -> list[Key]:
         """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
-        services = (rival for name in route_names(service) for rival in self.routes.store.by_index(NAMES, name))
-        return [owner for rival in services for owner in _owners(kind, rival)]
+        routed = self._routed(service)
+        rivals = set().union(*self._asking(routed)) if routed else set[Key]()
+        found = (self.routes.store.get(name) for name in rivals)
+        return list({owner for rival in found if rival for owner in _owners(kind, rival)})
+
+    def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
+        """The same of the old and the new state; none but its own where it asks for the same ids as before."""
+        states = [state for state in (change.old, change.new) if state is not None]
+        asked = {_claims(self._routed(state)) for state in states}
+        own = {owner for state in states for owner in _owners(kind, state)}
+        if len(states) == 2 and len(asked) == 1:
+            return list(own)
+        return list(own.union(*(self.owners_of_rivals(kind, state) for state in states)))
+
+    def owners_in_namespace(self, kind: Kind, namespace: Key) -> list[Key]:
+        """The resources that it concerns whether this namespace is served."""
+        services = self.routes.store.by_index(NAMESPACED, namespace.name)
+        return list({owner for service in services for owner in self.owners_of_rivals(kind, service)})
+
+    def _current_rules(self) -> Rules:
+        if self.namespaces is None:
+            return self._rules
+        return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.namespaces.store.all())))
+
+    def _asking(self, routed: RoutedService) -> list[Set[Key]]:
+        """Who asks for each of its ids."""
+        store = self.routes.store
+        return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
+
+    def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
+        """The oldest of these Services whose namespace is served."""
+        served = (self._stored(name) for name in names if rules.serves(name.namespace))
+        first = min((routed for routed in served if routed), key=age, default=None)
+        return {Key(first.namespace, first.name)} if first else set()
+
+    def _stored(self, name: Key) -> RoutedService | None:
+        service = self.routes.store.get(name)
+        return self._routed(service) if service else None
+
+    def _routed(self, service: Object) -> RoutedService | None:
+        """A Service as it asks, but for ids that its namespace may never have; None where it takes no part."""
+        if ROUTE not in labels(service):
+            return None
+        try:
+            return self._rules.apply(self._read.read(service))
+        except InvalidRoute:
+            return None
+
+    def _names(self, service: Object) -> Iterable[str]:
+        routed = self._routed(service)
+        return routed.ids if routed else ()
+
+    def _qualified(self, service: Object) -> Iterable[str]:
+        routed = self._routed(service)
+        return (routed.qualified,) if routed else ()
+
+    def _forget(self, change: Change) -> None:
+        if change.new is None and change.old is not None:
+            self._read.forget(change.old)
 
     def _shared(self, kind: Kind, namespace: str) -> Informer:
         if kind == NODE:
@@ -143,6 +229,11 @@ class Observed:
         kind, _unused, child = name.partition(" ")
         informer = next((found for found in self.children if found.kind == kind), None)
         return self.children[informer].store.get(Key(*child.split("/", 1))) if informer else None
+
+
+def _claims(routed: RoutedService | None) -> tuple[object, ...]:
+    """What of a Service decides who has which id, and what others are told of it."""
+    return (routed.ids, routed.qualified, routed.since) if routed else ()
 
 
 def _owners(kind: Kind, child: Object) -> list[Key]:

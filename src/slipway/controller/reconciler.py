@@ -111,7 +111,10 @@ class Reconciler:
             keys = self._equipped if shared == NODE else self._referring
             made.watch_changes(self._observed.shared[shared], keys)
         made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
-        made.watch(self._observed.routes, keys=lambda service: self._observed.owners_of_rivals(self.kind, service))
+        made.watch_changes(self._observed.routes, lambda change: self._observed.owners_of_change(self.kind, change))
+        if self._observed.namespaces is not None:
+            served = self._observed.namespaces
+            made.watch(served, keys=lambda obj: self._observed.owners_in_namespace(self.kind, key(obj)))
         self._agents.on_change(self.kind, made.queue.add)
         return made
 

@@ -10,6 +10,7 @@ import msgspec
 from slipway.apis import APIS
 from slipway.apis.llmkube.reading import ENGINES
 from slipway.artifacts import guard
+from slipway.serving import claims
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
 
@@ -41,6 +42,17 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     gateways: tuple[str, ...] = ()
     """``HOST:PORT`` of the gateways' metrics; empty: those of the gateway pods in the system namespace."""
 
+    routed_namespaces: str = ""
+    """As of the gateway: label selector of the namespaces whose Services it serves. Empty: all."""
+    id_owners: dict[str, str] = msgspec.field(default_factory=dict)
+    """As of the gateway: model id -> the one namespace whose Services may have it."""
+    hub_organizations: tuple[str, ...] = ()
+    """As of the gateway: first parts of ids that name an organization of a hub, and no namespace."""
+
+    def rules(self) -> claims.Rules:
+        """Who may have which id, but for the namespaces that are served."""
+        return claims.Rules(self.id_owners, frozenset(self.hub_organizations))
+
     def chosen(self) -> tuple[Api, ...]:
         """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
         none."""
@@ -59,6 +71,8 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         wrong = guard.faults(self.sources.allowed_remote_hosts)
         if wrong:
             raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
+        for fault in claims.faults(self.id_owners, self.hub_organizations, self.routed_namespaces):
+            raise ValueError(fault)
         roots = self.sources.allowed_host_path_roots
         aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
         if aside is not None:

@@ -7,7 +7,7 @@ lagging API server tells the older one later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from slipway.kube.objects import Key, Object, key, resource_version, uid, version_number
@@ -71,6 +71,10 @@ class Store:
     def by_index(self, index: str, value: str) -> list[Object]:
         """The objects for which the index function named ``index`` gave ``value``, ordered by key."""
         return [self._objects[name] for name in sorted(self._indexes[index].get(value, ()))]
+
+    def keys(self, index: str, value: str) -> Set[Key]:
+        """The keys of the objects that ``by_index`` would give, unordered: however many there are."""
+        return self._indexes[index].get(value, frozenset())
 
     def values(self, index: str) -> frozenset[str]:
         """All that the index function named ``index`` gave for any object."""

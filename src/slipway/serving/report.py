@@ -13,6 +13,7 @@ import msgspec
 
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
+from slipway.serving.claims import NOT_ROUTED
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
 from slipway.serving.route import RoutedService, owners, winners
@@ -123,16 +124,21 @@ def _counts(deployment: Object) -> tuple[int, int, int, int]:
 
 def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) -> Condition:
     """Whether the Service ``namespace/name`` answers for the public names that it asks for."""
-    decided = winners(services)
-    ident = next((service.qualified for service in services if service.key == key), None)
-    if ident is None:
+    own = next((service for service in services if service.key == key), None)
+    if own is None:
         return Condition("Routed", "False", "NoService", "The Service that the gateway routes to does not exist yet.")
-    if owners(services)[ident].key != key:
+    ident = own.qualified
+    if own.why_not(ident) == NOT_ROUTED:
+        return Condition("Routed", "False", "NotRouted", f"This model {NOT_ROUTED}.")
+    decided, qualified = winners(services), owners(services)
+    if ident in qualified and qualified[ident].key != key:
         text = f"An older model of another API has this name in the same namespace, and requests for {ident} go to it."
         return Condition("Routed", "False", "NameConflict", f"{text} No id leads to this one: rename one of the two.")
+    refused = [f"{name} {why}." for name in (*names, ident) if (why := own.why_not(name))]
     lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
-    if not lost:
+    if not refused and not lost:
         return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, ident])}.")
     told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
-    text = f"An older model has the name: {told}. Requests reach this one as {ident}."
-    return Condition("Routed", "False", "NameConflict", text)
+    texts = [*([f"An older model has the name: {told}."] if lost else []), *refused]
+    texts += [f"Requests reach this one as {ident}."] if ident in qualified else []
+    return Condition("Routed", "False", "NameConflict", " ".join(texts))

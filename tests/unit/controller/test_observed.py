@@ -12,6 +12,8 @@ from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.controller.observed import Observed, route_names
 from slipway.kube.client import Client
 from slipway.kube.objects import DEPLOYMENT, JOB, NODE, Key, Object
+from slipway.kube.store import Change
+from slipway.serving.claims import Rules
 from slipway.serving.plan import USES
 
 LLMKUBE = (Models(), Services())
@@ -72,6 +74,68 @@ def test_a_service_that_was_just_made_is_among_those_that_ask_for_its_name() -> 
 def test_a_service_whose_route_cannot_be_read_asks_for_no_name() -> None:
     assert route_names(routed("tiny", "a", annotation="{")) == []
     assert route_names(owned("plain", "plain", spec={"ports": [{"port": 1}]})) == []
+
+
+def hand_written(name: str, namespace: str, annotation: str, since: str = "2026-11-22T09:00:00Z") -> dict[str, Any]:
+    service = routed(name, namespace, annotation)
+    del service["metadata"]["ownerReferences"]
+    service["metadata"]["creationTimestamp"] = since
+    return service
+
+
+def test_of_all_who_ask_for_a_name_only_the_first_is_read_with_a_model() -> None:
+    seen = observed()
+    for number in range(200):
+        seen.routes.store.put(hand_written(f"s{number}", "crowd", '{"models": ["tiny"]}'))
+    seen.routes.store.put(hand_written("first", "z", '{"models": ["tiny"]}', "2026-11-20T09:00:00Z"))
+    assert {rival.key for rival in seen.rivals([routed("tiny", "a")])} == {"a/tiny", "z/first"}
+
+
+def test_who_may_not_have_a_name_is_no_rival_for_it() -> None:
+    client: Client = None  # type: ignore[assignment]
+    seen = Observed(client, [Krypton()], "slipway-system", Rules(owners={"tiny": "a"}))
+    seen.routes.store.put(hand_written("old", "tenant", '{"models": ["tiny", "a/tiny"]}', "2026-11-20T09:00:00Z"))
+    own = routed("tiny", "a")
+    assert [rival.key for rival in seen.rivals([own])] == ["a/tiny"]
+    assert seen.owners_of_rivals(KIND, seen.routes.store.all()[0]) == []
+
+
+def test_a_change_that_asks_for_the_same_ids_concerns_no_rival() -> None:
+    seen = observed()
+    for namespace in ("a", "b"):
+        seen.routes.store.put(routed("tiny", namespace))
+    before, after = routed("tiny", "a"), routed("tiny", "a", '{"source": "new"}')
+    after["metadata"]["resourceVersion"] = "2"
+    assert seen.owners_of_change(KIND, Change(before, after)) == [Key("a", "tiny")]
+    renamed = routed("tiny", "a", '{"models": ["other"]}')
+    renamed["metadata"]["resourceVersion"] = "3"
+    assert set(seen.owners_of_change(KIND, Change(after, renamed))) == {Key("a", "tiny"), Key("b", "tiny")}
+    assert set(seen.owners_of_change(KIND, Change(None, before))) == {Key("a", "tiny"), Key("b", "tiny")}
+
+
+def test_namespaces_that_are_not_served_are_told_and_stand_in_nobodys_way() -> None:
+    client: Client = None  # type: ignore[assignment]
+    seen = Observed(client, [Krypton()], "slipway-system", routed_namespaces="slipway=yes")
+    assert seen.namespaces is not None
+    assert seen.namespaces in seen.informers
+    seen.routes.store.put(hand_written("old", "tenant", '{"models": ["tiny"]}', "2026-11-20T09:00:00Z"))
+    own = routed("tiny", "a")
+    seen.routes.store.put(own)
+    (alone,) = seen.rivals([own])
+    assert "routedNamespaces" in alone.why_not("a/tiny")
+    for name in ("a", "tenant"):
+        seen.namespaces.store.put({"metadata": {"name": name, "uid": name, "resourceVersion": "1"}})
+    assert {rival.key: rival.refused for rival in seen.rivals([own])} == {"a/tiny": (), "tenant/old": ()}
+    assert seen.owners_in_namespace(KIND, Key("", "tenant")) == [Key("a", "tiny")]
+
+
+def test_a_hostile_annotation_ends_no_index() -> None:
+    seen = observed()
+    for number, text in enumerate(('{"x":' + "[" * 8000 + "]" * 8000 + "}", "{" * 250_000, '{"models": 7}')):
+        hostile = hand_written(f"bad{number}", "tenant", text)
+        seen.routes._tell(seen.routes.store.put(hostile))
+        assert seen.owners_of_rivals(KIND, hostile) == []
+    assert [rival.key for rival in seen.rivals([routed("tiny", "a")])] == ["a/tiny"]
 
 
 def node(name: str, **allocatable: str) -> Object:

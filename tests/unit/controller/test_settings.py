@@ -43,6 +43,8 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
         ("huggingfaceEndpoint: x", "huggingfaceEndpoint"),
         ("apis: [kryptn]", "kryptn unknown; there are krypton, kubeai, llmkube"),
         ("runAsUser: root", "runAsUser"),
+        ("idOwners: {advisor: The Bank}", "idOwners: 'The Bank' is no namespace"),
+        ("routedNamespaces: a in b", "routedNamespaces: 'a in b' is no label selector"),
         ("sources: {allowedRemoteHosts: [store.lan, 'http://store.lan']}", "'http://store.lan' is no host"),
         ("sources: {allowedHostPathRoots: [models]}", "'models' is not the whole path"),
         ("sources: {allowedHostPathRoots: [/mnt/../etc]}", "'/mnt/../etc' is not the whole path"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from slipway.kube.conditions import Condition
+from slipway.serving.claims import Rules
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.plan import Refusal
 from slipway.serving.report import Awaited, report, routed
@@ -78,3 +79,30 @@ def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_re
     assert condition.reason == "NameConflict"
     assert "No id leads to this one" in condition.message
     assert routed("models/a", ("a",), [kubeai, krypton]).status == "True"
+
+
+def test_an_id_that_belongs_to_another_namespace_is_told_as_lost_though_nobody_has_it() -> None:
+    rules = Rules(owners={"a": "bank"})
+    condition = routed("new/model-a", ("a",), [rules.apply(service("new", "model-a", "a", 1))])
+    assert (condition.status, condition.reason) == ("False", "NameConflict")
+    assert "a belongs to namespace bank (idOwners). Requests reach this one as new/a." in condition.message
+    assert routed("bank/model-a", ("a",), [rules.apply(service("bank", "model-a", "a", 2))]).status == "True"
+
+
+def test_an_older_service_that_may_not_have_the_id_does_not_stand_in_the_way() -> None:
+    rules = Rules(owners={"a": "bank"})
+    services = [rules.apply(service("bank", "model-a", "a", 2)), rules.apply(service("old", "model-a", "a", 1))]
+    assert routed("bank/model-a", ("a",), services).status == "True"
+
+
+def test_a_model_of_a_namespace_that_is_not_served_says_so() -> None:
+    rules = Rules(namespaces=frozenset({"bank"}))
+    condition = routed("new/model-a", ("a",), [rules.apply(service("new", "model-a", "a", 1))])
+    assert (condition.status, condition.reason) == ("False", "NotRouted")
+    assert "routedNamespaces" in condition.message
+
+
+def test_where_even_the_long_id_was_given_away_it_is_told() -> None:
+    condition = routed("new/model-a", ("a",), [Rules(owners={"new/a": "b"}).apply(service("new", "model-a", "a", 1))])
+    assert condition.reason == "NameConflict"
+    assert "new/a belongs to namespace b (idOwners)." in condition.message

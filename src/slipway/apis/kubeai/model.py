@@ -20,7 +20,7 @@ from slipway.engines.sglang import SGLANG
 from slipway.engines.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, Object, labels, uid
 from slipway.serving.plan import Invalid, Reference, World
-from slipway.serving.route import MOST_LABELS
+from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 from slipway.serving.settings import Settings
 
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
@@ -199,6 +199,8 @@ def _fault_of_args(model: Model) -> str | None:
 def _fault_of_labels(model: Model) -> str | None:
     """The gateway gets them all, as a request may choose by any of them."""
     number = len(model.labels)
-    if number <= MOST_LABELS:
-        return None
-    return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"
+    if number > MOST_LABELS:
+        return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"
+    if sum(len(key) + len(value) for key, value in model.labels.items()) > MOST_LABEL_CHARACTERS:
+        return f"metadata.labels: the gateway takes {MOST_LABEL_CHARACTERS} characters, and there are more: remove some"
+    return None
