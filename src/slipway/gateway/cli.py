@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -34,22 +34,40 @@ class CommandLine:
 
         Raises CommandFailed, also for a text that HAProxy would read as several commands.
         """
-        if any(separator in command for separator in ";\n\r\\"):
-            raise CommandFailed(f"{_verb(command)}: not sent, as it is more than one command")
+        (answer,) = await self._ask([command])
+        return answer
+
+    async def _ask(self, commands: Sequence[str]) -> list[str]:
+        """Sends commands at once and returns the answer to each. Raises CommandFailed."""
+        for command in commands:
+            if any(separator in command for separator in ";\n\r\\"):
+                raise CommandFailed(f"{_verb(command)}: not sent, as it is more than one command")
+        verb = _verb(commands[0])
         try:
             async with asyncio.timeout(_SECONDS):
-                self._writer.write(command.encode() + b"\n")
+                self._writer.write(b"".join(command.encode() + b"\n" for command in commands))
                 await self._writer.drain()
-                answer = await self._reader.readuntil(_PROMPT)
+                answers = [await self._reader.readuntil(_PROMPT) for _unused in commands]
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
-            raise CommandFailed(f"{_verb(command)}: {error or type(error).__name__}") from error
-        return answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n")
+            raise CommandFailed(f"{verb}: {error or type(error).__name__}") from error
+        return [answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n") for answer in answers]
 
     async def tell(self, command: str, *answers: str) -> None:
         """Sends a command whose success is one of `answers` (default: silence). Raises CommandFailed."""
-        answer = (await self.ask(command)).strip()
-        if answer not in (answers or ("",)):
-            raise CommandFailed(f"{_verb(command)}: {answer}")
+        _check(command, await self.ask(command), answers)
+
+    async def tell_all(self, commands: Sequence[str]) -> None:
+        """Sends commands at once whose success is silence, each of which may run though another fails.
+
+        Raises CommandFailed for the first that did.
+        """
+        for command, answer in zip(commands, await self._ask(commands), strict=True):
+            _check(command, answer)
+
+
+def _check(command: str, answer: str, answers: Sequence[str] = ()) -> None:
+    if answer.strip() not in (answers or ("",)):
+        raise CommandFailed(f"{_verb(command)}: {answer.strip()}")
 
 
 def _verb(command: str) -> str:

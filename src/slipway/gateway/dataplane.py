@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from slipway.gateway import cli, haproxy, metrics, render, runtime
@@ -86,13 +86,18 @@ class DataPlane:
             maps = state.maps(self._settings)
             arriving = runtime.arrivals(self._settings.run_directory, running, state.table, maps)
             leaving = list(runtime.withdrawals(self._settings.run_directory, running, state.table, maps))
-            for command in arriving:
-                await line.tell(command.text, command.answer)
+            await self._tell(line, arriving)
             if arriving and leaving:
                 await asyncio.sleep(_ARRIVAL_SECONDS)
-            for command in leaving:
-                await line.tell(command.text, command.answer)
+            await self._tell(line, leaving)
             await self._remove_unused(line, state)
+
+    async def _tell(self, line: CommandLine, commands: Iterable[runtime.Command]) -> None:
+        for batch in runtime.batches(commands):
+            if len(batch) == 1:
+                await line.tell(batch[0].text, batch[0].answer)
+            else:
+                await line.tell_all([command.text for command in batch])
 
     async def _remove_unused(self, line: CommandLine, state: State) -> None:
         for command in runtime.removals(await self._running(line), state.table):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from slipway.gateway.balancing import server_name
@@ -20,12 +21,23 @@ SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 HELD = "hold.map"
 """The map of backends whose requests are held, whatever servers they have."""
 
+_ENTRIES = 100
+"""Entries of maps that are sent at once. One by one, thousands of them would keep the changes of others waiting."""
+
 
 class Command(NamedTuple):
     """One line for the command socket, and the answer that means success."""
 
     text: str
     answer: str = ""
+
+
+def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
+    """Commands as they may be sent at once: entries of maps, which do not need each other. Any other goes alone."""
+    for entries, group in groupby(commands, key=lambda command: command.text.split(" ", 2)[1] == "map"):
+        waiting = list(group)
+        size = _ENTRIES if entries else 1
+        yield from (waiting[start : start + size] for start in range(0, len(waiting), size))
 
 
 class RunningBackend(NamedTuple):

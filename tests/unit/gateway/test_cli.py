@@ -39,3 +39,25 @@ async def test_what_would_be_read_as_more_than_one_command_is_not_sent(text: str
     with pytest.raises(CommandFailed, match="add map: not sent"):
         await line(writer).ask(f"add map /run/models.map {text} ns:m")
     assert writer.written == b""
+
+
+async def test_many_commands_go_at_once_and_each_answer_is_read() -> None:
+    writer = Writer()
+    session = line(writer, b"\n> " * 3 + b"7\n> ")
+    await session.tell_all(["add map /m a b", "set map /m c d", "del map /m e"])
+    assert writer.written == b"add map /m a b\nset map /m c d\ndel map /m e\n"
+    assert await session.ask("get var x") == "7"
+
+
+async def test_of_many_commands_the_one_that_failed_is_named_without_its_values() -> None:
+    session = line(Writer(), b"\n> entry not found.\n\n> \n> 7\n> ")
+    with pytest.raises(CommandFailed, match=r"\Aset map: entry not found\.\Z"):
+        await session.tell_all(["add map /m secret b", "set map /m secret d", "del map /m e"])
+    assert await session.ask("get var x") == "7"
+
+
+async def test_of_many_commands_none_is_sent_where_one_would_be_read_as_more() -> None:
+    writer = Writer()
+    with pytest.raises(CommandFailed, match="not sent"):
+        await line(writer).tell_all(["add map /m a b", "add map /m c;d e"])
+    assert writer.written == b""

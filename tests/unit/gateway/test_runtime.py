@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from slipway.gateway.runtime import (
     HELD,
+    Command,
     Running,
     RunningBackend,
     arrivals,
+    batches,
     parse_backends,
     parse_map,
     removals,
@@ -115,3 +117,11 @@ def test_statistics_are_read_without_our_own_backends() -> None:
 def test_a_map_is_read() -> None:
     assert parse_map("0x55 m ns:m\n0x56 a/b ns:b") == {"m": "ns:m", "a/b": "ns:b"}
     assert parse_map("") == {}
+
+
+def test_entries_of_maps_are_sent_together_and_nothing_else_is() -> None:
+    entries = [Command(f"add map /m k{number} v") for number in range(150)]
+    others = [Command("add backend b from model", "New backend registered."), Command("publish backend b", "x")]
+    sent = list(batches([entries[0], *others, *entries[1:]]))
+    assert [len(batch) for batch in sent] == [1, 1, 1, 100, 49]
+    assert [command for batch in sent for command in batch] == [entries[0], *others, *entries[1:]]
