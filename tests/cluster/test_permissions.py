@@ -19,6 +19,7 @@ NOBODY = [
     ("create", "", "serviceaccounts/token"),
     ("impersonate", "", "users"),
     ("delete", "", "namespaces"),
+    ("list", "", "namespaces"),
     ("patch", "", "nodes"),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
     ("update", "apiextensions.k8s.io", "customresourcedefinitions"),

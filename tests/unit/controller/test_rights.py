@@ -80,7 +80,7 @@ async def run(client, session, start) -> AsyncIterator[Run]:
 
     async def started(*namespaces: str) -> None:
         metrics, settings = Metrics(), Settings(system_namespace=SYSTEM)
-        observed = Observed(client, APIS, SYSTEM, namespaces)
+        observed = Observed(client, APIS, SYSTEM, namespaces=namespaces)
         recorder = Recorder(client, "test", metrics=metrics)
         start(recorder.run())
         for api in APIS:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
+from jinja2.nativetypes import NativeEnvironment
 
 from slipway.apis import APIS
 
@@ -28,3 +30,21 @@ def test_models_are_scaled_only_where_the_api_is_on() -> None:
 def test_the_rules_reach_the_cluster() -> None:
     install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
     assert "__gateway_wake_rules" in install["vars"]["component_cluster_rules"]
+
+
+@pytest.mark.parametrize("role", ["gateway", "controller"])
+@pytest.mark.parametrize(("chosen", "rights"), [("", []), ("slipway=yes", [["list", "watch"]])])
+def test_namespaces_are_read_only_where_they_are_chosen_by_their_labels(
+    role: str, chosen: str, rights: list[list[str]]
+) -> None:
+    names = yaml.safe_load((ROLE.parent / role / "vars/main.yml").read_text())
+    text = names[f"__{role}_namespaces_rules"].removeprefix("{{").removesuffix("}}")
+    values = {
+        f"{role}_routed_namespaces": chosen,
+        f"__{role}_reading_namespaces": names[f"__{role}_reading_namespaces"],
+    }
+    rules = NativeEnvironment().compile_expression(text)(**values)
+    assert [rule["verbs"] for rule in rules] == rights
+    assert all(rule["resources"] == ["namespaces"] for rule in rules)
+    install = yaml.safe_load((ROLE.parent / role / "tasks/main.yml").read_text())[-1]
+    assert f"__{role}_namespaces_rules" in install["vars"]["component_cluster_rules"]

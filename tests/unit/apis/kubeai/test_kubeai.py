@@ -177,6 +177,13 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
     assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
 
 
+def test_labels_of_more_text_than_a_route_may_have_are_refused() -> None:
+    asked = world(features=["TextGeneration"])
+    asked.resource["metadata"]["labels"] = {f"{number}-{'k' * 60}": "v" * 63 for number in range(80)}
+    with pytest.raises(Invalid, match=r"metadata\.labels: the gateway takes 8192 characters"):
+        plan(asked)
+
+
 def test_an_engine_without_image_is_refused() -> None:
     with pytest.raises(Invalid) as refused:
         plan(world(config="modelServers: {VLLM: {images: {default: ''}}}", resourceProfile="nvidia-gpu-h100:1"))
