@@ -22,8 +22,9 @@ from slipway.kube.events import Recorder
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import ENDPOINT_SLICE, NAMESPACE, SECRET, SERVICE, Key, Object, key, uid
+from slipway.kube.store import Change
 from slipway.serving.claims import Rules, only_name
-from slipway.serving.route import MOST_BYTES, MOST_PORTS, ROUTE
+from slipway.serving.route import MOST_BYTES, MOST_PORTS, NOT_HELD, ROUTE
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ _KEYS_SECONDS = 5.0
 """How often the Secret is read. A plain read needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
 DEFAULTS = Settings()
+_MOST_HELD = 4 << 20
+"""Characters of annotations that are held of one namespace: many times what its room in the table can use."""
 _TOLD_A_MINUTE = 50
 """Faults and handovers of one namespace that are logged and made Events: whoever edits routes all day tells no more."""
 
@@ -71,7 +74,9 @@ class Cluster:
         self._client = client
         self._secret = secret
         self._settings = settings
-        self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=_trim_service)
+        self._room = Room()
+        self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=self._room.trim)
+        self._services.add_handler(self._room.leave)
         # Slices carry the labels of their Service, so that only those of routed Services are asked for.
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         chosen = settings.routed_namespaces
@@ -175,6 +180,29 @@ class Cluster:
 
 def _named(holder: Holder) -> Object:
     return {"metadata": {"namespace": holder.namespace, "name": holder.service, "uid": holder.uid}}
+
+
+class Room:
+    """What is held of Services: of each namespace a bounded number of characters of annotations."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._held: Counter[str] = Counter()
+
+    def trim(self, service: Object) -> Object:
+        """A Service as it is stored; without its annotation where its namespace has no more room."""
+        trimmed = _trim_service(service)
+        ident, namespace, annotations = uid(service), key(service).namespace, trimmed["metadata"]["annotations"]
+        size, others = len(annotations.get(ROUTE, "")), self._held[namespace] - self._sizes.get(ident, 0)
+        if others + size > _MOST_HELD:
+            size, annotations[ROUTE] = 0, NOT_HELD
+        self._sizes[ident], self._held[namespace] = size, others + size
+        return trimmed
+
+    def leave(self, change: Change) -> None:
+        """Makes room where a Service is gone."""
+        if change.new is None and change.old is not None:
+            self._held[change.key.namespace] -= self._sizes.pop(uid(change.old), 0)
 
 
 def _trim_service(service: Object) -> Object:

@@ -29,6 +29,8 @@ MOST_PORTS = 100
 """Ports of a routed Service."""
 MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
 """What a map file of HAProxy and its command line carry unquoted. Wide enough for the ids of every public hub."""
+NOT_HELD = "\0"
+"""In place of an annotation that was not kept, as its namespace has too much of them."""
 _MOST_SOURCE, _MOST_OWNER = 512, 253
 _TOLD_IDS, _TOLD_CHARACTERS = 3, 64
 """How many refused ids a message names, and how much of each."""
@@ -177,6 +179,8 @@ def routed_service(service: Object) -> RoutedService:
 
 def _read(text: str) -> Route:
     """Whoever may annotate a Service writes it: whatever is wrong with it is the fault of that Service alone."""
+    if text == NOT_HELD:
+        raise InvalidRoute(f"the annotations {ROUTE} of this namespace's Services are too large together: remove some")
     if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
         raise InvalidRoute(f"annotation {ROUTE}: larger than {MOST_BYTES} bytes")
     try:

@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.cluster import Cluster, _trim_service
+from slipway.gateway.cluster import Cluster, Room
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import EMPTY, RoutingTable
+from slipway.gateway.table import EMPTY, RoutingTable, build
 from slipway.kube.client import Page, WatchEvent
 from slipway.kube.errors import NotFound
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import EVENT, SECRET, Key, Kind
+from slipway.kube.store import Change
 
 ROUTE = "slipway.inference/route"
 
@@ -278,7 +279,11 @@ async def test_foreign_endpoints_are_used_where_the_setting_says_so() -> None:
         await stop(task)
 
 
-@pytest.mark.parametrize("annotation", ['{"x":' + "[" * 8000 + "]" * 8000 + "}", json.dumps({"models": ["m"] * 99999})])
+@pytest.mark.parametrize(
+    "annotation",
+    ['{"x":' + "[" * 8000 + "]" * 8000 + "}", json.dumps({"models": ["m"] * 99999})],
+    ids=["nested", "large"],
+)
 async def test_a_hostile_annotation_takes_its_service_out_and_nothing_else_and_heals(annotation: str) -> None:
     api = Api(Metrics(), service("bad", annotation), service("good"))
     seen, task = await follow(api)
@@ -290,7 +295,20 @@ async def test_a_hostile_annotation_takes_its_service_out_and_nothing_else_and_h
 
 
 async def test_of_a_large_annotation_no_more_is_held_than_shows_that_it_is_too_large() -> None:
-    assert len(_trim_service(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
+    assert len(Room().trim(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
+
+
+async def test_annotations_of_one_namespace_take_a_bounded_part_of_memory_and_room_comes_back() -> None:
+    room = Room()
+    held = [room.trim(service(f"s{number}", "x" * 16_000, namespace="tenant")) for number in range(2000)]
+    assert sum(len(obj["metadata"]["annotations"][ROUTE]) for obj in held) < 5 << 20
+    good = room.trim(service("m1", '{"models": ["m1"]}'))
+    assert good["metadata"]["annotations"][ROUTE] == '{"models": ["m1"]}'
+    late = service("late", '{"models": ["late"]}', namespace="tenant")
+    room.leave(Change(held[0], None))
+    assert room.trim(late)["metadata"]["annotations"][ROUTE] == '{"models": ["late"]}'
+    _unused, (fault,) = build([held[-1]], [])
+    assert "too large together" in fault.message
 
 
 async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_end(

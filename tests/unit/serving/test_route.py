@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -120,6 +121,7 @@ def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_de
         '{"x":' + "[" * 8000 + "]" * 8000 + "}",
         '{"models":["\\ud800"]}',
     ],
+    ids=itertools.count(),
 )
 def test_what_a_route_may_hold_is_bounded(annotation: str) -> None:
     with pytest.raises(InvalidRoute) as refused:
