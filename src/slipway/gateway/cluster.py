@@ -39,21 +39,21 @@ _TOLD_A_MINUTE = 50
 
 
 class _Patience:
-    """Counts what was told of each namespace in this minute."""
+    """Counts what was told in this minute, of each subject apart, so that noise about one hides no other."""
 
     def __init__(self) -> None:
         self._minute = 0
         self._told: Counter[str] = Counter()
 
-    def bears(self, namespace: str) -> bool:
+    def bears(self, subject: str) -> bool:
         """Whether one more may be told. The first that may not is logged."""
         minute = int(time.monotonic() / 60)
         if minute != self._minute:
             self._minute, self._told = minute, Counter()
-        self._told[namespace] += 1
-        if self._told[namespace] == _TOLD_A_MINUTE + 1:
-            log.warning("namespace %s: more is wrong with its routes than is told in a minute", namespace)
-        return self._told[namespace] <= _TOLD_A_MINUTE
+        self._told[subject] += 1
+        if self._told[subject] == _TOLD_A_MINUTE + 1:
+            log.warning("%s: more than is told in a minute", subject)
+        return self._told[subject] <= _TOLD_A_MINUTE
 
 
 class Cluster:
@@ -132,7 +132,7 @@ class Cluster:
         self._faults.set(len(faults))
         told = set(faults & self._told)
         for fault in sorted(faults - self._told):
-            if not self._patience.bears(fault.namespace):
+            if not self._patience.bears(f"faults in namespace {fault.namespace}"):
                 continue
             told.add(fault)
             log.warning("Service %s/%s: %s", fault.namespace, fault.service, fault.message)
@@ -145,7 +145,8 @@ class Cluster:
         """Logs ids that changed hands and makes them Events of both Services, also of one that is gone."""
         uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
         for handover in self._handovers.observe(table, uids):
-            if self._patience.bears(handover.winner.namespace):
+            between = f"ids that go from namespace {handover.loser.namespace} to {handover.winner.namespace}"
+            if self._patience.bears(between):
                 self._tell_handover(handover)
 
     def _tell_handover(self, handover: Handover) -> None:

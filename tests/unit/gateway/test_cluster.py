@@ -241,6 +241,20 @@ async def test_while_a_service_is_made_again_its_qualified_id_leads_to_nobody_an
     await stop(task)
 
 
+async def test_no_noise_hides_that_an_id_was_taken() -> None:
+    victim, thief = (
+        service("advisor", namespace="bank"),
+        service("thief", '{"models": ["advisor"]}', namespace="tenant"),
+    )
+    noise = [service(f"bad{number}", "{", namespace="tenant") for number in range(100)]
+    thief["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
+    api = Api(Metrics(), victim, thief, *noise)
+    _unused, task = await follow(api)
+    api.tell("services", "DELETED", service("advisor", namespace="bank", version="3"))
+    await until(lambda: ("bank/advisor", "advisor", "IdLost") in events(api))
+    await stop(task)
+
+
 async def test_an_id_with_an_owner_waits_for_its_owner() -> None:
     settings = Settings(id_owners={"advisor": "bank"})
     api = Api(Metrics(), service("advisor", namespace="tenant"))
