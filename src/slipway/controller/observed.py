@@ -76,7 +76,7 @@ class Observed:
         }
         indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
         self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_without_spec)
-        self._rules, self._read = rules, Routes()
+        self._rules, self._read = rules, Routes(rules.apply)
         asked = {NAMES: self._names, QUALIFIED: self._qualified, NAMESPACED: lambda obj: [key(obj).namespace]}
         self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes=asked)
         self.routes.add_handler(self._forget)
@@ -201,7 +201,7 @@ class Observed:
         if ROUTE not in labels(service):
             return None
         try:
-            return self._rules.apply(self._read.read(service))
+            return self._read.read(service)
         except InvalidRoute:
             return None
 

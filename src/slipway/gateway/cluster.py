@@ -214,7 +214,7 @@ def _trim_service(service: Object) -> Object:
     }
     annotation = (metadata.get("annotations") or {}).get(ROUTE)
     kept["annotations"] = {ROUTE: annotation[: MOST_BYTES + 1]} if annotation is not None else {}
-    ports = (service["spec"].get("ports") or [])[: MOST_PORTS + 1]
+    ports = ((service.get("spec") or {}).get("ports") or [])[: MOST_PORTS + 1]
     return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
 
 
@@ -225,7 +225,7 @@ def _trim_slice(piece: Object) -> Object:
     kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
     endpoints = [
         {
-            "addresses": endpoint["addresses"][:1],
+            "addresses": (endpoint.get("addresses") or [])[:1],
             "conditions": endpoint.get("conditions") or {},
             "targetRef": {k: v for k, v in (endpoint.get("targetRef") or {}).items() if k in ("kind", "namespace")},
         }

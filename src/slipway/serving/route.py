@@ -8,7 +8,7 @@ field has a default, so that an engine deployed by hand needs the label alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -197,7 +197,9 @@ def _short(text: str) -> str:
 class Routes:
     """The routes of Services, each read once for each version of its Service."""
 
-    def __init__(self) -> None:
+    def __init__(self, finish: Callable[[RoutedService], RoutedService] = lambda service: service) -> None:
+        """``finish`` adds what else is known for good of a Service when it is read."""
+        self._finish = finish
         self._known: dict[str, tuple[str, RoutedService | InvalidRoute]] = {}
 
     def read(self, service: Object) -> RoutedService:
@@ -205,12 +207,20 @@ class Routes:
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
         before, known = self._known.get(ident, ("", None))
         if known is None or before != version:
-            known = _attempt(service)
+            known = self._attempt(service)
             if ident and version:
                 self._known[ident] = version, known
         if isinstance(known, InvalidRoute):
             raise known
         return known
+
+    def _attempt(self, service: Object) -> RoutedService | InvalidRoute:
+        try:
+            return self._finish(routed_service(service))
+        except InvalidRoute as error:
+            return InvalidRoute(str(error))  # without the traceback, which would hold on to the Service
+        except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
+            return InvalidRoute(f"it cannot be read ({type(error).__name__})")
 
     def keep(self, services: Iterable[Object]) -> None:
         """Forgets all but these."""
@@ -221,15 +231,6 @@ class Routes:
     def forget(self, service: Object) -> None:
         """Forgets one that is gone."""
         self._known.pop(service["metadata"].get("uid", ""), None)
-
-
-def _attempt(service: Object) -> RoutedService | InvalidRoute:
-    try:
-        return routed_service(service)
-    except InvalidRoute as error:
-        return InvalidRoute(str(error))  # without the traceback, which would hold on to the Service
-    except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
-        return InvalidRoute(f"it cannot be read ({type(error).__name__})")
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
