@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
 from slipway.controller.observed import Observed, route_names
 from slipway.controller.patches import difference, own_patch
@@ -41,6 +42,7 @@ from slipway.kube.objects import (
 )
 from slipway.kube.status import StatusWriter
 from slipway.kube.store import Change
+from slipway.serving.authors import planned
 from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, World
 from slipway.serving.report import PASSED_THROUGH, SETTLED
 from slipway.serving.route import RoutedService
@@ -143,11 +145,11 @@ class Reconciler:
 
     async def _sync(self, resource: Object) -> Result:
         try:
-            plan = self._api.plan(self._world(resource))
+            plan = planned(self._api, self._world(resource), RESERVED)
             changed = await self._own(resource, plan)
             if changed is not None:
                 resource = changed
-                plan = self._api.plan(self._world(resource))
+                plan = planned(self._api, self._world(resource), RESERVED)
         except Invalid as error:
             self._agents.keep(self.kind, key(resource), self._world(resource).pods)
             return await self._report(resource, Applied(), Refusal(error.reason, error.message))

@@ -14,6 +14,7 @@ import msgspec
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import Kind, Object
 from slipway.serving.agent import Adapter, AgentReport
+from slipway.serving.freedoms import Freedom
 from slipway.serving.route import RoutedService
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -68,6 +69,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     children: tuple[Object, ...]
     """All that it owns; a child that is not named is removed."""
+    awaited: tuple[Object, ...] = ()
+    """Children that are made once something else is ready. Whether the author may have them is judged now."""
     shared: tuple[Object, ...] = ()
     """Objects that several resources use: made where they are missing, never changed, never removed."""
     notes: tuple[Note, ...] = ()
@@ -133,6 +136,10 @@ class Api(Protocol):
         """Finalizers of the original system, that of its plans among them. They are taken off on deletion when
         ``finish`` wants nothing more."""
 
+    @property
+    def pod_labels(self) -> frozenset[str]:
+        """Labels that it gives to pods itself, whatever a spec says of them."""
+
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         """The objects that ``plan`` and ``status`` look at beside the resource's own; a change leads back to it."""
 
@@ -143,6 +150,10 @@ class Api(Protocol):
 
     def plan(self, world: World) -> Plan:
         """What a resource wants. Raises Invalid."""
+
+    def granted(self, world: World) -> frozenset[Freedom]:
+        """What needs trust in the children of ``plan`` and is the operator's own: it would be there whatever the author
+        had left out of the spec. Asked of plans that ``plan`` has just made."""
 
     def finish(self, world: World) -> Plan | None:
         """What a resource that is being deleted still wants; None: nothing, its finalizer can go."""

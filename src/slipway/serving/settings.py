@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import msgspec
 
@@ -34,6 +34,44 @@ class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
 
 
+class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a spec may ask of the cluster, where whoever writes specs is trusted less than the operator.
+
+    What the operator's own configuration puts into pods is not bound by it.
+    """
+
+    service_accounts: tuple[str, ...] = ()
+    """ServiceAccounts that may be named, beside the namespace's ``default``; ``*``: all."""
+    image_prefixes: tuple[str, ...] = ()
+    """Registries and repositories that images may be of, such as ``ghcr.io/acme``. Empty: any."""
+    privileged: bool = False
+    """Whether containers may be root or get more of the node than the Baseline Pod Security Standard gives."""
+    any_volume: bool = False
+    """Whether pods may have volumes beyond the Restricted standard, inline CSI volumes and tokens of accounts.
+    Folders of nodes are always a matter of ``Sources.allowed_host_path_roots``."""
+    node_ports: bool = False
+    """Whether Services may be of the types NodePort and LoadBalancer, which lead past the gateway."""
+    priority_classes: tuple[str, ...] = ("*",)
+    """PriorityClasses that may be named; ``*``: all but those that begin with ``system-``."""
+    preemption: bool = False
+    """Whether the PriorityClasses that slipway makes have other pods of the cluster put off their nodes."""
+    system_namespace: bool = False
+    """Whether anything is served in the system namespace."""
+
+    @classmethod
+    def as_upstream(cls) -> Self:
+        """What the original systems let everybody do."""
+        return cls(
+            service_accounts=("*",),
+            privileged=True,
+            any_volume=True,
+            node_ports=True,
+            priority_classes=("*", "system-cluster-critical", "system-node-critical"),
+            preemption=True,
+            system_namespace=True,
+        )
+
+
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What an API's plan may need to know of the cluster's operator. Unknown keys are refused, naming the key."""
 
@@ -59,6 +97,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Where the configuration that resources refer to lies; empty: the namespace of the controller's Lease."""
     sources: Sources = Sources()
     """Which weights a spec may name."""
+    authors: Authors = Authors()
+    """What else a spec may ask for."""
     model_cache: ModelCache = ModelCache()
     """Where models are kept that share a cache."""
 

@@ -16,7 +16,7 @@ from slipway.kube.objects import key
 from slipway.serving.agent import AgentReport
 from slipway.serving.plan import Api, Invalid, Plan, Refusal, World
 from slipway.serving.route import ROUTE, routed_service
-from slipway.serving.settings import Settings
+from slipway.serving.settings import Authors, Settings
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = sorted(path for path in GOLDEN.glob("*/*.yaml") if "." not in path.stem)
@@ -37,7 +37,7 @@ def world_of(path: Path) -> World:
     example = yaml.safe_load(path.read_text())
     resource, observed = example["resource"], example.get("observed", [])
     mine = [obj for obj in observed if key(obj) == key(resource)] + example.get("children", [])
-    settings = Settings(system_namespace=SYSTEM)
+    settings = Settings(system_namespace=SYSTEM, authors=Authors.as_upstream())
     known = {(obj["kind"], *key(obj)): obj for obj in [*observed, *_configuration(example)]}
     references = api_of(path).references(resource, settings)
     return World(
@@ -74,9 +74,9 @@ def planned(api: Api, world: World) -> tuple[Plan | None, Refusal | None]:
 
 
 def beside_children(plan: Plan | None) -> dict[str, Any]:
-    """What a plan wants beyond its children, as far as it does."""
+    """What a plan wants beyond its children, those that are still to come among them, as far as it does."""
     told = msgspec.to_builtins(plan) if plan else {}
-    return {field: value for field, value in told.items() if field != "children" and value}
+    return {field: value for field, value in told.items() if field not in ("children", "awaited") and value}
 
 
 class ReadableDumper(yaml.SafeDumper):

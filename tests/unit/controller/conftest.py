@@ -18,6 +18,7 @@ from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, SERVICE, Kind, Object, labels
 from slipway.serving.agent import Adapter
+from slipway.serving.freedoms import Freedom
 from slipway.serving.plan import Invalid, Note, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -46,6 +47,7 @@ class Toys:
     shared_kinds = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({FINALIZER})
+    pod_labels: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.planned: Counter[str] = Counter()
@@ -80,6 +82,9 @@ class Toys:
             notes=(Note(CLAIM, {f"loaded/{name}": "yes"}),) if cached else (),
             adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}", digest) for one, digest in _adapters(spec)),
         )
+
+    def granted(self, _world: World) -> frozenset[Freedom]:
+        return frozenset()
 
     def finish(self, world: World) -> Plan | None:
         name, claim = world.resource["metadata"]["name"], world.referenced.get(CLAIM)

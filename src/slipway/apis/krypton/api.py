@@ -23,6 +23,7 @@ from slipway.kube.objects import (
     generation,
 )
 from slipway.serving.diagnosis import Limits, diagnose
+from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.policies import disruption_budget
 from slipway.serving.report import report, routed
@@ -52,9 +53,15 @@ class Krypton:
     shared_kinds: tuple[Kind, ...] = ()
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
+    pod_labels = frozenset({MODEL_LABEL})
 
     def references(self, _resource: Object, _settings: Settings) -> tuple[Reference, ...]:
         return ()
+
+    def granted(self, world: World) -> frozenset[Freedom]:
+        """Its image alone: an account that is called as the Model's own would be is none of the operator's."""
+        plain = _server(world, ModelSpec(source=read_spec(world.resource).source))
+        return freedoms(workload(msgspec.structs.replace(plain, own_account=False), Scale(1), ()))
 
     def finish(self, _world: World) -> Plan | None:
         return None

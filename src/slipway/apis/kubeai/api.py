@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import msgspec
+
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import Model, read, references
 from slipway.apis.kubeai.status import failing, status
@@ -21,8 +23,10 @@ from slipway.kube.objects import (
     labels,
 )
 from slipway.serving import policies, workload
+from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import STATE, Scaling
+from slipway.serving.server import Scale, Server
 from slipway.serving.settings import Settings
 
 
@@ -35,6 +39,7 @@ class KubeAI:
     shared_kinds: tuple[Kind, ...] = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({names.FINALIZER})
+    pod_labels = pods.OWN_LABELS
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         return references(resource, settings)
@@ -49,7 +54,7 @@ class KubeAI:
         addresses = pods.addresses(model, failing=failing(world, observed))
         *before, deployment = workload.workload(server, scale, addresses)
         budget = policies.disruption_budget(server, scale, world.settings)
-        deployment = workload.with_labels_of(deployment, observed)
+        deployment = workload.with_labels_of(deployment, pods.rightly_labelled(observed))
         if not model.spec.cache_profile:
             jobs, notes, record = cache.left(world, deployment)
             return Plan(
@@ -63,11 +68,23 @@ class KubeAI:
         ready = (deployment,) if cache.loaded(world) else _kept(observed, model)
         return Plan(
             children=(*before, *jobs, *ready, *budget),
+            awaited=() if ready == (deployment,) else (deployment,),
             shared=(claim,),
             notes=notes,
             own=_own(model, {names.PROFILE: model.spec.cache_profile}),
             finalizer=names.FINALIZER,
             adapters=pods.adapters(model),
+        )
+
+    def granted(self, world: World) -> frozenset[Freedom]:
+        """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
+        model = read(world)
+        jobs = (made for made in self.plan(world).children if made["kind"] == JOB.kind)
+        whole, plain = pods.server(model), pods.server(pods.plain(model))
+        return (
+            freedoms(jobs)
+            | _freedoms(msgspec.structs.replace(plain, patches=(), volumes=()))
+            | (_freedoms(whole) - _freedoms(msgspec.structs.replace(whole, patches=())))
         )
 
     def finish(self, world: World) -> Plan | None:
@@ -94,6 +111,10 @@ class KubeAI:
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         return status(world, refusal)
+
+
+def _freedoms(server: Server) -> frozenset[Freedom]:
+    return freedoms((workload.deployment(server, Scale(1)),))
 
 
 def _own(model: Model, annotations: Object) -> Object:

@@ -10,8 +10,10 @@ from slipway.apis.kubeai import names
 from slipway.apis.kubeai.config import ResourceProfile, SystemConfig
 from slipway.apis.kubeai.model import PORT, Model, claim_reference
 from slipway.apis.kubeai.sources import Access, credentials, mounted
+from slipway.apis.kubeai.types import ModelSpec
+from slipway.apis.labels import RESERVED
 from slipway.artifacts import huggingface, urls
-from slipway.kube.objects import MANAGED_BY, Object, created_unix
+from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
 from slipway.serving import agent, volumes
 from slipway.serving.agent import Adapter
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
@@ -21,6 +23,9 @@ from slipway.serving.workload import UNPRIVILEGED, restricted
 
 CONTAINER = "server"
 FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
+NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED_BY})
+"""What all pods have, whatever their Model's own labels say."""
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
 ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
@@ -160,14 +165,41 @@ def loader_access(model: Model) -> Access:
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
-    """The original's, over the Model's own, without those that say which adapters a pod has: that is found out."""
-    own = {name: value for name, value in model.labels.items() if not name.startswith(FOUND_OUT)}
+    """The original's, over those of the Model's own that Services do not select by."""
+    own = {name: value for name, value in model.labels.items() if name not in RESERVED}
     return own | {
         **names.selector(model.name),
-        "app.kubernetes.io/name": model.engine.name,
-        "app.kubernetes.io/instance": f"{model.engine.name}-{model.name}",
+        NAME_LABEL: model.engine.name,
+        INSTANCE_LABEL: f"{model.engine.name}-{model.name}",
         MANAGED_BY: MANAGER,
     }
+
+
+def withheld_labels(resource: Object) -> list[str]:
+    """Labels of a Model that the original would give to its pods, and we do not."""
+    own = (name for name in labels(resource) if name in RESERVED and name not in OWN_LABELS)
+    return sorted(name for name in own if not name.startswith(FOUND_OUT))
+
+
+def rightly_labelled(deployment: Object | None) -> Object | None:
+    """The Deployment, if none of its pods' labels is withheld nowadays: such ones are not to be kept."""
+    template = deployment["spec"].get("template") or {} if deployment else {}
+    found = (template.get("metadata") or {}).get("labels") or {}
+    return None if any(name in RESERVED and name not in OWN_LABELS for name in found) else deployment
+
+
+def plain(model: Model) -> Model:
+    """The same where its author has left out all that can be left out."""
+    spec = model.spec
+    kept = ModelSpec(
+        url=spec.url,
+        engine=spec.engine,
+        features=spec.features,
+        adapters=spec.adapters,
+        resource_profile=spec.resource_profile,
+        cache_profile=spec.cache_profile,
+    )
+    return msgspec.structs.replace(model, spec=kept)
 
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:

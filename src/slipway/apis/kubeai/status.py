@@ -32,6 +32,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         if not cached.loaded and not refusal:
             awaited = Awaited("LoadingCache", cached.message)
             diagnosis = cached.diagnosis if deployment is None else diagnosis
+    others += _ignored(world)
     if spec.get("adapters"):
         others.append(_adapters(world, deployment))
     if deleting(world.resource):
@@ -84,6 +85,15 @@ def _routed(world: World) -> Condition:
     }
     found = [routed(f"{namespace}/{service}", (public,), world.routed) for service, public in services.items()]
     return next((condition for condition in found if condition.status == "False"), found[0])
+
+
+def _ignored(world: World) -> list[Condition]:
+    """Told only where there is something to tell."""
+    withheld = [f"metadata.labels[{name}]" for name in pods.withheld_labels(world.resource)]
+    if not withheld:
+        return []
+    text = f"Services select pods by these labels, so that they are not given to the Model's: {', '.join(withheld)}."
+    return [Condition("FieldsIgnored", "True", "ReservedLabels", text)]
 
 
 class _Cache(msgspec.Struct, frozen=True, kw_only=True):

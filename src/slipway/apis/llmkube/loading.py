@@ -34,6 +34,8 @@ REPORT_SECONDS = 60
 """After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
 EVICTION_SECONDS = 600
 """After which a Model that is deleted waits no more for its Jobs, and goes with its weights left on the volume."""
+NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet")
 """What another try would only find again, after as many bytes: a change of the spec, or the Job's deletion, asks for
 one."""
@@ -237,8 +239,8 @@ def _task(
         name=name,
         namespace=namespace,
         labels={
-            "app.kubernetes.io/name": "model-loader",
-            "app.kubernetes.io/instance": name,
+            NAME_LABEL: "model-loader",
+            INSTANCE_LABEL: name,
             names.MODEL_LABEL: names.label_value(model),
             MANAGED_BY: MANAGER,
         },

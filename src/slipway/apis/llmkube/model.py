@@ -10,6 +10,7 @@ from slipway.apis.llmkube.model_types import MODEL
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, Kind, Object
+from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.job import ended
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import Scaling
@@ -25,6 +26,7 @@ class Models:
     shared_kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, INFERENCE_SERVICE, NODE)
     user_kinds: tuple[Kind, ...] = (INFERENCE_SERVICE,)
     foreign_finalizers = frozenset({names.FINALIZER})
+    pod_labels = loading.OWN_LABELS
 
     def references(self, resource: Object, settings: Settings) -> tuple[Reference, ...]:
         """The cache of the namespace, also of a Model that is not in it: what nobody uses is everybody's to remove. And
@@ -59,6 +61,10 @@ class Models:
             notes=wish.notes,
             finalizer=names.FINALIZER,
         )
+
+    def granted(self, world: World) -> frozenset[Freedom]:
+        """All: a Model says what is loaded, and nothing of the pods that load it."""
+        return freedoms(self.plan(world).children)
 
     def finish(self, world: World) -> Plan | None:
         """Ends in any case: without a claim or a working Job, and after a time; once nobody reads the weights."""

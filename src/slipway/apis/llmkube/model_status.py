@@ -15,6 +15,7 @@ from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
 from slipway.kube.objects import Object, created_unix, deleting, generation, uid
 from slipway.serving.agent import Progress
+from slipway.serving.authors import NOT_ALLOWED
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose, sentence
 from slipway.serving.job import without_pods
 from slipway.serving.plan import Invalid, Refusal, Verdict, World
@@ -65,7 +66,7 @@ def _judged(world: World, refusal: Refusal | None) -> tuple[Model | None, State]
     if deleting(world.resource):
         return model, _leaving(model, world)
     state = _state(model, world)
-    if refusal is None or state.phase == "Ready":
+    if refusal is None or (state.phase == "Ready" and refusal.reason != NOT_ALLOWED):
         return model, state
     phase: Phase = "Pending" if refusal.passing else "Failed"
     return model, State(phase=phase, reason=refusal.reason, message=refusal.message)

@@ -30,6 +30,8 @@ FIRST_FREE_PORT = 1024
 HISTORY = 10
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
+OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
+"""What all pods have, whatever ``podLabels`` says."""
 SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -97,7 +99,7 @@ def _engine(service: Service) -> Container:
         resources=_resources(service),
         mounts=_mounts(service),
         further_mounts=spec.extra_volume_mounts,
-        security=_security(service) if spec.security_context is None else spec.security_context,
+        security=_security(service) if spec.security_context is None else _own_security(service, spec.security_context),
     )
 
 
@@ -112,6 +114,11 @@ def _security(service: Service) -> Object:
     return {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}}
 
 
+def _own_security(service: Service, given: Object) -> Object:
+    """The author's, but that no process gains privileges, as Kubernetes would let it where nothing is said."""
+    return given if service.settings.authors.privileged else {"allowPrivilegeEscalation": False, **given}
+
+
 def _before(service: Service) -> tuple[Container, ...]:
     """Loads the weights, where every pod does that for itself."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
@@ -121,14 +128,19 @@ def _before(service: Service) -> tuple[Container, ...]:
 
 
 def image(service: Service) -> str:
-    """The user's, the operator's, the engine's public one for the accelerator. Raises Invalid: NoImage."""
-    images, backend, engine = service.settings.images, service.accelerators.backend, service.engine
-    # What the operator has for CPUs would leave GPUs idle, without a word.
-    plain = "" if backend and backend in engine.images else images.get(engine.name, "")
-    found = service.spec.image or images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
+    """The user's, else the one of :func:`own_image`. Raises Invalid: NoImage."""
+    found = service.spec.image or own_image(service)
     if not found:
         raise Invalid("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
     return found
+
+
+def own_image(service: Service) -> str:
+    """The operator's, else the engine's public one for the accelerator; empty: there is none."""
+    images, backend, engine = service.settings.images, service.accelerators.backend, service.engine
+    # What the operator has for CPUs would leave GPUs idle, without a word.
+    plain = "" if backend and backend in engine.images else images.get(engine.name, "")
+    return images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
 
 
 def _env(service: Service) -> tuple[Object, ...]:

@@ -29,10 +29,11 @@ def class_name(priority: Priority) -> str:
     return f"llmkube-{priority}"
 
 
-def own_class(priority: Priority) -> Object:
-    """The class of the whole cluster for a priority, made where it is missing."""
+def own_class(priority: Priority, *, preempts: bool) -> Object:
+    """The class of the whole cluster for a priority, made where it is missing. ``preempts``: whether its pods may put
+    others off their nodes, those of other teams too, as the original's do; batch never does."""
     text = f"InferenceServices with priority {priority}."
-    return priority_class(class_name(priority), VALUES[priority], text, preempts=priority != "batch")
+    return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
 
 
 class Scheduling(msgspec.Struct, frozen=True):

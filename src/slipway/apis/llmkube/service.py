@@ -18,9 +18,13 @@ from slipway.kube.objects import (
     Object,
 )
 from slipway.serving import policies, workload
+from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.plan import Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
+
+BEFORE = "spec.initContainers["
+"""Where the containers stand that load weights, which are ours."""
 
 
 class Services:
@@ -32,9 +36,17 @@ class Services:
     shared_kinds: tuple[Kind, ...] = (MODEL, PRIORITY_CLASS)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers: frozenset[str] = frozenset()
+    pod_labels = pods.OWN_LABELS
 
     def references(self, resource: Object, _settings: Settings) -> tuple[Reference, ...]:
         return references(resource)
+
+    def granted(self, world: World) -> frozenset[Freedom]:
+        """Images alone, as nothing else that the operator sets needs trust."""
+        service = read(world)
+        made, own = workload.workload(pods.server(service), pods.scale(world, service), ()), pods.own_image(service)
+        images = (one for one in freedoms(made) if one.setting == "image_prefixes")
+        return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value == own)
 
     def finish(self, _world: World) -> Plan | None:
         return None
@@ -57,7 +69,11 @@ class Services:
         budget = policies.disruption_budget(server, scale, world.settings, protected=protected)
         serving = (deployment,) if waits_for(world, service) is None else _earlier(world, deployment)
         # An autoscaler would complain of a Deployment that is not there yet.
-        return Plan(children=(address, *serving, *(scaler if serving else ()), *budget), shared=_classes(service))
+        return Plan(
+            children=(address, *serving, *(scaler if serving else ()), *budget),
+            awaited=() if serving == (deployment,) else (deployment,),
+            shared=_classes(service),
+        )
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         return status(world, refusal)
@@ -70,5 +86,9 @@ def _earlier(world: World, deployment: Object) -> tuple[Object, ...]:
     return (workload.kept(observed, deployment["spec"].get("replicas")),) if observed else ()
 
 
+def _class(service: Service) -> Object:
+    return queue.own_class(service.spec.priority, preempts=service.settings.authors.preemption)
+
+
 def _classes(service: Service) -> tuple[Object, ...]:
-    return () if service.spec.priority_class_name else (queue.own_class(service.spec.priority),)
+    return () if service.spec.priority_class_name else (_class(service),)

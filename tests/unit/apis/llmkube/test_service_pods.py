@@ -10,7 +10,7 @@ import pytest
 from slipway.apis.llmkube.pods import service_name, workload_name
 from slipway.apis.llmkube.service import Services
 from slipway.serving.route import Route
-from slipway.serving.settings import Settings
+from slipway.serving.settings import Authors, Settings
 
 from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world
 
@@ -160,7 +160,8 @@ def test_security_contexts_are_restricted_unless_they_are_replaced() -> None:
     assert pod(usual)["spec"]["securityContext"]["fsGroup"] == 102
     assert pod(usual)["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container(usual)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    own = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
+    asked = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
+    own = msgspec.structs.replace(asked, settings=Settings(authors=Authors.as_upstream()))
     assert pod(own)["spec"]["securityContext"] == {"fsGroup": 1}
     assert container(own)["securityContext"] == {"privileged": False}
 

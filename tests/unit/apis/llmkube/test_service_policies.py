@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.llmkube.service import Services
+from slipway.serving.settings import Authors, Settings
 
 from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, refusal, unused, world
 
@@ -125,7 +126,7 @@ def test_eviction_protection_is_a_budget_that_lets_broken_pods_go() -> None:
     ],
 )
 def test_a_priority_is_a_class_of_the_cluster(priority: str, value: int, preemption: str) -> None:
-    asked = world(priority=priority)
+    asked = msgspec.structs.replace(world(priority=priority), settings=Settings(authors=Authors.as_upstream()))
     (shared,) = plan(asked).shared
     assert (shared["metadata"], shared["value"]) == ({"name": f"llmkube-{priority}"}, value)
     assert shared["preemptionPolicy"] == preemption

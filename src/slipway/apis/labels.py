@@ -1,0 +1,19 @@
+"""Labels of pods that belong to the systems and not to whoever writes a spec: Services, ours and the originals', select
+by them, so that a pod that has one takes part of another's requests."""
+
+from __future__ import annotations
+
+from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
+from slipway.serving.freedoms import Labels
+
+RESERVED = Labels(
+    names=frozenset({"app", "model", "control-plane", "app.kubernetes.io/name", "app.kubernetes.io/instance"}),
+    prefixes=(
+        "slipway.inference/",
+        SERVING_LABEL,
+        "krypton.ai/",
+        "kubeai.org/",
+        ADAPTER_LABEL,
+        "inference.llmkube.dev/",
+    ),
+)

@@ -1,0 +1,126 @@
+"""Authors: what whoever writes a spec may have by way of us. Pure.
+
+The controller may make any pod, so that without rules a spec would be a way to all that a pod can reach. The rules look
+at what a plan would make, whichever API planned it, so that an API that overlooks something grants nothing by that.
+What needs trust there is refused unless a setting allows it, the operator's own configuration put it there, or the plan
+itself makes what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePosixPath
+
+import msgspec
+
+from slipway.kube.objects import PRIORITY_CLASS, SERVICE_ACCOUNT, Object, key
+from slipway.serving.freedoms import Freedom, Labels, Setting, freedoms
+from slipway.serving.plan import Api, Invalid, Plan, World
+from slipway.serving.settings import Settings
+
+NOT_ALLOWED = "NotAllowed"
+"""Reason of a resource that asks for what is the operator's to give."""
+DEFAULT_ACCOUNT = "default"
+ANY = "*"
+SYSTEM_CLASSES = "system-"
+
+
+def planned(api: Api, world: World, reserved: Labels) -> Plan:
+    """What a resource wants, where its author may have it. ``reserved``: labels that no author may give to pods.
+
+    Raises Invalid, with the reason ``NOT_ALLOWED`` where the author may not.
+    """
+    namespace, settings = key(world.resource).namespace, world.settings
+    if namespace == settings.system_namespace and not settings.authors.system_namespace:
+        text = f"Nothing is served in {namespace}, the namespace of Slipway itself: make it in another one."
+        raise Invalid(NOT_ALLOWED, f"{text} The operator could allow it by the setting authors.systemNamespace.")
+    plan = api.plan(world)
+    refused = _refused(plan, world, msgspec.structs.replace(reserved, but=api.pod_labels))
+    # What the operator put there matters only where something is refused, which is rare.
+    refused = refused - api.granted(world) if refused else refused
+    if refused:
+        raise Invalid(NOT_ALLOWED, _told(refused))
+    return plan
+
+
+def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
+    """What no setting allows, whoever put it there."""
+    wanted = [made for made in (*plan.children, *plan.awaited) if not _stays(made, world.children)]
+    own = {(made["kind"], made["metadata"]["name"]) for made in (*plan.children, *plan.shared)}
+    return frozenset(one for one in freedoms(wanted, reserved) if not _allowed(one, world.settings, own))
+
+
+def _stays(made: Object, observed: Mapping[tuple[str, str], Object]) -> bool:
+    """Whether a workload is only kept as it is: what the spec asks for now is not in it."""
+    there, template = observed.get((made["kind"], made["metadata"]["name"])), (made.get("spec") or {}).get("template")
+    return there is not None and template is not None and there["spec"].get("template") == template
+
+
+def _allowed(freedom: Freedom, settings: Settings, own: Iterable[tuple[str, str]]) -> bool:
+    """``own``: kind and name of all that the plan makes."""
+    named = NAMES.get(freedom.setting, "")
+    return (named, freedom.value) in own or ALLOW[freedom.setting](freedom.value, settings)
+
+
+def _class(name: str, settings: Settings) -> bool:
+    """The classes of the system's own pods are named one by one: they come before all else, on any node."""
+    allowed = settings.authors.priority_classes
+    return name in allowed or (ANY in allowed and not name.startswith(SYSTEM_CLASSES))
+
+
+def _image(reference: str, settings: Settings) -> bool:
+    prefixes = settings.authors.image_prefixes
+    return not prefixes or any(_begins(reference, prefix) for prefix in prefixes)
+
+
+def _begins(reference: str, prefix: str) -> bool:
+    """Whether an image is of a registry or a repository: ``ghcr.io/acme`` is no part of ``ghcr.io/acme-corp``."""
+    rest = reference.removeprefix(prefix)
+    return reference.startswith(prefix) and (not rest or prefix[-1:] in "/:@" or rest[0] in "/:@")
+
+
+def _path(path: str, settings: Settings) -> bool:
+    """Whether a path of the nodes is one of the allowed folders, or below one."""
+    place = PurePosixPath(path)
+    roots = [PurePosixPath(root) for root in settings.sources.allowed_host_path_roots]
+    return ".." not in place.parts and any(root in (place, *place.parents) for root in roots)
+
+
+def _account(name: str, settings: Settings) -> bool:
+    allowed = settings.authors.service_accounts
+    return name == DEFAULT_ACCOUNT or name in allowed or ANY in allowed
+
+
+ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
+    "service_accounts": _account,
+    "priority_classes": _class,
+    "image_prefixes": _image,
+    "host_path": _path,
+    "privileged": lambda _value, settings: settings.authors.privileged,
+    "any_volume": lambda _value, settings: settings.authors.any_volume,
+    "node_ports": lambda _value, settings: settings.authors.node_ports,
+    "": lambda _value, _settings: False,
+}
+NAMES: dict[Setting, str] = {"service_accounts": SERVICE_ACCOUNT.kind, "priority_classes": PRIORITY_CLASS.kind}
+"""Kind of what a freedom names. The plan's own may be named always."""
+SETTINGS: dict[Setting, str] = {
+    "service_accounts": "authors.serviceAccounts",
+    "priority_classes": "authors.priorityClasses",
+    "image_prefixes": "authors.imagePrefixes",
+    "host_path": "sources.allowedHostPathRoots",
+    "privileged": "authors.privileged",
+    "any_volume": "authors.anyVolume",
+    "node_ports": "authors.nodePorts",
+}
+"""As the settings file has them."""
+
+
+def _told(refused: Iterable[Freedom]) -> str:
+    by_place = sorted(refused, key=lambda one: (one.child, one.field))
+    return f"What only the operator can allow: {'; '.join(_each(one) for one in by_place)}. Take it out of the spec."
+
+
+def _each(freedom: Freedom) -> str:
+    value = f" ({freedom.value})" if freedom.value else ""
+    how = f"setting {SETTINGS[freedom.setting]}" if freedom.setting else "no setting allows it"
+    return f"{freedom.field}{value} of the {freedom.child}: {how}"

@@ -1,0 +1,199 @@
+"""Freedoms: what in a workload or a Service needs the operator's trust, found in finished objects. Pure.
+
+The rules are those of the Baseline and Restricted Pod Security Standards where they guard the node, and a few that no
+standard has: accounts, images, priorities, labels. They say what needs trust, not whether there is any;
+:mod:`slipway.serving.authors` judges that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from slipway.kube.objects import SERVICE, Object
+
+HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
+SAFE_SYSCTLS = frozenset(
+    {
+        "kernel.shm_rmid_forced",
+        "net.ipv4.ip_local_port_range",
+        "net.ipv4.ip_local_reserved_ports",
+        "net.ipv4.ip_unprivileged_port_start",
+        "net.ipv4.ping_group_range",
+        "net.ipv4.tcp_fin_timeout",
+        "net.ipv4.tcp_keepalive_intvl",
+        "net.ipv4.tcp_keepalive_probes",
+        "net.ipv4.tcp_keepalive_time",
+        "net.ipv4.tcp_rmem",
+        "net.ipv4.tcp_syncookies",
+        "net.ipv4.tcp_wmem",
+    }
+)
+CONFINED_TYPES = frozenset({None, "", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
+"""SELinux types that give a container no more than any other has."""
+PLAIN_VOLUMES = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+)
+"""What the Restricted standard allows, without inline CSI volumes: what those reach is up to the driver."""
+IDENTITIES = frozenset({"serviceAccountToken", "podCertificate"})
+"""Sources of a projected volume that let a container act as its ServiceAccount."""
+APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+Setting = Literal[
+    "service_accounts", "image_prefixes", "privileged", "any_volume", "node_ports", "priority_classes", "host_path", ""
+]
+"""What may allow a freedom: a field of the settings ``authors``; ``host_path``: the setting
+``sources.allowedHostPathRoots``; empty: nothing does."""
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """Labels of pods that Services select by."""
+
+    names: frozenset[str] = frozenset()
+    prefixes: tuple[str, ...] = ()
+    but: frozenset[str] = frozenset()
+    """Names that are none of these, whatever they begin with."""
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.but and (name in self.names or str(name).startswith(self.prefixes))
+
+
+NO_LABELS = Labels()
+
+
+class Freedom(msgspec.Struct, frozen=True):
+    """Something in a child that needs trust."""
+
+    setting: Setting
+    child: str
+    """``Deployment chat``."""
+    field: str
+    """Its place in the pod or the Service: ``spec.containers[vllm].securityContext.privileged``."""
+    value: str
+    """As text; empty where the place says all."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One rule about one field."""
+
+    setting: Setting
+    path: tuple[str, ...]
+    needs_trust: Callable[[Any], bool]
+    """Of the field's value; None: the field is absent."""
+
+
+def _is(*values: str) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _unconfined(options: Any) -> bool:
+    given = options or {}
+    return bool(given.get("user") or given.get("role") or given.get("type") not in CONFINED_TYPES)
+
+
+def _unsafe(sysctls: Any) -> bool:
+    return any(one.get("name") not in SAFE_SYSCTLS for one in sysctls or ())
+
+
+IN_BOTH = (
+    Row("privileged", ("securityContext", "runAsUser"), lambda user: user == 0),
+    Row("privileged", ("securityContext", "seccompProfile", "type"), _is("Unconfined")),
+    Row("privileged", ("securityContext", "appArmorProfile", "type"), _is("Unconfined")),
+    Row("privileged", ("securityContext", "seLinuxOptions"), _unconfined),
+    Row("privileged", ("securityContext", "windowsOptions", "hostProcess"), bool),
+)
+IN_PODS = (
+    *IN_BOTH,
+    Row("privileged", ("hostNetwork",), bool),
+    Row("privileged", ("hostPID",), bool),
+    Row("privileged", ("hostIPC",), bool),
+    Row("privileged", ("securityContext", "sysctls"), _unsafe),
+    Row("service_accounts", ("serviceAccountName",), bool),
+    Row("service_accounts", ("serviceAccount",), bool),
+    Row("priority_classes", ("priorityClassName",), bool),
+)
+IN_CONTAINERS = (
+    *IN_BOTH,
+    Row("privileged", ("securityContext", "privileged"), bool),
+    # Absent means true to Kubernetes.
+    Row("privileged", ("securityContext", "allowPrivilegeEscalation"), lambda allowed: allowed is not False),
+    Row(
+        "privileged",
+        ("securityContext", "capabilities", "add"),
+        lambda had: bool({*(had or ())} - HARMLESS_CAPABILITIES),
+    ),
+    Row("privileged", ("securityContext", "procMount"), _is("Unmasked")),
+    Row("privileged", ("ports",), lambda ports: any(port.get("hostPort") for port in ports or ())),
+    Row("image_prefixes", ("image",), bool),
+)
+IN_SERVICES = (Row("node_ports", ("type",), _is("NodePort", "LoadBalancer")),)
+"""A load balancer takes ports of the nodes, too, and both lead past the gateway."""
+
+
+def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
+    """All that needs trust in these children, whoever put it there. ``reserved``: labels that pods must not have."""
+    return frozenset(one for made in children for one in _of(made, reserved))
+
+
+def _of(made: Object, reserved: Labels) -> Iterable[Freedom]:
+    child, spec = f"{made['kind']} {made['metadata']['name']}", made.get("spec") or {}
+    if made["kind"] == SERVICE.kind:
+        yield from _matching(IN_SERVICES, spec, child, "spec")
+    pod = (spec.get("template") or {}).get("spec")
+    if pod is None:
+        return
+    yield from _matching(IN_PODS, pod, child, "spec")
+    for part in ("initContainers", "containers"):
+        for container in pod.get(part) or ():
+            yield from _matching(IN_CONTAINERS, container, child, f"spec.{part}[{container.get('name')}]")
+    yield from _of_volumes(pod, child)
+    yield from _of_metadata(spec["template"].get("metadata") or {}, child, reserved)
+
+
+def _matching(rows: Iterable[Row], value: Object, child: str, place: str) -> Iterable[Freedom]:
+    for row in rows:
+        found: Any = value
+        for name in row.path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        if row.needs_trust(found):
+            yield Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(found))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)
+
+
+def _of_volumes(pod: Object, child: str) -> Iterable[Freedom]:
+    for volume in pod.get("volumes") or ():
+        for kind, source in volume.items():
+            place, given = f"spec.volumes[{volume.get('name')}].{kind}", source if isinstance(source, Mapping) else {}
+            if kind == "image":
+                yield Freedom("image_prefixes", child, place, str(given.get("reference", "")))
+            elif kind == "projected":
+                sources = {name for one in given.get("sources") or () for name in one}
+                yield from (Freedom("any_volume", child, f"{place}.{name}", "") for name in sources & IDENTITIES)
+            elif kind == "hostPath" and _read_only(pod, volume.get("name")):
+                yield Freedom("host_path", child, place, str(given.get("path", "")))
+            elif kind == "hostPath":
+                yield Freedom("", child, place, f"{given.get('path')}, writable")
+            elif kind != "name" and kind not in PLAIN_VOLUMES:
+                yield Freedom("any_volume", child, place, "")
+
+
+def _read_only(pod: Object, volume: Any) -> bool:
+    """Whether no container may write to a volume."""
+    containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
+    mounts = [mount for one in containers for mount in one.get("volumeMounts") or () if mount.get("name") == volume]
+    return all(mount.get("readOnly") for mount in mounts)
+
+
+def _of_metadata(metadata: Object, child: str, reserved: Labels) -> Iterable[Freedom]:
+    for name, value in (metadata.get("labels") or {}).items():
+        if name in reserved:
+            yield Freedom("", child, f"metadata.labels[{name}]", str(value))
+    for name, value in (metadata.get("annotations") or {}).items():
+        if name.startswith(APPARMOR) and value == "unconfined":
+            yield Freedom("privileged", child, f"metadata.annotations[{name}]", value)

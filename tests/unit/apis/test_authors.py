@@ -1,0 +1,344 @@
+"""What a spec may not have without the operator, in every API, and what of the operator's own is never refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from slipway.apis import APIS
+from slipway.apis.krypton import Krypton
+from slipway.apis.kubeai import KubeAI
+from slipway.apis.labels import RESERVED
+from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube.service import Services
+from slipway.kube.objects import DEPLOYMENT, Object
+from slipway.serving.authors import NOT_ALLOWED, planned
+from slipway.serving.freedoms import APPARMOR
+from slipway.serving.plan import Api, Invalid, Plan, Refusal, World
+from slipway.serving.settings import Authors, ModelCache, Settings, Sources
+
+from . import test_krypton as krypton
+from .kubeai import test_kubeai as kubeai
+from .llmkube import services as llmkube
+
+UPSTREAM = Authors.as_upstream()
+
+
+def allowed(authors: Authors, **settings: Any) -> Settings:
+    return Settings(system_namespace="system", authors=authors, **settings)
+
+
+def service(settings: Settings | None = None, **spec: Any) -> World:
+    """An InferenceService of LLMKube."""
+    return msgspec.structs.replace(llmkube.world(**spec), settings=settings or allowed(Authors()))
+
+
+def plan(api: Api, world: World) -> Plan:
+    return planned(api, world, RESERVED)
+
+
+def refusal(api: Api, world: World) -> str:
+    with pytest.raises(Invalid) as refused:
+        plan(api, world)
+    assert refused.value.reason == NOT_ALLOWED
+    return refused.value.message
+
+
+def pod(made: Plan) -> Object:
+    found: Object = next(one for one in (*made.children, *made.awaited) if one["kind"] == "Deployment")["spec"][
+        "template"
+    ]
+    return found
+
+
+def mounted(kind: str, source: Object) -> dict[str, Any]:
+    return {"extraVolumes": [{"name": "x", kind: source}], "extraVolumeMounts": [{"name": "x", "mountPath": "/x"}]}
+
+
+TOKEN = {"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "token"}}]}
+FREEDOMS = [
+    ({"securityContext": {"privileged": True}}, "[llama-server].securityContext.privileged (true)", "privileged"),
+    ({"securityContext": {"runAsUser": 0}}, "containers[llama-server].securityContext.runAsUser (0)", "privileged"),
+    ({"podSecurityContext": {"runAsUser": 0}}, "spec.securityContext.runAsUser (0)", "privileged"),
+    ({"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}, 'add (["SYS_PTRACE"])', "privileged"),
+    ({"securityContext": {"allowPrivilegeEscalation": True}}, "allowPrivilegeEscalation (true)", "privileged"),
+    ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "seccompProfile.type (Unconfined)", "privileged"),
+    ({"podSecurityContext": {"seccompProfile": {"type": "Unconfined"}}}, "spec.securityContext.seccomp", "privileged"),
+    ({"podSecurityContext": {"appArmorProfile": {"type": "Unconfined"}}}, "appArmorProfile.type", "privileged"),
+    ({"podSecurityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "sysctls", "privileged"),
+    ({"podSecurityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "seLinuxOptions", "privileged"),
+    ({"securityContext": {"procMount": "Unmasked"}}, "procMount (Unmasked)", "privileged"),
+    ({"podAnnotations": {f"{APPARMOR}llama-server": "unconfined"}}, "apparmor", "privileged"),
+    (mounted("nfs", {"server": "nas", "path": "/"}), "volumes[x].nfs", "anyVolume"),
+    (mounted("csi", {"driver": "secrets.example"}), "volumes[x].csi", "anyVolume"),
+    (mounted("projected", TOKEN), "volumes[x].projected.serviceAccountToken", "anyVolume"),
+    ({"endpoint": {"type": "NodePort", "nodePort": 30443}}, "Service chat", "nodePorts"),
+    ({"endpoint": {"type": "LoadBalancer"}}, "spec.type (LoadBalancer)", "nodePorts"),
+    ({"priorityClassName": "system-node-critical"}, "priorityClassName (system-node-critical)", "priorityClasses"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "field", "setting"), FREEDOMS, ids=[f"{one[2]}-{one[1]}" for one in FREEDOMS])
+def test_what_needs_the_operators_trust_is_refused_by_field_and_setting(
+    spec: dict[str, Any], field: str, setting: str
+) -> None:
+    told = refusal(Services(), service(**spec))
+    assert field in told
+    assert f"authors.{setting}" in told
+    assert pod(plan(Services(), service(allowed(UPSTREAM), **spec)))
+
+
+def test_a_refusal_names_everything_at_once_and_is_the_resources_condition() -> None:
+    world = service(securityContext={"privileged": True}, endpoint={"type": "NodePort"}, priorityClassName="system-x")
+    told = refusal(Services(), world)
+    assert all(name in told for name in ("authors.privileged", "authors.nodePorts", "authors.priorityClasses"))
+    status = Services().status(world, Refusal(NOT_ALLOWED, told)).status
+    assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", NOT_ALLOWED)
+    assert status["conditions"][0]["message"] == told
+
+
+def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
+    loading = llmkube.model("tiny", llmkube.GGUF, {"phase": "Downloading", "observedGeneration": 1})
+    world = msgspec.structs.replace(
+        llmkube.world(loading, securityContext={"privileged": True}), settings=allowed(Authors())
+    )
+    assert not [made for made in Services().plan(world).children if made["kind"] == "Deployment"]
+    assert "authors.privileged" in refusal(Services(), world)
+    assert "authors.priorityClasses" in refusal(
+        KubeAI(), kubeai.world(cacheProfile="shared", priorityClassName="system-node-critical")
+    )
+
+
+def test_pods_of_before_stay_while_a_new_spec_waits() -> None:
+    """Settings that became stricter stop nothing that runs, nor the loading of what is to replace it."""
+    loose = service(allowed(UPSTREAM), securityContext={"privileged": True})
+    old = next(made for made in Services().plan(loose).children if made["kind"] == "Deployment")
+    loading = llmkube.model("tiny", llmkube.GGUF, {"phase": "Downloading", "observedGeneration": 1})
+    world = msgspec.structs.replace(llmkube.world(loading), settings=allowed(Authors()))
+    world = msgspec.structs.replace(world, children={(DEPLOYMENT.kind, "chat"): old})
+    assert pod(plan(Services(), world))["spec"]["containers"][0]["securityContext"] == {"privileged": True}
+
+
+@pytest.mark.parametrize(
+    ("api", "world"),
+    [
+        (Krypton(), krypton.world(serviceAccountName="controller")),
+        (KubeAI(), kubeai.world(priorityClassName="system-cluster-critical")),
+    ],
+    ids=["krypton", "kubeai"],
+)
+def test_other_apis_are_held_to_the_same_rules(api: Api, world: World) -> None:
+    told = refusal(api, world)
+    assert "controller" in told or "system-cluster-critical" in told
+    plan(api, msgspec.structs.replace(world, settings=allowed(UPSTREAM)))
+
+
+def test_accounts_are_named_one_by_one_and_the_default_one_and_our_own_are_free() -> None:
+    assert pod(plan(Krypton(), krypton.world()))["spec"]["serviceAccountName"] == "tiny"
+    assert plan(Krypton(), krypton.world(serviceAccountName="default"))
+    only = allowed(Authors(service_accounts=("mine",)))
+    assert plan(Krypton(), krypton.world(settings=only, serviceAccountName="mine"))
+    assert "serviceAccountName (other)" in refusal(Krypton(), krypton.world(settings=only, serviceAccountName="other"))
+    # No account is made for a Model that names one, be it by the name that its own would have.
+    assert "serviceAccountName (tiny)" in refusal(Krypton(), krypton.world(serviceAccountName="tiny"))
+
+
+@pytest.mark.parametrize(
+    ("image", "free"),
+    [
+        ("ghcr.io/acme/vllm:1", True),
+        ("ghcr.io/acme:1", True),
+        ("ghcr.io/acme@sha256:ab", True),
+        ("registry.lan/x", True),
+        ("ghcr.io/acme-corp/vllm:1", False),
+        ("ghcr.io/other/vllm:1", False),
+        ("registry.lan.evil.example/x", False),
+        ("docker.io/ghcr.io/acme/x", False),
+    ],
+)
+def test_images_are_of_the_registries_that_are_named(image: str, free: bool) -> None:
+    settings = allowed(Authors(image_prefixes=("ghcr.io/acme", "registry.lan/")))
+    for api, world in (
+        (Krypton(), krypton.world(settings=settings, image=image)),
+        (KubeAI(), kubeai.world(settings=settings, image=image)),
+        (KubeAI(), kubeai.world(settings=settings, url=f"oci://{image}")),
+        (Services(), service(settings, image=image)),
+        (Services(), service(settings, extraVolumes=[{"name": "x", "image": {"reference": image}}])),
+    ):
+        if free:
+            assert plan(api, world)
+        else:
+            assert "authors.imagePrefixes" in refusal(api, world)
+
+
+def test_the_operators_own_images_need_no_prefix() -> None:
+    settings = allowed(Authors(image_prefixes=("registry.lan/",)))
+    assert plan(Krypton(), krypton.world(settings=settings))
+    assert plan(KubeAI(), kubeai.world(settings=settings))
+    adapters = [{"name": "a", "url": "hf://acme/a"}]
+    assert plan(KubeAI(), kubeai.world(settings=settings, cacheProfile="shared", adapters=adapters))
+    assert plan(Services(), service(settings, modelCache={"persistence": "Ephemeral"}))
+    assert "loader" in {
+        one["name"] for one in pod(plan(KubeAI(), kubeai.world(adapters=adapters)))["spec"]["containers"]
+    }
+
+
+def test_classes_of_the_system_are_allowed_by_their_names_only() -> None:
+    def asked(authors: Authors, name: str) -> World:
+        return kubeai.world(settings=allowed(authors), priorityClassName=name)
+
+    assert plan(KubeAI(), asked(Authors(), "mine"))
+    one = Authors(priority_classes=("*", "system-cluster-critical"))
+    assert plan(KubeAI(), asked(one, "system-cluster-critical"))
+    refusal(KubeAI(), asked(one, "system-node-critical"))
+    none = Authors(priority_classes=())
+    refusal(KubeAI(), asked(none, "mine"))
+    # The classes that we make are none of the author's naming.
+    assert plan(Services(), service(allowed(none), priority="high"))
+
+
+def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
+    def asked(path: str, *, read_only: bool, authors: Authors = UPSTREAM) -> World:
+        settings = allowed(authors, sources=Sources(allowed_host_path_roots=("/srv/models",)))
+        mount = {"name": "x", "mountPath": "/x", "readOnly": read_only}
+        return service(settings, extraVolumes=[{"name": "x", "hostPath": {"path": path}}], extraVolumeMounts=[mount])
+
+    assert plan(Services(), asked("/srv/models/a", read_only=True, authors=Authors()))
+    for path, read_only in (("/srv/models/a", False), ("/srv", True), ("/srv/models/../../etc", True)):
+        with pytest.raises(Invalid) as refused:
+            plan(Services(), asked(path, read_only=read_only))
+        assert refused.value.reason == "SourceNotAllowed"
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["app.kubernetes.io/name", "app.kubernetes.io/instance", "model", "krypton.ai/model", "slipway.inference/route"],
+)
+@pytest.mark.parametrize("authors", [Authors(), UPSTREAM], ids=["safe", "upstream"])
+def test_labels_that_services_select_by_are_refused_on_pods_whatever_is_set(label: str, authors: Authors) -> None:
+    told = refusal(Services(), service(allowed(authors), podLabels={label: "victim", "team": "search"}))
+    assert f"metadata.labels[{label}] (victim)" in told
+    assert "no setting allows it" in told
+    assert "search" not in told
+
+
+def test_labels_that_are_overwritten_anyway_and_all_others_are_free() -> None:
+    labels = pod(plan(Services(), service(podLabels={"app": "mine", "team": "search"})))["metadata"]["labels"]
+    assert (labels["app"], labels["team"]) == ("chat", "search")
+
+
+def labelled(**labels: str) -> World:
+    asked = kubeai.world()
+    return msgspec.structs.replace(
+        asked, resource={**asked.resource, "metadata": {**asked.resource["metadata"], "labels": labels}}
+    )
+
+
+def test_labels_of_a_kubeai_model_by_which_services_select_stay_off_its_pods_and_that_is_told() -> None:
+    taken = {"krypton.ai/model": "victim", "inference.llmkube.dev/service": "victim", "control-plane": "manager"}
+    world = labelled(**taken, **{"team": "search", "app.kubernetes.io/name": "helm", "model": "victim"})
+    found = pod(plan(KubeAI(), world))["metadata"]["labels"]
+    assert not taken.keys() & found.keys()
+    assert (found["team"], found["app.kubernetes.io/name"], found["model"]) == ("search", "vllm", "tiny")
+    told = next(one for one in KubeAI().status(world, None).status["conditions"] if one["type"] == "FieldsIgnored")
+    assert (told["status"], told["reason"]) == ("True", "ReservedLabels")
+    assert all(f"metadata.labels[{name}]" in told["message"] for name in taken)
+    assert "team" not in told["message"]
+    assert "app.kubernetes.io/name" not in told["message"]
+
+
+def test_a_label_that_pods_got_earlier_goes_with_the_next_plan() -> None:
+    world = labelled(team="search")
+    made = next(one for one in plan(KubeAI(), world).children if one["kind"] == "Deployment")
+    template = made["spec"]["template"]
+    stolen = {**template["metadata"], "labels": {**template["metadata"]["labels"], "krypton.ai/model": "victim"}}
+    there = {**made, "spec": {**made["spec"], "template": {**template, "metadata": stolen}}}
+    again = plan(KubeAI(), msgspec.structs.replace(world, children={("Deployment", "model-tiny"): there}))
+    assert "krypton.ai/model" not in pod(again)["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("name", ["krypton", "kubeai", "Model", "InferenceService"])
+def test_nothing_is_served_in_the_system_namespace(name: str) -> None:
+    worlds: dict[str, tuple[Api, World]] = {
+        "krypton": (Krypton(), krypton.world()),
+        "kubeai": (KubeAI(), kubeai.world()),
+        "Model": (Models(), msgspec.structs.replace(llmkube.world(), resource=llmkube.tiny(llmkube.HUB))),
+        "InferenceService": (Services(), llmkube.world()),
+    }
+    api, world = worlds[name]
+    strict = msgspec.structs.replace(world, settings=Settings(system_namespace="models"))
+    told = refusal(api, strict)
+    assert "authors.systemNamespace" in told
+    status = api.status(strict, Refusal(NOT_ALLOWED, told)).status
+    assert {"reason": NOT_ALLOWED, "status": "False"}.items() <= status["conditions"][0].items()
+    assert status.get("phase", "Failed") == "Failed"
+    loose = Settings(system_namespace="models", authors=Authors(system_namespace=True))
+    assert plan(api, msgspec.structs.replace(world, settings=loose))
+    assert plan(api, msgspec.structs.replace(world, settings=Settings(system_namespace="elsewhere")))
+
+
+def test_every_api_is_asked() -> None:
+    assert {type(api) for api in APIS} == {Krypton, KubeAI, Models, Services}
+
+
+ROOT_CONFIG = {
+    "cacheProfiles": {"shared": {"sharedFilesystem": {"storageClassName": "nfs"}}},
+    "modelServerPods": {
+        "serviceAccountName": "models",
+        "podSecurityContext": {"runAsUser": 0, "seccompProfile": {"type": "Unconfined"}},
+        "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}},
+        "jsonPatches": [
+            {"op": "add", "path": "/spec/hostNetwork", "value": True},
+            {"op": "add", "path": "/spec/priorityClassName", "value": "system-node-critical"},
+            {"op": "add", "path": "/spec/volumes/-", "value": {"name": "dev", "hostPath": {"path": "/dev"}}},
+        ],
+    },
+}
+
+
+def test_what_the_operators_system_configuration_says_is_never_refused() -> None:
+    config = yaml.safe_dump(ROOT_CONFIG)
+    made = pod(plan(KubeAI(), kubeai.world(config=config)))["spec"]
+    assert (made["hostNetwork"], made["priorityClassName"]) == (True, "system-node-critical")
+    jobs = plan(KubeAI(), kubeai.world(config=config, cacheProfile="shared")).children
+    assert [one["spec"]["template"]["spec"]["serviceAccountName"] for one in jobs if one["kind"] == "Job"] == ["models"]
+    told = refusal(
+        KubeAI(), kubeai.world(settings=allowed(Authors(image_prefixes=("a/",))), config=config, image="b/c")
+    )
+    assert "authors.imagePrefixes" in told
+    assert "authors.privileged" not in told
+
+
+def test_a_model_gets_no_class_of_the_system_because_the_operator_gives_another_one_to_all() -> None:
+    patches = [{"op": "add", "path": "/metadata/annotations/x", "value": "y"}]
+    config = yaml.safe_dump({"modelServerPods": {"jsonPatches": patches}})
+    refusal(KubeAI(), kubeai.world(config=config, priorityClassName="system-node-critical"))
+
+
+def test_loaders_run_as_root_and_read_folders_of_the_node_where_the_operator_says_so() -> None:
+    sources, root = Sources(allowed_host_path_roots=("/srv",)), ModelCache(run_as_user=0)
+    settings = allowed(Authors(), sources=sources, model_cache=root)
+    resource = llmkube.model("tiny", {"source": "/srv/tiny.gguf"})
+    world = msgspec.structs.replace(llmkube.world(), resource=resource, settings=settings)
+    (job,) = plan(Models(), world).children
+    assert job["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 0
+    each = service(settings, model={"source": "/srv/tiny.gguf"}, modelCache={"persistence": "Ephemeral"})
+    assert "hostPath" in str(pod(plan(Services(), each))["spec"]["volumes"])
+
+
+@pytest.mark.parametrize(("preemption", "policy"), [(False, "Never"), (True, "PreemptLowerPriority")])
+def test_our_priority_classes_put_nobody_off_unless_the_operator_wants_that(preemption: bool, policy: str) -> None:
+    for priority in ("critical", "high", "normal", "low"):
+        (shared,) = plan(Services(), service(allowed(Authors(preemption=preemption)), priority=priority)).shared
+        assert shared["preemptionPolicy"] == policy
+
+
+def test_a_security_context_of_the_authors_own_gains_no_privileges_by_what_it_leaves_out() -> None:
+    given = {"runAsUser": 1000}
+    container = pod(plan(Services(), service(securityContext=given)))["spec"]["containers"][0]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "runAsUser": 1000}
+    free = pod(plan(Services(), service(allowed(UPSTREAM), securityContext=given)))["spec"]["containers"][0]
+    assert free["securityContext"] == given

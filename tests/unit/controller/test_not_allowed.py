@@ -1,0 +1,70 @@
+"""What an author may not have is refused before anything is written, and what serves goes on serving."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai.types import KIND
+from slipway.controller.agents import Agents
+from slipway.controller.observed import Observed
+from slipway.controller.reconciler import Reconciler
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import DEPLOYMENT, SERVICE
+from slipway.serving.settings import Settings
+
+SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
+
+
+@pytest.fixture
+async def running(client, session, start, request) -> AsyncIterator[None]:
+    """A controller for Models of KubeAI whose system namespace is the parameter."""
+    api, metrics = KubeAI(), Metrics()
+    observed, agents = Observed(client, [api], request.param), Agents(client, session)
+    recorder = Recorder(client, "test", metrics=metrics)
+    settings = Settings(system_namespace=request.param)
+    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
+    controller = reconciler.controller(2, metrics)
+    for informer in (*observed.informers, reconciler.resources):
+        start(informer.run())
+    start(controller.run())
+    yield
+    await agents.close()
+
+
+async def asked(server, cluster, **spec):
+    found = cluster.find(KIND)
+    if found is not None:
+        await server.store(cluster.path(KIND, "a"), {**found, "spec": SPEC | spec})
+    else:
+        await server.put(cluster.path(KIND, "a"), kind=KIND.kind, apiVersion=KIND.api_version, spec=SPEC | spec)
+
+
+def accepted(cluster):
+    conditions = (cluster.find(KIND) or {}).get("status", {}).get("conditions") or []
+    return next(((one["status"], one["reason"]) for one in conditions if one["type"] == "Accepted"), None)
+
+
+@pytest.mark.parametrize("running", ["models"], indirect=True)
+async def test_nothing_is_made_in_the_system_namespace(server, cluster, running, eventually):
+    await asked(server, cluster)
+    await eventually(lambda: accepted(cluster) == ("False", "NotAllowed"))
+    assert (cluster.find(DEPLOYMENT, "model-a"), cluster.find(SERVICE, "model-a")) == (None, None)
+    written = [one.path for one in server.log if one.method in ("PATCH", "POST", "PUT", "DELETE")]
+    assert [path for path in written if "/events" not in path] == [f"{cluster.path(KIND, 'a')}/status"]
+
+
+@pytest.mark.parametrize("running", ["system"], indirect=True)
+async def test_what_the_last_good_spec_made_stays(server, cluster, running, eventually):
+    await asked(server, cluster)
+    await eventually(lambda: accepted(cluster) == ("True", "Valid"))
+    made = cluster.get(DEPLOYMENT, "model-a")
+    await asked(server, cluster, priorityClassName="system-node-critical", args=["--seed", "1"])
+    await eventually(lambda: accepted(cluster) == ("False", "NotAllowed"))
+    assert cluster.get(DEPLOYMENT, "model-a") == made
+    await asked(server, cluster, priorityClassName="mine")
+    await eventually(lambda: accepted(cluster) == ("True", "Valid"))
+    assert cluster.get(DEPLOYMENT, "model-a")["spec"]["template"]["spec"]["priorityClassName"] == "mine"
