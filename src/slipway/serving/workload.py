@@ -36,13 +36,16 @@ ROLLOUT_MARGIN_SECONDS = 60
 """Added to the start's time limit, so that no Deployment calls a rollout dead while a container may still start."""
 UNPRIVILEGED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """A container's security context as the restricted Pod Security Standard asks."""
+CONFINED: Object = {"seccompProfile": {"type": "RuntimeDefault"}}
+"""What a pod's security context has, unless the spec or the operator says another profile: without it a container may
+make every system call that the kernel has."""
 FILE_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def restricted(user: int | None) -> Object:
     """A pod's security context as the restricted Pod Security Standard asks. None: the cluster says who it runs as."""
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
-    return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {"runAsNonRoot": True, **ids, **CONFINED}
 
 
 def workload(server: Server, scale: Scale, addresses: Sequence[Address]) -> tuple[Object, ...]:

@@ -19,7 +19,7 @@ from slipway.serving.agent import Adapter
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
 from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
 from slipway.serving.settings import Settings
-from slipway.serving.workload import UNPRIVILEGED, restricted
+from slipway.serving.workload import CONFINED, UNPRIVILEGED, restricted
 
 CONTAINER = "server"
 FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
@@ -149,8 +149,8 @@ def loader_image(config: SystemConfig, settings: Settings) -> str:
 
 def pod_security(config: SystemConfig, settings: Settings) -> Object:
     """The operator's; where the cluster says who pods run as, that they are not root goes without saying."""
-    given = config.model_server_pods.pod_security_context
-    return restricted(None) | given if settings.assigned_ids else given
+    usual = restricted(None) if settings.assigned_ids else CONFINED
+    return usual | config.model_server_pods.pod_security_context
 
 
 def loader_env(model: Model, access: Access) -> tuple[Object, ...]:

@@ -16,10 +16,10 @@ from slipway.serving.plan import Invalid, World
 from slipway.serving.policies import UNMOVED
 from slipway.serving.route import Route
 from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, patience, variables
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
 
 POD_SECURITY: Object = {
-    "seccompProfile": {"type": "RuntimeDefault"},
+    **CONFINED,
     "fsGroup": names.GROUP_ID,
     "fsGroupChangePolicy": "OnRootMismatch",
 }
@@ -79,7 +79,7 @@ def server(service: Service) -> Server:
         before=_before(service),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
-        security=_pod_security(service) if spec.pod_security_context is None else spec.pod_security_context,
+        security=_pod_security(service) if spec.pod_security_context is None else CONFINED | spec.pod_security_context,
         scheduling=_scheduling(service),
     )
 

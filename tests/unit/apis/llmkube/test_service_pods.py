@@ -162,7 +162,7 @@ def test_security_contexts_are_restricted_unless_they_are_replaced() -> None:
     assert container(usual)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     asked = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
     own = msgspec.structs.replace(asked, settings=Settings(authors=Authors.as_upstream()))
-    assert pod(own)["spec"]["securityContext"] == {"fsGroup": 1}
+    assert pod(own)["spec"]["securityContext"] == {"fsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}}
     assert container(own)["securityContext"] == {"privileged": False}
 
 
