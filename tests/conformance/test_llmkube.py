@@ -10,7 +10,7 @@ import yaml
 
 from ..cluster.cluster import Cluster, Object
 from .cases import is_part, judged, laid_over
-from .llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
+from .llmkube import CASES, LATER, LEAST, MANIFESTS, UNKNOWN
 
 GROUP = "inference.llmkube.dev"
 MODELS, SERVICES = f"models.{GROUP}", f"inferenceservices.{GROUP}"
@@ -137,6 +137,13 @@ def test_a_misspelt_field_is_refused(cluster: Cluster, namespace: str, kind: str
     with pytest.raises(AssertionError) as refusal:
         strictly(cluster, body)
     assert f'unknown field "{place}"' in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", LATER)
+def test_fields_of_later_versions_are_taken_and_kept(cluster: Cluster, namespace: str, kind: str) -> None:
+    body = resource(kind, namespace, "later", LEAST[kind] | LATER[kind])
+    made = strictly(cluster, body | {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind})
+    assert is_part(LATER[kind], made["spec"])
 
 
 @pytest.mark.parametrize("kind", LEAST)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -23,6 +23,8 @@ from slipway.kube.objects import CRD, Kind, Object
 
 UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+
+UNSUPPORTED = "Not supported: it is kept, has no effect, and the condition FieldsIgnored tells so."
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -68,6 +70,9 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     scale: Scale | None = None
     validations: tuple[Rule, ...] = ()
     """CEL rules for the object as a whole."""
+    unsupported: Mapping[str, Object] = {}
+    """Path of a field in the spec that has no effect, such as ``a.b`` or ``a[].b``, -> the schema by which the API
+    server keeps it all the same. A field of the types must not be among them."""
 
     listing: ClassVar[Mapping[str, str]] = {"apiVersion": "string", "kind": "string", "metadata": "object"}
 
@@ -118,6 +123,8 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
         if self.description:
             root["description"] = self.description
         spec = struct_schema(self.spec, defaults=True)
+        for path, schema in self.unsupported.items():
+            _put(spec, path, {**schema, "description": UNSUPPORTED})
         if "required" in spec:
             root["required"] = ["spec"]
         properties: Object = {name: {"type": type_} for name, type_ in self.listing.items()}
@@ -127,6 +134,34 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
         if self.validations:
             root |= cel(*self.validations)
         return root
+
+
+def _put(schema: Object, path: str, field: Object) -> None:
+    """Adds a field. Raises ValueError where it is there already, or its place is not."""
+    *places, name = path.split(".")
+    for place in places:
+        below = schema["properties"].get(place.removesuffix("[]"), {})
+        schema = below.get("items", {}) if place.endswith("[]") else below
+        if "properties" not in schema:
+            raise ValueError(f"{path}: there is no {place} to put it into")
+    if name in schema["properties"]:
+        raise ValueError(f"{path} is supported: take it out of the list of fields that are not")
+    schema["properties"][name] = field
+
+
+def set_fields(spec: Object, paths: Iterable[str]) -> list[str]:
+    """Those paths, ``a.b`` or ``a[].b``, at which a spec says something; what is null or empty says nothing."""
+    return [path for path in paths if any(value not in (None, "", [], {}) for value in _values(spec, path.split(".")))]
+
+
+def _values(value: Any, places: Sequence[str]) -> Iterator[Any]:
+    if not places:
+        yield value
+    elif isinstance(value, Mapping):
+        found = value.get(places[0].removesuffix("[]"))
+        several = found if places[0].endswith("[]") and isinstance(found, list) else (found,)
+        for one in several:
+            yield from _values(one, places[1:])
 
 
 def cel(*rules: Rule) -> Object:

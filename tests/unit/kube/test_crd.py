@@ -17,6 +17,7 @@ from slipway.kube.crd import (
     cel,
     list_map,
     list_set,
+    set_fields,
     struct_schema,
     to_yaml,
 )
@@ -166,6 +167,35 @@ def test_the_definition_as_a_whole():
     assert root["required"] == ["spec"]
     assert root["x-kubernetes-validations"] == [{"rule": "self.metadata.name != 'x'", "message": "not x"}]
     assert "default" not in root["properties"]["status"]["properties"]["readyReplicas"]
+
+
+def test_fields_without_effect_are_kept_by_the_definition_at_any_depth():
+    kept = {"later": {"type": "string"}, "port.later": {"type": "object"}, "ports[].later": {"type": "integer"}}
+    spec = unsupporting(kept).manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    found = spec["properties"]
+    assert found["later"]["type"] == "string"
+    assert found["port"]["properties"]["later"]["type"] == "object"
+    assert found["ports"]["items"]["properties"]["later"]["type"] == "integer"
+    assert "FieldsIgnored" in found["later"]["description"]
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [("mode", "mode is supported"), ("port.name", "port.name is supported"), ("gate.name", "there is no gate")],
+)
+def test_a_field_that_gets_supported_has_to_leave_the_list(path, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        unsupporting({path: {"type": "string"}}).manifest()
+
+
+def unsupporting(fields):
+    return msgspec.structs.replace(RESOURCE, unsupported=fields)
+
+
+def test_fields_that_a_spec_sets_are_found_and_what_is_empty_sets_nothing():
+    spec = {"a": 0, "b": {"c": False, "d": {}}, "e": [{"f": "x"}, {}], "g": None, "h": "", "i": "text", "j": [None]}
+    paths = ("a", "b.c", "b.d", "e[].f", "e[].g", "g", "h", "i.j", "j[].k", "nowhere.at.all")
+    assert set_fields(spec, paths) == ["a", "b.c", "e[].f"]
 
 
 def test_the_text_is_always_the_same_and_reads_back():

@@ -6,10 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.llmkube import cache, loading, uses, words
+from slipway.apis.llmkube import cache, later, loading, uses, words
 from slipway.apis.llmkube.cache import Record
 from slipway.apis.llmkube.hardware import resource
 from slipway.apis.llmkube.loading import Run
+from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.weights import Model, wanted
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, last_updated, timestamp
@@ -52,7 +53,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         found |= {**state.recalled, **_facts(model, state), "acceleratorReady": _equipped(model, world)}
     found["conditions"] = [
         msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(world.resource)))
-        for condition in _conditions(state)
+        for condition in (*_conditions(state), *later.ignored(KIND.kind, world.resource["spec"]))
     ]
     stamp = last_updated(world.resource.get("status") or {}, found, world.now)
     return Verdict(found | {"lastUpdated": stamp}, _soonest(state.recheck, _until_unread(world)))

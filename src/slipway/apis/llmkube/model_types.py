@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from slipway.apis.llmkube.later import LATER
 from slipway.kube.conditions import CHECKED, Condition
 from slipway.kube.crd import Column, CustomResource, Rule, cel
 from slipway.kube.objects import Kind, Object
@@ -192,13 +193,15 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Progressing, Degraded and SourceDrifted, each with a reason and a message."""
+    """Available, Progressing, Degraded, and SourceDrifted and FieldsIgnored where they apply; each with a reason and a
+    message."""
 
 
 MODEL = CustomResource(
     kind=KIND,
     spec=ModelSpec,
     status=ModelStatus,
+    unsupported=LATER["Model"],
     description="Weights that InferenceServices of the same namespace serve.",
     short_names=("mdl",),
     columns=(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, pods, queue, service_settings, uses
+from slipway.apis.llmkube import autoscaling, later, pods, queue, service_settings, uses
 from slipway.apis.llmkube.queue import Scheduling
 from slipway.apis.llmkube.reading import (
     CONTAINERS,
@@ -20,6 +20,7 @@ from slipway.apis.llmkube.reading import (
     unready,
     waits_for,
 )
+from slipway.apis.llmkube.service_types import KIND
 from slipway.engines.settings import NOT_KNOWN
 from slipway.kube.conditions import Condition, find, last_updated
 from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
@@ -54,7 +55,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
     # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
     route = () if found.refusal is OUT_OF_REACH else (routed(served, (metadata["name"],), world.routed),)
-    others = (*route, *_others(world, found))
+    others = (*route, *_others(world, found), *later.ignored(KIND.kind, resource["spec"]))
     fetches = found.service is not None and found.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
     told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
@@ -241,6 +242,7 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
     found = dict.fromkeys(service_settings.strangers(spec, written), NOT_KNOWN)
+    found |= dict.fromkeys(later.given(KIND.kind, written), "it is a field of a later version of LLMKube")
     idle, place = service.engine.idle(service.launch), service.placed
     found |= {one.field: idle[one.setting] for one in service_settings.given(spec) if one.setting in idle}
     found |= _outdone(service)

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from slipway.apis.llmkube.later import LATER
 from slipway.apis.llmkube.model_types import INT32, REASON, Number64, Time
 from slipway.apis.llmkube.runtime_types import PersonaPlexConfig, RopeScaling, TgiConfig, VllmConfig
 from slipway.kube.conditions import CHECKED, Condition
@@ -302,13 +303,14 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
     """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as
-    GPUAvailable; each with a reason and a message."""
+    FieldsIgnored and GPUAvailable; each with a reason and a message."""
 
 
 INFERENCE_SERVICE = CustomResource(
     kind=KIND,
     spec=InferenceServiceSpec,
     status=InferenceServiceStatus,
+    unsupported=LATER["InferenceService"],
     description="A Model that is served behind the gateway.",
     short_names=("isvc",),
     columns=(

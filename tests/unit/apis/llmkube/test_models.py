@@ -181,6 +181,17 @@ def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Lite
     assert f"--sha256={'ab' * 32}" in made.args
 
 
+def test_fields_of_later_versions_are_named_whatever_else_is_to_be_told() -> None:
+    asked = model("https://models.example/a.gguf", hardware={"gpu": {"resourceClaims": [{"name": "gpu"}]}})
+    refused = model("https://10.0.0.1/a.gguf", prefetchTolerations=[{"operator": "Exists"}])
+    for world, field in ((asked, "spec.hardware.gpu.resourceClaims"), (refused, "spec.prefetchTolerations")):
+        (told,) = (one for one in Models().status(world, None).status["conditions"] if one["type"] == "FieldsIgnored")
+        assert (told["status"], told["reason"]) == ("True", "UnsupportedFields")
+        assert field in told["message"]
+    silent = Models().status(model("https://models.example/a.gguf"), None).status["conditions"]
+    assert "FieldsIgnored" not in {one["type"] for one in silent}
+
+
 def test_a_gated_file_is_asked_for_with_a_token() -> None:
     """The original has none for what it downloads."""
     (token,) = container(model(REMOTE["hub"]))["env"]

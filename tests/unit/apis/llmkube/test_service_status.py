@@ -328,6 +328,27 @@ def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
     assert reasons(world(runtime="vllm"))["VLLMSpecValid"] == "True/Valid"
 
 
+def test_fields_of_later_versions_are_named_and_keep_nothing_from_being_served() -> None:
+    asked = world(
+        deployment=deployment(ready=1), speculativeDecoding={"draftModel": "x"}, endpoint={"gateway": {"a": 1}}
+    )
+    found = condition(asked, "FieldsIgnored")
+    assert (found["status"], found["reason"]) == ("True", "UnsupportedFields")
+    assert "spec.endpoint.gateway, spec.speculativeDecoding." in found["message"]
+    assert reasons(asked)["Accepted"] == "True/Valid"
+    used = condition(asked, "FieldsUsed")
+    assert (used["status"], used["reason"]) == ("False", "FieldsIgnored")
+    assert "speculativeDecoding (it is a field of a later version of LLMKube)" in used["message"]
+    for silent in (world(deployment=deployment()), world(deployment=deployment(), slo={}, turboQuantBits=None)):
+        assert "FieldsIgnored" not in reasons(silent)
+
+
+def test_fields_of_later_versions_are_named_where_nothing_else_can_be_read() -> None:
+    asked = msgspec.structs.replace(world(slo={"ttft": "1s"}), referenced={})
+    assert reasons(asked)["Accepted"] == "False/ModelNotFound"
+    assert "spec.slo" in condition(asked, "FieldsIgnored")["message"]
+
+
 def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
     first = told(world(deployment=deployment()))
     assert first["lastUpdated"] == "2026-11-21T09:06:40Z"

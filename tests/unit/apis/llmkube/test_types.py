@@ -11,12 +11,13 @@ import msgspec
 import pytest
 import yaml
 
+from slipway.apis.llmkube import later
 from slipway.apis.llmkube.model_types import MODEL, ModelSpec
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE, InferenceServiceSpec
-from slipway.kube.crd import to_yaml
+from slipway.kube.crd import set_fields, to_yaml
 from slipway.kube.objects import Object
 from tests.conformance.cases import is_part, laid_over
-from tests.conformance.llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
+from tests.conformance.llmkube import CASES, LATER, LEAST, MANIFESTS, UNKNOWN
 from tests.schemas import faults, filled, schema_of
 
 ROOT = Path(__file__).parents[4]
@@ -57,7 +58,24 @@ def test_the_type_loses_nothing(kind: str, case: Object) -> None:
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_there_is_a_case_for_every_field(kind: str) -> None:
     named = {name for found, case in TAKEN if found == kind for name in spec_of(kind, case)}
-    assert named == SCHEMAS[kind]["properties"].keys()
+    assert named == {field.encode_name for field in msgspec.structs.fields(SPECS[kind])}
+
+
+@pytest.mark.parametrize("kind", RESOURCES)
+def test_the_schema_keeps_fields_of_later_versions(kind: str) -> None:
+    assert faults(SCHEMAS[kind], LEAST[kind] | LATER[kind]) == []
+    assert sorted(set_fields(LATER[kind], later.LATER[kind])) == sorted(later.LATER[kind])
+
+
+@pytest.mark.skipif(not COMPARE.exists(), reason="the originals' definitions do not lie beside this checkout")
+def test_every_field_of_the_later_version_is_supported_or_named(tmp_path: Path) -> None:
+    """Where not: scripts/later_fields.py makes the list anew."""
+    for path in (SHARED / "reference" / "crds").glob("llmkube-inference.*.yaml"):
+        (tmp_path / path.name).symlink_to(path)
+    written = tmp_path / "later_fields.json"
+    command = [sys.executable, str(ROOT / "scripts" / "later_fields.py"), str(tmp_path), "--into", str(written)]
+    subprocess.run(command, check=True, timeout=60, env={"PYTHONPATH": str(ROOT / "src")})
+    assert json.loads(written.read_text()) == later.LATER
 
 
 @pytest.mark.parametrize(("kind", "spec", "place"), UNKNOWN, ids=[place for kind, spec, place in UNKNOWN])
