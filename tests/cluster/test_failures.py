@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cluster import PATIENCE, Cluster, condition, container, holds, unique, wait
+from .cluster import PATIENCE, SYSTEM, Cluster, condition, container, holds, unique, wait
 
 
 def test_an_image_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> None:
@@ -13,6 +13,31 @@ def test_an_image_that_cannot_be_pulled(cluster: Cluster, namespace: str) -> Non
     assert cluster.model(namespace, name)["status"]["phase"] == "Failed"
     cluster.change_model(namespace, name, image="")
     cluster.wait_ready(namespace, name)
+
+
+def test_what_only_the_operator_can_allow(cluster: Cluster, namespace: str) -> None:
+    name = unique("allowed")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    cluster.change_model(namespace, name, serviceAccountName="somebody-elses")
+    refused = cluster.wait_condition(namespace, name, "Accepted", "False", "NotAllowed")
+    assert "authors.serviceAccounts" in refused["message"]
+    found = condition(cluster.model(namespace, name), "Available")
+    assert found["status"] == "True", "what the last good spec made serves on"
+    cluster.change_model(namespace, name, serviceAccountName="")
+    cluster.wait_condition(namespace, name, "Accepted", "True", "Valid")
+
+
+def test_a_model_in_the_system_namespace(cluster: Cluster) -> None:
+    name = unique("system")
+    cluster.make_model(SYSTEM, name)
+    try:
+        refused = cluster.wait_condition(SYSTEM, name, "Accepted", "False", "NotAllowed")
+        assert "authors.systemNamespace" in refused["message"]
+        assert cluster.children(SYSTEM, name) == {}
+    finally:
+        cluster.delete("Model", SYSTEM, name)
+        cluster.wait_gone("Model", SYSTEM, name)
 
 
 def test_a_file_that_the_repository_lacks(cluster: Cluster, namespace: str) -> None:

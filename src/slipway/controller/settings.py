@@ -14,6 +14,7 @@ from slipway.serving import claims
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
 
+IMAGE_PREFIX = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:@/]*")
 ACCELERATORS = ("cuda", "rocm", "vulkan", "intel")
 """What the name of an image may end in."""
 
@@ -77,6 +78,11 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
         if aside is not None:
             raise ValueError(f"sources.allowedHostPathRoots: {aside!r} is not the whole path of a folder")
+        vague = next((one for one in self.authors.image_prefixes if not IMAGE_PREFIX.fullmatch(one)), None)
+        if vague is not None:
+            raise ValueError(
+                f"authors.imagePrefixes: {vague!r} is no registry or repository; leave the list empty for any"
+            )
         known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
         stranger = next((name for name in self.images if name not in known), None)
         if stranger is not None:
