@@ -37,7 +37,7 @@ def planned(api: Api, world: World, reserved: Labels) -> Plan:
     plan = api.plan(world)
     refused = _refused(plan, world, msgspec.structs.replace(reserved, but=api.pod_labels))
     # What the operator put there matters only where something is refused, which is rare.
-    refused = refused - api.granted(world) if refused else refused
+    refused = refused - api.granted(world, plan) if refused else refused
     if refused:
         raise Invalid(NOT_ALLOWED, _told(refused))
     return plan

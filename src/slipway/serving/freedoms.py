@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import Any, Literal
 
 import msgspec
@@ -115,8 +116,14 @@ IN_PODS = (
     Row("service_accounts", ("serviceAccount",), bool),
     Row("priority_classes", ("priorityClassName",), bool),
 )
+ASKED = (
+    *product(("startupProbe", "readinessProbe", "livenessProbe"), ("httpGet", "tcpSocket")),
+    *product(("lifecycle",), ("postStart", "preStop"), ("httpGet", "tcpSocket")),
+)
+"""What the kubelet asks, from the node's own network."""
 IN_CONTAINERS = (
     *IN_BOTH,
+    *(Row("privileged", (*place, "host"), bool) for place in ASKED),
     Row("privileged", ("securityContext", "privileged"), bool),
     # Absent means true to Kubernetes.
     Row("privileged", ("securityContext", "allowPrivilegeEscalation"), lambda allowed: allowed is not False),
@@ -155,8 +162,8 @@ def _of(made: Object, reserved: Labels) -> Iterable[Freedom]:
 
 def _matching(rows: Iterable[Row], value: Object, child: str, place: str) -> Iterable[Freedom]:
     for row in rows:
-        found: Any = value
-        for name in row.path:
+        found = value.get(row.path[0])
+        for name in row.path[1:] if found else ():
             found = found.get(name) if isinstance(found, Mapping) else None
         if row.needs_trust(found):
             yield Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(found))

@@ -151,9 +151,9 @@ class Api(Protocol):
     def plan(self, world: World) -> Plan:
         """What a resource wants. Raises Invalid."""
 
-    def granted(self, world: World) -> frozenset[Freedom]:
-        """What needs trust in the children of ``plan`` and is the operator's own: it would be there whatever the author
-        had left out of the spec. Asked of plans that ``plan`` has just made."""
+    def granted(self, world: World, plan: Plan) -> frozenset[Freedom]:
+        """What needs trust in the children of this plan of the resource, made or awaited, and is the operator's own: it
+        would be there whatever the author had left out of the spec."""
 
     def finish(self, world: World) -> Plan | None:
         """What a resource that is being deleted still wants; None: nothing, its finalizer can go."""

@@ -59,6 +59,7 @@ def mounted(kind: str, source: Object) -> dict[str, Any]:
 
 
 TOKEN = {"sources": [{"configMap": {"name": "c"}}, {"serviceAccountToken": {"path": "token"}}]}
+ELSEWHERE = {"httpGet": {"host": "10.0.0.1", "port": 80}}
 FREEDOMS = [
     ({"securityContext": {"privileged": True}}, "[llama-server].securityContext.privileged (true)", "privileged"),
     ({"securityContext": {"runAsUser": 0}}, "containers[llama-server].securityContext.runAsUser (0)", "privileged"),
@@ -72,6 +73,7 @@ FREEDOMS = [
     ({"podSecurityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "seLinuxOptions", "privileged"),
     ({"securityContext": {"procMount": "Unmasked"}}, "procMount (Unmasked)", "privileged"),
     ({"podAnnotations": {f"{APPARMOR}llama-server": "unconfined"}}, "apparmor", "privileged"),
+    ({"probeOverrides": {"startup": ELSEWHERE}}, "startupProbe.httpGet.host (10.0.0.1)", "privileged"),
     (mounted("nfs", {"server": "nas", "path": "/"}), "volumes[x].nfs", "anyVolume"),
     (mounted("csi", {"driver": "secrets.example"}), "volumes[x].csi", "anyVolume"),
     (mounted("projected", TOKEN), "volumes[x].projected.serviceAccountToken", "anyVolume"),
@@ -293,6 +295,7 @@ ROOT_CONFIG = {
         "jsonPatches": [
             {"op": "add", "path": "/spec/hostNetwork", "value": True},
             {"op": "add", "path": "/spec/priorityClassName", "value": "system-node-critical"},
+            {"op": "add", "path": "/metadata/labels/control-plane", "value": "models"},
             {"op": "add", "path": "/spec/volumes/-", "value": {"name": "dev", "hostPath": {"path": "/dev"}}},
         ],
     },

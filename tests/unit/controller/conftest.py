@@ -83,7 +83,7 @@ class Toys:
             adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}", digest) for one, digest in _adapters(spec)),
         )
 
-    def granted(self, _world: World) -> frozenset[Freedom]:
+    def granted(self, _world: World, _plan: Plan) -> frozenset[Freedom]:
         return frozenset()
 
     def finish(self, world: World) -> Plan | None:

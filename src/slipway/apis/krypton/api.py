@@ -58,7 +58,7 @@ class Krypton:
     def references(self, _resource: Object, _settings: Settings) -> tuple[Reference, ...]:
         return ()
 
-    def granted(self, world: World) -> frozenset[Freedom]:
+    def granted(self, world: World, _plan: Plan) -> frozenset[Freedom]:
         """Its image alone: an account that is called as the Model's own would be is none of the operator's."""
         plain = _server(world, ModelSpec(source=read_spec(world.resource).source))
         return freedoms(workload(msgspec.structs.replace(plain, own_account=False), Scale(1), ()))

@@ -10,6 +10,7 @@ from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.model import Model, read, references
 from slipway.apis.kubeai.status import failing, status
 from slipway.apis.kubeai.types import MODEL
+from slipway.apis.labels import RESERVED
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import (
     CONFIG_MAP,
@@ -76,16 +77,14 @@ class KubeAI:
             adapters=pods.adapters(model),
         )
 
-    def granted(self, world: World) -> frozenset[Freedom]:
+    def granted(self, world: World, plan: Plan) -> frozenset[Freedom]:
         """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
         model = read(world)
-        jobs = (made for made in self.plan(world).children if made["kind"] == JOB.kind)
         whole, plain = pods.server(model), pods.server(pods.plain(model))
-        return (
-            freedoms(jobs)
-            | _freedoms(msgspec.structs.replace(plain, patches=(), volumes=()))
-            | (_freedoms(whole) - _freedoms(msgspec.structs.replace(whole, patches=())))
-        )
+        jobs = freedoms(made for made in plan.children if made["kind"] == JOB.kind)
+        usual = _freedoms(msgspec.structs.replace(plain, patches=(), volumes=()))
+        patched = _freedoms(whole) - _freedoms(msgspec.structs.replace(whole, patches=())) if whole.patches else usual
+        return jobs | usual | patched
 
     def finish(self, world: World) -> Plan | None:
         return cache.finish(world)
@@ -114,7 +113,7 @@ class KubeAI:
 
 
 def _freedoms(server: Server) -> frozenset[Freedom]:
-    return freedoms((workload.deployment(server, Scale(1)),))
+    return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
 
 
 def _own(model: Model, annotations: Object) -> Object:

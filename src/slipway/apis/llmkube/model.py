@@ -62,9 +62,9 @@ class Models:
             finalizer=names.FINALIZER,
         )
 
-    def granted(self, world: World) -> frozenset[Freedom]:
+    def granted(self, _world: World, plan: Plan) -> frozenset[Freedom]:
         """All: a Model says what is loaded, and nothing of the pods that load it."""
-        return freedoms(self.plan(world).children)
+        return freedoms(plan.children)
 
     def finish(self, world: World) -> Plan | None:
         """Ends in any case: without a claim or a working Job, and after a time; once nobody reads the weights."""

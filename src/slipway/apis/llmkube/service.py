@@ -41,11 +41,10 @@ class Services:
     def references(self, resource: Object, _settings: Settings) -> tuple[Reference, ...]:
         return references(resource)
 
-    def granted(self, world: World) -> frozenset[Freedom]:
+    def granted(self, world: World, plan: Plan) -> frozenset[Freedom]:
         """Images alone, as nothing else that the operator sets needs trust."""
-        service = read(world)
-        made, own = workload.workload(pods.server(service), pods.scale(world, service), ()), pods.own_image(service)
-        images = (one for one in freedoms(made) if one.setting == "image_prefixes")
+        own, made = pods.own_image(read(world)), freedoms((*plan.children, *plan.awaited))
+        images = (one for one in made if one.setting == "image_prefixes")
         return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value == own)
 
     def finish(self, _world: World) -> Plan | None:
