@@ -7,14 +7,17 @@ takes its label off, waits until no more requests come, has its engine take the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.serving.agent import ADAPTER_LABEL, SERVING, SERVING_LABEL, Adapter, AdapterState, AgentReport
+from slipway.serving.agent import ADAPTER_LABEL, SERVING, SERVING_LABEL, Adapter, AdapterState, AgentReport, label
 
 DRAIN_SECONDS = 2.0
 """How long after a label went a pod may still get requests: the way from the label to every gateway's table."""
+LABEL_VALUE = re.compile(r"[a-z0-9]{1,10}")
+"""What ``agent.label`` gives; a pod's own word for its label is taken in no other form."""
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -99,9 +102,17 @@ def _labels(pod: Pod, adapter: Adapter, report: AgentReport | None, state: Adapt
     names = (f"{ADAPTER_LABEL}{short(adapter)}", f"{SERVING_LABEL}{short(adapter)}")
     if report is None:
         return {name: pod.labels[name] for name in names if name in pod.labels}
-    if state is None or not state.loaded:
-        return {}
-    return dict(zip(names, (state.loaded, SERVING), strict=True))
+    version = _loaded_label(pod, adapter, state) if state is not None and state.loaded else ""
+    return dict(zip(names, (version, SERVING), strict=True)) if version else {}
+
+
+def _loaded_label(pod: Pod, adapter: Adapter, state: AdapterState) -> str:
+    """How the label names the version that is loaded. A loader of an earlier release does not say it of a version that
+    is not wished any more: then the label stays."""
+    if state.loaded == adapter.digest:
+        return label(adapter.url)
+    told = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""
+    return told or pod.labels.get(f"{ADAPTER_LABEL}{short(adapter)}", "")
 
 
 def _changes(labels: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

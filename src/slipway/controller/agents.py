@@ -1,4 +1,5 @@
-"""Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly.
+"""Agents: asks the loaders in pods how far they are, tells them what to load, and labels the pods accordingly. Each
+request is signed for its pod (see :mod:`slipway.serving.proof`).
 
 The edge around :mod:`slipway.controller.adapters`, which decides. One task a resource that has pods with a loader; it
 looks often while something is on its way. What is new is told to the resource's reconciliation.
@@ -20,6 +21,7 @@ from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, Conflict, NotFound
 from slipway.kube.objects import JOB, POD, Key, Kind, Object, controller_owner, deleting, key, labels, uid
 from slipway.serving.agent import CONTAINER, PORT, Adapter, AgentReport
+from slipway.serving.proof import HEADER, SigningKey
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ SLOW_SECONDS = 15.0
 ASKED_AT_A_TIME = 32
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
 REPORT_BYTES = 2**20
+REASON_BYTES = 300
+"""Of an answer that refuses, what the log shows."""
 SILENCE_SECONDS = 30.0
 """The longest pause before a loader that does not answer is asked again."""
 
@@ -79,11 +83,27 @@ class Agents:
         self, client: Client, session: aiohttp.ClientSession, address_of: Callable[[Object], str] = address
     ) -> None:
         self._client, self._session, self._address = client, session, address_of
+        self._key: SigningKey | None = None
         self._followed: dict[_Subject, _Followed] = {}
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
         self._reports: dict[str, AgentReport] = {}
         self._silent: dict[str, _Silent] = {}
         self._places = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+    def sign_with(self, key: SigningKey) -> None:
+        """Signs all requests from now on; before it there are none."""
+        self._key = key
+
+    @property
+    def public_key(self) -> str:
+        """By what loaders know the controller. Raises RuntimeError before ``sign_with``."""
+        return self._signing.public
+
+    @property
+    def _signing(self) -> SigningKey:
+        if self._key is None:
+            raise RuntimeError("the controller has no signing key yet")
+        return self._key
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
         """Calls ``listener`` with the key of each resource of ``kind`` of which a loader told something new."""
@@ -176,7 +196,7 @@ class Agents:
         if order.wish is not None:
             await self._ask(pod, "PUT", "/v1/adapters", msgspec.json.encode(order.wish))
 
-    async def _ask(self, pod: Object, method: str, path: str, body: bytes | None = None) -> AgentReport | None:
+    async def _ask(self, pod: Object, method: str, path: str, body: bytes = b"") -> AgentReport | None:
         """One request to the pod's loader. None: no answer, or it was silent and is left alone for a while."""
         identity = uid(pod)
         silent = self._silent.get(identity)
@@ -187,7 +207,12 @@ class Agents:
                 self._places,
                 # No pod may send the controller on to somewhere else.
                 self._session.request(
-                    method, self._address(pod) + path, data=body, timeout=LIMIT, allow_redirects=False
+                    method,
+                    self._address(pod) + path,
+                    data=body or None,
+                    headers={HEADER: self._signing.proof(method, path, body, identity, time.time_ns())},
+                    timeout=LIMIT,
+                    allow_redirects=False,
                 ) as response,
             ):
                 report = msgspec.json.decode(await _body(response), type=AgentReport)
@@ -213,14 +238,15 @@ class Agents:
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises
-    ValueError for an answer that is none."""
-    if response.status != HTTPStatus.OK:
-        raise ValueError(f"status {response.status}")
-    body = b""
+    ValueError for an answer that is none, with the loader's reason."""
+    refused = response.status != HTTPStatus.OK
+    most, body = REASON_BYTES if refused else REPORT_BYTES, b""
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > REPORT_BYTES:
+        if len(body) > most:
             break
+    if refused:
+        raise ValueError(f"status {response.status}: {body[:most].decode(errors='replace').strip()}")
     return body
 
 

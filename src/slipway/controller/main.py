@@ -17,6 +17,7 @@ from slipway.controller.gateways import Gateways
 from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.settings import ControllerSettings, read_settings
+from slipway.controller.signing import signing_key
 from slipway.kube.client import Client
 from slipway.kube.events import Recorder
 from slipway.kube.lease import LeaderElector
@@ -81,12 +82,18 @@ def _manager(
         for resource in api.resources
     ]
     metrics.registry.register(ConditionsCollector([reconciler.resources for reconciler in reconcilers]))
+    key_namespace = settings.leader_election.namespace
+
+    async def take_key() -> None:
+        agents.sign_with(await signing_key(client, key_namespace))
+
     gateways = Gateways(client, pods, namespace, settings.gateways)
     autoscaler = Autoscaler(client, reconcilers, gateways, namespace, recorder, metrics)
     return Manager(
         informers=[*observed.informers, gateways.pods, *(reconciler.resources for reconciler in reconcilers)],
         controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
         elector=elector,
+        first=take_key,
         background=[recorder.run, autoscaler.run],
         listen=settings.listen,
         metrics=metrics,

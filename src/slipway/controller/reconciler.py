@@ -240,6 +240,7 @@ class Reconciler:
             pods=pods,
             routed=routed,
             settings=self._settings,
+            controller_key=self._agents.public_key,
             now=time.time(),
             referenced={reference: obj for reference, obj in found if obj is not None},
             agents=self._agents.reports(pods),

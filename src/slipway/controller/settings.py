@@ -10,6 +10,7 @@ import msgspec
 from slipway.apis import APIS
 from slipway.apis.llmkube.reading import ENGINES
 from slipway.artifacts import guard
+from slipway.kube.quantity import amount
 from slipway.serving import claims
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
@@ -83,6 +84,10 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError(
                 f"authors.imagePrefixes: {vague!r} is no registry or repository; leave the list empty for any"
             )
+        try:
+            amount(self.adapters.size)
+        except ValueError as error:
+            raise ValueError(f"adapters.size: {error}") from error
         known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
         stranger = next((name for name in self.images if name not in known), None)
         if stranger is not None:

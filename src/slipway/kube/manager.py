@@ -33,8 +33,10 @@ class Manager:
         listen: str,
         elector: LeaderElector | None = None,
         background: Sequence[Callable[[], Awaitable[None]]] = (),
+        first: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """``background`` runs beside the controllers (events ...), ``listen`` is ``HOST:PORT`` for health and metrics.
+        ``first`` is done once this process leads, before any of them starts.
 
         Without an elector this process is taken for the only one.
         """
@@ -44,6 +46,7 @@ class Manager:
         self._listen = listen
         self._elector = elector
         self._background = tuple(background)
+        self._first = first
 
     def ready(self) -> bool:
         """Whether every store is filled, but for kinds that are not installed."""
@@ -77,6 +80,8 @@ class Manager:
             if self._elector is not None:
                 await self._elector.acquire()
                 tasks.create_task(self._elector.hold(), name="leader election")
+            if self._first is not None:
+                await self._first()
             log.info("%s start", ", ".join(controller.name for controller in self._controllers) or "no controllers")
             for run in (*(controller.run for controller in self._controllers), *self._background):
                 tasks.create_task(_run(run))

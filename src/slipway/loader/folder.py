@@ -63,6 +63,12 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+def loaded_url(path: Path) -> str | None:
+    """Of what a folder is complete, by the word of its marker; None: of nothing."""
+    inventory = _inventory(path / MARKER)
+    return inventory.url if inventory else None
+
+
 def disk_error(error: OSError, path: Path) -> LoadError:
     """What a person is told of a disk that does not do as it should."""
     if error.errno in FULL:

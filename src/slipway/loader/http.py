@@ -1,4 +1,7 @@
-"""What a loader answers on its port: its state, and where it has an agent the wish and the readiness."""
+"""What a loader answers on its port: its state, and where it has an agent the wish and the readiness.
+
+The controller alone may ask; only the readiness, which the kubelet asks for, is anybody's.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 from slipway.artifacts.addresses import public
 from slipway.artifacts.urls import CACHED
 from slipway.loader.agent.store import NAME
+from slipway.loader.gate import Gate
 from slipway.serving.agent import Adapter, AgentReport
 
 LARGEST_WISH = 1 << 20
@@ -24,27 +28,32 @@ MOST_REQUESTS = 32
 class Wishes(Protocol):
     """An agent, as its port sees it."""
 
-    def wants(self, wish: Sequence[Adapter]) -> None:
-        """Takes what is to be there from now on."""
+    def wants(self, wish: Sequence[Adapter], order: int) -> bool:
+        """Takes what is to be there from now on. ``order``: when that was signed; False where it is not later than the
+        last order that was taken, so that it is an old one."""
 
     def lost(self) -> list[str]:
         """Adapters that the engine had before it restarted."""
 
 
-def application(report: Callable[[], AgentReport], agent: Wishes | None = None) -> web.Application:
-    async def state(_request: web.Request) -> web.Response:
+def application(report: Callable[[], AgentReport], gate: Gate, agent: Wishes | None = None) -> web.Application:
+    async def state(request: web.Request) -> web.Response:
+        gate.admitted(request)
         return _json(report())
 
     async def adapters(request: web.Request) -> web.Response:
+        proven = gate.admitted(request)
         if agent is None:
             raise web.HTTPNotFound
+        body = await gate.body(request, proven)
         try:
-            wish = msgspec.json.decode(await request.read(), type=tuple[Adapter, ...])
+            wish = msgspec.json.decode(body, type=tuple[Adapter, ...])
         except msgspec.DecodeError as error:
             raise web.HTTPBadRequest(text=f"the body is no list of adapters: {error}") from error
         if fault := _fault(wish):
             raise web.HTTPBadRequest(text=fault)
-        agent.wants(wish)
+        if not agent.wants(wish, proven.issued):
+            raise web.HTTPForbidden(text="the order is not later than the last one: it was sent before\n")
         return _json(report())
 
     async def healthy(_request: web.Request) -> web.Response:
@@ -78,15 +87,15 @@ def _bounded() -> Middleware:
 
 
 def _fault(wish: Sequence[Adapter]) -> str:
-    """What is wrong with a wish; empty for a good one. Name and digest become folders; an address of the web could be
-    one that only the pod can ask, and whoever reaches the port may wish."""
+    """What is wrong with a wish; empty for a good one. A name becomes a folder; an address of the web could be one that
+    only the pod can ask, and whoever writes Models may name any."""
     if len(wish) > MOST_ADAPTERS:
         return f"{len(wish)} adapters are more than {MOST_ADAPTERS}"
     if len({adapter.name for adapter in wish}) != len(wish):
         return "two adapters have one name"
-    bad = [word for adapter in wish for word in (adapter.name, adapter.digest) if not NAME.fullmatch(word)]
+    bad = [adapter.name for adapter in wish if not NAME.fullmatch(adapter.name)]
     if bad:
-        return f"{bad[0]!r} is neither a name nor a digest"
+        return f"{bad[0]!r} is no name of an adapter"
     foreign = [adapter.url for adapter in wish if adapter.url.partition("://")[0] not in CACHED]
     return f"{public(foreign[0])!r} is no url of {', '.join(CACHED)}" if foreign else ""
 

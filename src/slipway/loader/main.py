@@ -21,12 +21,14 @@ from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.evict import evict
 from slipway.loader.folder import Folder
 from slipway.loader.transfer import Policy
-from slipway.serving.agent import PORT
+from slipway.serving.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
 
 TERMINATION_LOG = Path("/dev/termination-log")
 """Where Kubernetes reads a container's last words."""
 LONGEST_MESSAGE = 4000
 """Bytes; Kubernetes takes 4096."""
+MOST_BYTES = 20 << 30
+"""What all adapters of a pod may have together, where nothing is said."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
 """Exit status: it may succeed when run again; it will not before somebody has changed something; it was told to end."""
 
@@ -45,6 +47,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def controller_key(text: str) -> str:
+    if text and not CONTROLLER_KEY.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no Ed25519 public key: 43 characters of base64url")
+    return text
+
+
 def engine_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
@@ -61,7 +69,17 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listen = argparse.ArgumentParser(add_help=False)
     listen.add_argument(
-        "--listen", type=address, default=("", PORT), metavar="HOST:PORT", help="where /v1/state is answered"
+        "--listen", type=address, default=("", PORT), metavar="HOST:PORT", help="where the controller is answered"
+    )
+    listen.add_argument(
+        "--controller-key",
+        default=os.environ.get(CONTROLLER_KEY_VARIABLE, ""),
+        type=controller_key,
+        metavar="KEY",
+        help="the controller's public key: who cannot sign for it is refused; without a key the port stays closed",
+    )
+    listen.add_argument(
+        "--pod", default=os.environ.get(POD_UID_VARIABLE, ""), metavar="UID", help="this pod's uid, which is signed too"
     )
     one = commands.add_parser("load", parents=[listen], help="bring what a URL names into a folder")
     one.add_argument(
@@ -82,9 +100,19 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     three = commands.add_parser("serve", parents=[listen], help="fetch adapters and have an engine load them")
     three.add_argument("--directory", type=folder, required=True, metavar="DIR", help="shared with the engine")
     three.add_argument("--engine", type=engine_url, required=True, metavar="URL")
+    three.add_argument(
+        "--max-bytes", type=count, default=MOST_BYTES, metavar="N", help="what all adapters may have together"
+    )
     three.set_defaults(run=run_serve)
     reporting.commands(commands, listen)
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.command == "serve" and not options.controller_key:
+        parser.error(
+            f"serve takes orders from the controller alone: it needs --controller-key or ${CONTROLLER_KEY_VARIABLE}"
+        )
+    if getattr(options, "controller_key", "") and not options.pod:
+        parser.error(f"a controller's key is of use to a pod only: it needs --pod or ${POD_UID_VARIABLE}")
+    return options
 
 
 def run_load(options: argparse.Namespace) -> str:
@@ -94,7 +122,8 @@ def run_load(options: argparse.Namespace) -> str:
     from slipway.loader import running
 
     policy = Policy(attempts=options.attempts, parallel=options.parallel)
-    return running.run_load(options.url, options.folder, policy, options.listen)
+    port = running.port(options.listen, options.controller_key, options.pod)
+    return running.run_load(options.url, options.folder, policy, port)
 
 
 def run_evict(options: argparse.Namespace) -> str:
@@ -105,7 +134,8 @@ def run_evict(options: argparse.Namespace) -> str:
 def run_serve(options: argparse.Namespace) -> str:
     from slipway.loader import running
 
-    running.run_serve(options.directory, options.engine, options.listen)
+    listen = running.Port(options.listen, running.gate(options.controller_key, options.pod))
+    running.run_serve(options.directory, options.engine, listen, options.max_bytes)
     return "ended as told"
 
 

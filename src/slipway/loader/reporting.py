@@ -93,7 +93,8 @@ def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> 
     from slipway.loader import running
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)
-    return written(running.with_progress(partial(report, work), work.meter, options.listen)).decode()
+    port = running.port(options.listen, options.controller_key, options.pod)
+    return written(running.with_progress(partial(report, work), work.meter, port)).decode()
 
 
 def _guard(options: argparse.Namespace) -> Guard | None:

@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,17 +17,20 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from slipway.loader.agent.agent import Agent
+from slipway.loader.agent.budget import Budget
 from slipway.loader.agent.engine import Engine
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.gate import Gate
 from slipway.loader.http import application
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import open_source
+from slipway.loader.source import Source, open_source
 from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import AgentReport
+from slipway.serving.proof import public_key
 
 LOG = logging.getLogger(__name__)
 LOG_PERIOD = 10.0
@@ -37,7 +41,26 @@ Address = tuple[str, int]
 T = TypeVar("T")
 
 
-def run_load(url: str, folder: Path, policy: Policy, listen: Address) -> str:
+@dataclass(frozen=True)
+class Port:
+    """Where the loader answers, and whom."""
+
+    address: Address
+    gate: Gate
+
+
+def gate(controller_key: str, pod: str) -> Gate:
+    """``controller_key``: see ``slipway.serving.proof.SigningKey.public``; ``pod``: uid. Raises ValueError for what is
+    no key."""
+    return Gate(public_key(controller_key), pod)
+
+
+def port(address: Address, controller_key: str, pod: str) -> Port | None:
+    """The same with an address; None without a key, as then nobody may ask."""
+    return Port(address, gate(controller_key, pod)) if controller_key else None
+
+
+def run_load(url: str, folder: Path, policy: Policy, listen: Port | None) -> str:
     """Brings ``url`` into ``folder``; what to say of it. Raises LoadError or StoppedError."""
     meter = Meter()
     work = partial(load, url, partial(open_source, url, os.environ), folder, policy, threading.Event(), meter)
@@ -45,26 +68,36 @@ def run_load(url: str, folder: Path, policy: Policy, listen: Address) -> str:
     return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} was complete already"
 
 
-def with_progress(work: Callable[[], T], meter: Meter, listen: Address) -> T:
-    """What ``work`` gives, done while the port tells of its progress. Raises what it raises, or StoppedError."""
+def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
+    """What ``work`` gives, done while the port tells of its progress; None: no port does. Raises what it raises, or
+    StoppedError."""
     return asyncio.run(_beside(work, meter, listen))
 
 
-def run_serve(directory: Path, engine: str, listen: Address) -> None:
-    """Looks after the adapters of ``engine`` until it is told to end. Raises LoadError where the port is taken."""
-    asyncio.run(_serve(directory, engine, listen))
+def run_serve(directory: Path, engine: str, listen: Port, most_bytes: int) -> None:
+    """Looks after the adapters of ``engine``, which may have ``most_bytes`` together, until it is told to end. Raises
+    LoadError where the port is taken."""
+    asyncio.run(_serve(directory, engine, listen, most_bytes))
 
 
-async def _beside(work: Callable[[], T], meter: Meter, listen: Address) -> T:
+async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
     """Run ``work`` in a thread while the port is answered and the log tells of progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)
-    async with _listening(application(lambda: AgentReport(progress=meter.progress())), listen, needed=False):
+    async with _telling(meter, listen):
         while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
             LOG.info("%s", meter.line())
     if task.cancelled():
         raise StoppedError
     return task.result()
+
+
+def _telling(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager[None]:
+    """Progress on the port; nothing where no controller is known that might ask."""
+    if listen is None:
+        return nullcontext()
+    app = application(lambda: AgentReport(progress=meter.progress()), listen.gate)
+    return _listening(app, listen.address, needed=False)
 
 
 def _on_signal(task: asyncio.Future[Any]) -> None:
@@ -73,20 +106,36 @@ def _on_signal(task: asyncio.Future[Any]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _serve(directory: Path, engine_url: str, listen: Address) -> None:
+async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int) -> None:
     store = Store(directory)
-    policy = Policy(parallel=ADAPTER_FILES)
-
-    def fetch(url: str, version: Version, stop: threading.Event, meter: Meter) -> None:
-        load(url, partial(open_source, url, os.environ), store.path(version), policy, stop, meter)
+    fetch = partial(fetch_adapter, store, Budget(store, most_bytes), os.environ, Policy(parallel=ADAPTER_FILES))
 
     async with Engine(engine_url, os.environ.get("VLLM_API_KEY", "")) as engine:
         agent = Agent(store, engine, fetch)
-        async with _listening(application(agent.report, agent), listen, needed=True):
+        async with _listening(application(agent.report, listen.gate, agent), listen.address, needed=True):
             task = asyncio.create_task(agent.run())
             _on_signal(task)
             with suppress(asyncio.CancelledError):
                 await task
+
+
+def fetch_adapter(
+    store: Store,
+    budget: Budget,
+    env: Mapping[str, str],
+    policy: Policy,
+    url: str,
+    version: Version,
+    stop: threading.Event,
+    meter: Meter,
+) -> None:
+    """Brings an adapter into its version's folder; ``env`` has the credentials. Raises LoadError or StoppedError."""
+    with ExitStack() as open_until_loaded:
+
+        def source() -> Source:
+            return open_until_loaded.enter_context(budget.within(version, open_source(url, env)))
+
+        load(url, source, store.path(version), policy, stop, meter)
 
 
 @asynccontextmanager

@@ -42,6 +42,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     routed: Sequence[RoutedService]
     """The Services that ask for a public name of this resource, its own among them."""
     settings: Settings
+    controller_key: str = ""
+    """The public key by which loaders know the controller."""
     now: float
     """Unix seconds."""
     referenced: Mapping[Reference, Object] = {}

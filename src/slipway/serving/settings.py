@@ -34,6 +34,13 @@ class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
 
 
+class Adapters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Adapters that are loaded into running engines."""
+
+    size: str = "20Gi"
+    """What those of one pod may have together on the node's disk. Another version of one lies beside it for a while."""
+
+
 class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a spec may ask of the cluster, where whoever writes specs is trusted less than the operator.
 
@@ -101,6 +108,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """What else a spec may ask for."""
     model_cache: ModelCache = ModelCache()
     """Where models are kept that share a cache."""
+    adapters: Adapters = Adapters()
+    """Adapters that are loaded into running engines."""
 
     def user(self, wanted: int) -> int | None:
         """Who a pod runs as; None: whom the cluster says."""

@@ -21,6 +21,7 @@ from slipway.serving.settings import Authors, Settings
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = sorted(path for path in GOLDEN.glob("*/*.yaml") if "." not in path.stem)
 SYSTEM = "slipway-system"
+CONTROLLER_KEY = "the-key-by-which-loaders-know-the-controllr"
 NOW = datetime.fromisoformat("2026-11-21T09:05:00Z").timestamp()
 
 
@@ -46,6 +47,7 @@ def world_of(path: Path) -> World:
         pods=[obj for obj in observed if obj["kind"] == "Pod"],
         routed=[routed_service(obj) for obj in observed if ROUTE in obj["metadata"].get("labels", {})],
         settings=settings,
+        controller_key=CONTROLLER_KEY,
         now=NOW,
         referenced={
             reference: known[place]

@@ -20,6 +20,7 @@ from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_
 from slipway.serving.agent import Adapter
 from slipway.serving.freedoms import Freedom
 from slipway.serving.plan import Invalid, Note, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.proof import SigningKey
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
@@ -30,6 +31,8 @@ __all__ = ["client", "eventually", "kubeconfig", "metrics", "rest", "script", "s
 TOY = Kind("toys.test", "v1", "Toy", "toys")
 FINALIZER = "toys.test/clean"
 CONFIG = Reference(CONFIG_MAP, "system", "config")
+KEY = SigningKey(bytes(range(32)))
+"""The controller's."""
 CLAIM = Reference(PERSISTENT_VOLUME_CLAIM, "models", "shared")
 
 
@@ -80,7 +83,7 @@ class Toys:
             finalizer=FINALIZER if cached else "",
             shared=(made(PERSISTENT_VOLUME_CLAIM, "shared", spec={"size": spec["cached"]}),) if cached else (),
             notes=(Note(CLAIM, {f"loaded/{name}": "yes"}),) if cached else (),
-            adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}", digest) for one, digest in _adapters(spec)),
+            adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}@{state}") for one, state in _adapters(spec)),
         )
 
     def granted(self, _world: World, _plan: Plan) -> frozenset[Freedom]:
@@ -127,6 +130,7 @@ class Parts:
         self.metrics, self.api = Metrics(), Toys()
         self.observed = Observed(client, [self.api], "system")
         self.agents = Agents(client, session, address)
+        self.agents.sign_with(KEY)
         self.recorder = Recorder(client, "test", metrics=self.metrics)
         self.reconciler = Reconciler(self.api, TOY, client, self.observed, Settings(), self.recorder, self.agents)
         self.controller = self.reconciler.controller(2, self.metrics)

@@ -7,27 +7,31 @@ from typing import Literal
 import pytest
 
 from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod, orders
+from slipway.serving import agent
 from slipway.serving.agent import Adapter, AdapterState, AgentReport
 
-NEW, OLD = "new1", "old1"
-WISH = (Adapter("base_sql", "hf://acme/sql", NEW),)
-FETCH_ONLY = (Adapter("base_sql", "hf://acme/sql", NEW, replace=False),)
+NEW, OLD = "hf://acme/sql@new", "hf://acme/sql@old"
+WISH = (Adapter("base_sql", NEW),)
+FETCH_ONLY = (Adapter("base_sql", NEW, replace=False),)
 Phase = Literal["Fetching", "Fetched", "Loaded", "Failed"]
 
 
-def label(digest: str) -> dict[str, str]:
-    return {"adapter.kubeai.org/sql": digest, "adapter.slipway.inference/sql": "true"}
+def label(url: str) -> dict[str, str]:
+    return {"adapter.kubeai.org/sql": agent.label(url), "adapter.slipway.inference/sql": "true"}
 
 
 GONE = dict.fromkeys(label(""))
 
 
-def report(phase: Phase, loaded: str = "", digest: str = NEW) -> AgentReport:
-    return AgentReport((AdapterState("base_sql", digest, phase, loaded=loaded),))
+def report(phase: Phase, loaded: str = "", shown: str | None = None) -> AgentReport:
+    """``loaded``: url; ``shown``: how the loader says that the label names it."""
+    told = shown if shown is not None else agent.label(loaded) if loaded else ""
+    known = agent.version(loaded) if loaded else ""
+    return AgentReport((AdapterState("base_sql", agent.version(NEW), phase, loaded=known, loaded_label=told),))
 
 
-def pod(uid: str = "a", digest: str = "", *, serving: bool = True) -> Pod:
-    return Pod(uid, {"model": "base", **(label(digest) if digest else {})}, serving)
+def pod(uid: str = "a", url: str = "", *, serving: bool = True) -> Pod:
+    return Pod(uid, {"model": "base", **(label(url) if url else {})}, serving)
 
 
 def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
@@ -42,15 +46,15 @@ def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Ad
         ("nothing loaded yet: told", pod(), AgentReport(), {}, WISH, True),
         ("on its way", pod(), report("Fetching"), {}, WISH, True),
         ("loaded: labelled", pod(), report("Loaded", NEW), label(NEW), None, True),
-        ("loaded and labelled: at rest", pod(digest=NEW), report("Loaded", NEW), {}, None, False),
-        ("no answer: labels stay", pod(digest=NEW), None, {}, WISH, False),
+        ("loaded and labelled: at rest", pod(url=NEW), report("Loaded", NEW), {}, None, False),
+        ("no answer: labels stay", pod(url=NEW), None, {}, WISH, False),
         ("failed: told again, slowly", pod(), report("Failed"), {}, WISH, False),
-        ("engine not started: no label", pod(digest=NEW, serving=False), None, GONE, WISH, True),
+        ("engine not started: no label", pod(url=NEW, serving=False), None, GONE, WISH, True),
         ("engine starts: fetched meanwhile", pod(serving=False), report("Fetching"), {}, WISH, True),
-        ("engine was restarted", pod(digest=NEW), report("Fetched"), GONE, WISH, True),
-        ("new version on its way: the old one serves", pod(digest=OLD), report("Fetching", OLD), {}, FETCH_ONLY, True),
-        ("new version failed: the old one serves", pod(digest=OLD), report("Failed", OLD), {}, FETCH_ONLY, False),
-        ("new version there: label off first", pod(digest=OLD), report("Fetched", OLD), GONE, FETCH_ONLY, True),
+        ("engine was restarted", pod(url=NEW), report("Fetched"), GONE, WISH, True),
+        ("new version on its way: the old one serves", pod(url=OLD), report("Fetching", OLD), {}, FETCH_ONLY, True),
+        ("new version failed: the old one serves", pod(url=OLD), report("Failed", OLD), {}, FETCH_ONLY, False),
+        ("new version there: label off first", pod(url=OLD), report("Fetched", OLD), GONE, FETCH_ONLY, True),
         ("label is off, but not for long enough", pod(), report("Fetched", OLD), {}, FETCH_ONLY, True),
         ("old version has no label yet", pod(), report("Fetching", OLD), label(OLD), FETCH_ONLY, True),
     ],
@@ -66,12 +70,39 @@ def test_one_pod(
     assert one(subject, told) == Order(labels, wish, moving), case
 
 
+@pytest.mark.parametrize("shown", ["", "x" * 64, "no/label", "Z"])
+def test_a_label_that_a_loader_does_not_know_or_invents_is_not_put_on_the_pod(shown: str) -> None:
+    assert one(pod(url=OLD), report("Fetching", OLD, shown)).labels == {}
+    assert one(pod(), report("Fetching", OLD, shown)).labels == {}
+    assert one(pod(), report("Loaded", NEW, shown)).labels == label(NEW)
+
+
+def test_another_url_with_the_digest_of_the_original_s_labels_is_another_version() -> None:
+    genuine, forged = collision()
+    assert agent.label(genuine) == agent.label(forged)
+    asked = (Adapter("base_sql", genuine),)
+    told = AgentReport(
+        (AdapterState("base_sql", agent.version(genuine), "Fetched", "", agent.version(forged), agent.label(forged)),)
+    )
+    assert one(pod(url=forged), told, wish=asked).labels == GONE
+
+
+def collision() -> tuple[str, str]:
+    """Two urls that the original's labels do not tell apart; by the birthday paradox some 10,000 are enough."""
+    seen: dict[str, str] = {}
+    for number in range(10**6):
+        url = f"hf://evil/backdoored-{number}"
+        if (found := seen.setdefault(agent.label(url), url)) != url:
+            return found, url
+    raise AssertionError("no two alike")
+
+
 def test_the_version_is_replaced_once_no_more_requests_come() -> None:
     assert one(pod(), report("Fetched", OLD), since=DRAIN_SECONDS) == Order({}, WISH, True)
 
 
 def test_an_adapter_that_is_no_longer_wanted_loses_its_label_and_is_unloaded() -> None:
-    assert one(pod(digest=NEW), report("Loaded", NEW), wish=()) == Order(GONE, (), True)
+    assert one(pod(url=NEW), report("Loaded", NEW), wish=()) == Order(GONE, (), True)
     assert one(pod(), AgentReport(), wish=()) == Order({}, None, False)
 
 

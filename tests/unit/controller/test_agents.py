@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,18 +14,27 @@ from aiohttp import web
 
 from slipway.controller import agents as agents_module
 from slipway.controller.agents import Agents
-from slipway.kube.objects import DEPLOYMENT, POD, Key, labels
+from slipway.kube.objects import DEPLOYMENT, POD, Key, labels, uid
+from slipway.loader.gate import Gate
+from slipway.serving import agent
 from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
+from slipway.serving.proof import SigningKey, public_key
 
-from .conftest import TOY
+from .conftest import KEY, TOY
 
 A = Key("models", "a")
 
 
-class Loader:
-    """A loader that fetches at once, and holds back another version until it may replace the old one."""
+V1, V2 = (f"hf://acme/sql@{state}" for state in ("v1", "v2"))
 
-    def __init__(self) -> None:
+
+class Loader:
+    """A loader that fetches at once, and holds back another version until it may replace the old one. What does not
+    come from the controller, and for its pod, it refuses."""
+
+    def __init__(self, pod: Callable[[], str], key: SigningKey = KEY) -> None:
+        self.pod, self.key = pod, public_key(key.public)
+        self.urls: dict[str, str] = {}
         self.loaded: dict[str, str] = {}
         self.wishes: list[tuple[Adapter, ...]] = []
         self.asked = 0
@@ -50,18 +61,24 @@ class Loader:
 
     def one(self, name: str, digest: str) -> AdapterState:
         loaded = self.loaded.get(name, "")
-        return AdapterState(name, digest, "Loaded" if loaded == digest else "Fetched", loaded=loaded)
+        shown = agent.label(self.urls[loaded]) if loaded else ""
+        return AdapterState(
+            name, digest, "Loaded" if loaded == digest else "Fetched", loaded=loaded, loaded_label=shown
+        )
 
-    async def state(self, _unused: web.Request) -> web.Response:
+    async def state(self, request: web.Request) -> web.Response:
         self.asked += 1
+        Gate(self.key, self.pod()).admitted(request)
         if self.elsewhere:
             raise web.HTTPTemporaryRedirect(self.elsewhere + "/elsewhere")
         return web.Response(status=500) if self.broken else self.report()
 
     async def adapters(self, request: web.Request) -> web.Response:
-        wish = msgspec.json.decode(await request.read(), type=tuple[Adapter, ...])
+        gate = Gate(self.key, self.pod())
+        wish = msgspec.json.decode(await gate.body(request, gate.admitted(request)), type=tuple[Adapter, ...])
         self.wishes.append(wish)
         self.fetched = {one.name: one.digest for one in wish}
+        self.urls |= {one.digest: one.url for one in wish}
         for one in wish:
             if one.replace or one.name not in self.loaded:
                 self.loaded[one.name] = one.digest
@@ -76,8 +93,8 @@ class Pods:
         self.server, self.cluster, self.loaders = server, cluster, loaders
         self.runners: list[web.AppRunner] = []
 
-    async def add(self, name: str) -> Loader:
-        loader = Loader()
+    async def add(self, name: str, key: SigningKey = KEY) -> Loader:
+        loader = Loader(lambda: uid(self.cluster.get(POD, name)), key)
         runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -99,12 +116,13 @@ class Pods:
         await self.server.put(self.cluster.path(POD, name), kind="Pod", metadata=metadata, status=status)
 
     def serves(self, name: str) -> str:
-        """Digest of the version that requests reach in the pod."""
+        """The version that requests reach in the pod."""
         return version_of(self.cluster.labels(POD, name))
 
 
 def version_of(found: dict[str, str]) -> str:
-    return found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
+    told = found.get("adapter.kubeai.org/sql", "") if "adapter.slipway.inference/sql" in found else ""
+    return {agent.label(V1): "v1", agent.label(V2): "v2", "": ""}[told]
 
 
 @pytest.fixture
@@ -123,7 +141,7 @@ async def pods(server, cluster, loaders, parts, monkeypatch, eventually):
 async def test_an_adapter_is_loaded_and_the_pod_labelled_then_there_is_rest(pods, cluster, eventually, rest):
     loader = await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == "v1")
-    assert loader.wishes[0] == (Adapter("a_sql", "hf://acme/sql", "v1"),)
+    assert loader.wishes[0] == (Adapter("a_sql", V1),)
     await rest(lambda: loader.asked + len(loader.wishes), 0.4)
 
 
@@ -137,7 +155,7 @@ async def test_an_engine_that_was_restarted_loses_its_label_until_it_has_the_ada
     loader.broken = False
     await pods.put("a-1-x", started=True)
     await eventually(lambda: pods.serves("a-1-x") == "v1")
-    assert loader.loaded == {"a_sql": "v1"}
+    assert loader.loaded == {"a_sql": agent.version(V1)}
 
 
 async def test_another_version_goes_from_pod_to_pod_and_some_pod_serves_at_every_moment(
@@ -177,6 +195,18 @@ async def test_a_silent_loader_keeps_its_labels_and_does_not_hold_up_the_others(
     assert pods.serves("a-1-x") == "v1"
 
 
+async def test_a_loader_that_knows_another_controller_is_told_nothing_and_its_reason_is_logged(
+    pods, cluster, eventually, caplog
+):
+    first = await pods.add("a-1-x")
+    await eventually(lambda: pods.serves("a-1-x") == "v1")
+    other = await pods.add("a-1-y", SigningKey.generate())
+    with caplog.at_level(logging.WARNING, logger="slipway.controller.agents"):
+        await eventually(lambda: "the signature is not the controller's" in caplog.text)
+    assert (other.wishes, other.loaded, pods.serves("a-1-y")) == ([], {}, "")
+    assert len(first.wishes) == 1
+
+
 async def test_a_pod_cannot_send_the_controller_elsewhere(pods, cluster, eventually):
     target, first = await pods.add("a-1-y"), await pods.add("a-1-x")
     await eventually(lambda: pods.serves("a-1-x") == pods.serves("a-1-y") == "v1")
@@ -201,12 +231,13 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
 ):
     monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
     monkeypatch.setattr(agents_module, "PROGRESS_SECONDS", 0.5)
-    loader = Loader()
+    loader = Loader(lambda: "2")
     loader.broken = True
     runner = web.AppRunner(loader.application(), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     agents = Agents(client, session, lambda _pod: "http://{}:{}".format(*runner.addresses[0][:2]))
+    agents.sign_with(KEY)
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-a", "uid": "1", "controller": True}
     status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}
     pod = {"metadata": {"name": "x", "namespace": "models", "uid": "2", "ownerReferences": [job]}, "status": status}

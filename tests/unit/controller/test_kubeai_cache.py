@@ -16,6 +16,8 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
 
+from .conftest import KEY
+
 NOTE, RECORD = "models.kubeai.org/m", "slipway.inference/cache-profile"
 CONFIG = "cacheProfiles: {shared: {sharedFilesystem: {storageClassName: nfs}}}"
 SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
@@ -27,6 +29,7 @@ async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for Models of KubeAI."""
     api, metrics, settings = KubeAI(), Metrics(), Settings(system_namespace="system")
     observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
     reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
     controller = reconciler.controller(2, metrics)

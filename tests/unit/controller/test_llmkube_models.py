@@ -23,6 +23,8 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings, Sources
 
+from .conftest import KEY
+
 SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
 AT = "2026-11-21T09:00:00Z"
 HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny")
@@ -34,6 +36,7 @@ async def running(client, session, start) -> AsyncIterator[None]:
     api, metrics = Models(), Metrics()
     settings = Settings(sources=Sources(revalidate_seconds=0))
     observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
     reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
     controller = reconciler.controller(2, metrics)

@@ -23,6 +23,8 @@ from slipway.kube.objects import (
 )
 from slipway.serving.settings import Settings
 
+from .conftest import KEY
+
 READY = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
 
 
@@ -31,6 +33,7 @@ async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for InferenceServices of LLMKube."""
     api, metrics = Services(), Metrics()
     observed, agents = Observed(client, [api], "system"), Agents(client, session)
+    agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
     reconciler = Reconciler(api, KIND, client, observed, Settings(), recorder, agents)
     controller = reconciler.controller(2, metrics)

@@ -77,6 +77,27 @@ async def test_a_process_works_and_ends_in_order(server, client, metrics, listen
     assert server.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
+async def test_what_comes_first_is_done_by_the_leader_before_its_controllers_start(
+    server, client, metrics, listen, eventually
+):
+    await server.put(f"{PODS}/a")
+    process, found, go_on = Process(client, metrics, listen), [], asyncio.Event()
+
+    async def first():
+        found.append((process.elector.leading(), list(process.seen)))
+        await go_on.wait()
+
+    process.manager._first = first
+    running = asyncio.create_task(process.manager.run())
+    await eventually(lambda: found == [(True, [])])
+    await asyncio.sleep(0.1)
+    assert process.seen == []
+    go_on.set()
+    await eventually(lambda: process.seen == [Key("default", "a")])
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await asyncio.wait_for(running, PATIENCE) == 0
+
+
 async def test_it_is_not_ready_and_does_not_compete_before_its_stores_are_filled(
     server, client, metrics, listen, start, eventually, script
 ):

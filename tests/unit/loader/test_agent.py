@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
@@ -16,21 +16,26 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from slipway.loader.agent import agent as module
 from slipway.loader.agent.agent import Agent
+from slipway.loader.agent.budget import Budget
 from slipway.loader.agent.engine import Engine as Client
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
+from slipway.loader.gate import Gate
 from slipway.loader.http import application
-from slipway.loader.load import load
-from slipway.loader.progress import Meter
-from slipway.loader.source import open_source
+from slipway.loader.running import fetch_adapter
+from slipway.serving import agent
 from slipway.serving.agent import Adapter, AgentReport
+from slipway.serving.proof import HEADER, SigningKey, public_key
 
 from .conftest import HASTY, PATIENCE, Service, write
 from .vllm import Engine
 
-ONE = Adapter("m_a", "hf://acme/tiny/adapters/first@refs/pr/1", "d1")
-TWO = Adapter("m_a", "hf://acme/lora", "d2")
-OTHER = Adapter("m_b", "hf://acme/lora", "d2")
+ONE = Adapter("m_a", "hf://acme/tiny/adapters/first@refs/pr/1")
+TWO = Adapter("m_a", "hf://acme/lora")
+OTHER = Adapter("m_b", "hf://acme/lora")
+D1, D2 = ONE.digest, TWO.digest
+KEY, POD = SigningKey(bytes(range(32))), "uid-of-the-pod"
+ROOM = 1 << 30
 Start = Callable[[web.Application], Service]
 
 
@@ -48,14 +53,22 @@ class Sidecar:
     """An agent with its port. ``restart`` makes a new one on the same disk, as a container that ended."""
 
     def __init__(self, folder: Path, engine: str, env: dict[str, str]) -> None:
-        self._folder, self._engine_url, self._env = folder, engine, env
+        self._engine_url, self._env = engine, env
         self.store = Store(folder)
+        self.room = ROOM
+        self.now = time.time_ns
+        self.issued = 0
 
     async def start(self) -> None:
         self._engine = await Client(self._engine_url).__aenter__()
-        self.agent = Agent(self.store, self._engine, self._fetch)
-        self.http = TestClient(TestServer(application(self.agent.report, self.agent)))
+        fetch = partial(fetch_adapter, self.store, Budget(self.store, self.room), self._env, HASTY)
+        self.agent = Agent(self.store, self._engine, fetch)
+        gate = Gate(public_key(KEY.public), POD, self._clock)
+        self.http = TestClient(TestServer(application(self.agent.report, gate, self.agent)))
         await self.http.start_server()
+
+    def _clock(self) -> int:
+        return self.now()
 
     async def stop(self) -> None:
         await self.http.close()
@@ -65,23 +78,32 @@ class Sidecar:
         await self.stop()
         await self.start()
 
-    def _fetch(self, url: str, version: Version, stop: threading.Event, meter: Meter) -> None:
-        load(url, partial(open_source, url, self._env), self.store.path(version), HASTY, stop, meter)
+    def proof(self, method: str, path: str, body: bytes = b"") -> dict[str, str]:
+        """Headers of a request as the controller makes it, each later than the one before."""
+        self.issued = max(time.time_ns(), self.issued + 1)
+        return {HEADER: KEY.proof(method, path, body, POD, self.issued)}
+
+    async def put(self, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+        """Status and body of the answer to a wish."""
+        async with self.http.put("/v1/adapters", data=body, headers=headers) as answer:
+            return answer.status, await answer.text()
 
     async def wish(self, *adapters: Adapter) -> AgentReport:
-        async with self.http.put("/v1/adapters", data=msgspec.json.encode(adapters)) as answer:
-            assert answer.status == 200, await answer.text()
+        body = msgspec.json.encode(adapters)
+        status, text = await self.put(body, self.proof("PUT", "/v1/adapters", body))
+        assert status == 200, text
+        return msgspec.json.decode(text, type=AgentReport)
+
+    async def report(self) -> AgentReport:
+        async with self.http.get("/v1/state", headers=self.proof("GET", "/v1/state")) as answer:
             return msgspec.json.decode(await answer.read(), type=AgentReport)
 
     async def state(self) -> dict[str, tuple[str, str]]:
         """Name -> (phase, digest that is loaded)."""
-        async with self.http.get("/v1/state") as answer:
-            report = msgspec.json.decode(await answer.read(), type=AgentReport)
-        return {state.name: (state.phase, state.loaded) for state in report.adapters}
+        return {state.name: (state.phase, state.loaded) for state in (await self.report()).adapters}
 
     async def message(self) -> str:
-        async with self.http.get("/v1/state") as answer:
-            return msgspec.json.decode(await answer.read(), type=AgentReport).adapters[0].message
+        return (await self.report()).adapters[0].message
 
     async def health(self) -> int:
         async with self.http.get("/healthz") as answer:
@@ -119,8 +141,8 @@ async def test_a_wished_adapter_is_fetched_and_loaded(sidecar: Sidecar, engine: 
     report = await sidecar.wish(ONE)
     assert [state.phase for state in report.adapters] == ["Fetching"]
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
-    assert engine.adapters == {"m_a": str(sidecar.store.path(Version("m_a", "d1")))}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
+    assert engine.adapters == {"m_a": str(sidecar.store.path(Version("m_a", D1)))}
     assert engine.calls == [("load", "m_a")]
 
 
@@ -130,8 +152,8 @@ async def test_what_is_not_wished_any_more_goes_from_engine_and_disk(sidecar: Si
     await sidecar.wish(OTHER)
     await sidecar.settle()
     assert list(engine.adapters) == ["m_b"]
-    assert sidecar.versions() == {Version("m_b", "d2")}
-    assert not (sidecar.store.path(Version("m_a", "d1")).parent).exists()
+    assert sidecar.versions() == {Version("m_b", D2)}
+    assert not (sidecar.store.path(Version("m_a", D1)).parent).exists()
 
 
 async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Sidecar, engine: Engine) -> None:
@@ -151,8 +173,8 @@ async def test_a_version_is_swapped(sidecar: Sidecar, engine: Engine, in_place: 
     await sidecar.wish(TWO)
     await sidecar.settle()
     assert [verb for verb, _name in engine.calls] == calls
-    assert await sidecar.state() == {"m_a": ("Loaded", "d2")}
-    assert sidecar.versions() == {Version("m_a", "d2")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D2)}
+    assert sidecar.versions() == {Version("m_a", D2)}
 
 
 async def test_a_swap_waits_for_leave(sidecar: Sidecar, engine: Engine) -> None:
@@ -160,10 +182,10 @@ async def test_a_swap_waits_for_leave(sidecar: Sidecar, engine: Engine) -> None:
     await sidecar.settle()
     await sidecar.wish(msgspec.structs.replace(TWO, replace=False))
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Fetched", "d1")}
+    assert await sidecar.state() == {"m_a": ("Fetched", D1)}
     await sidecar.wish(TWO)
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d2")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D2)}
 
 
 @pytest.mark.parametrize("tells_paths", [True, False])
@@ -176,7 +198,7 @@ async def test_a_restarted_engine_gets_its_adapters_from_the_disk(
     asked = len(hub.seen)
     engine.restart()
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1"), "m_b": ("Loaded", "d2")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1), "m_b": ("Loaded", D2)}
     assert len(hub.seen) == asked
 
 
@@ -187,7 +209,7 @@ async def test_a_restarted_sidecar_knows_wish_and_state(sidecar: Sidecar, engine
     asked = len(hub.seen)
     await sidecar.restart()
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
     assert (engine.calls, len(hub.seen)) == ([], asked)
 
 
@@ -235,13 +257,14 @@ async def test_adapters_of_others_are_left_alone(sidecar: Sidecar, engine: Engin
 
 
 async def test_nothing_is_taken_away_before_the_first_wish(sidecar: Sidecar) -> None:
-    write(sidecar.store.path(Version("m_z", "d9")), {".slipway-complete": b"{}"})
+    marker = msgspec.json.encode({"url": ONE.url, "revision": "", "files": {}})
+    write(sidecar.store.path(Version("m_z", D1)), {".slipway-complete": marker})
     await sidecar.settle()
-    assert sidecar.versions() == {Version("m_z", "d9")}
+    assert sidecar.versions() == {Version("m_z", D1)}
 
 
 async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Sidecar, hub: Service) -> None:
-    await sidecar.wish(Adapter("m_a", "hf://acme/none", "d7"))
+    await sidecar.wish(Adapter("m_a", "hf://acme/none"))
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Failed", "")}
     assert "knows no repository acme/none" in await sidecar.message()
@@ -279,7 +302,7 @@ async def test_a_disk_that_cannot_be_read_does_not_end_the_agent(
         assert not await sidecar.agent._safe_step()
     await sidecar.wish(ONE)
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
 
 
 async def test_a_fetch_that_is_not_wished_any_more_ends_and_leaves_nothing(sidecar: Sidecar, hub: Service) -> None:
@@ -315,7 +338,7 @@ async def test_an_engine_that_is_gone_is_waited_for(sidecar: Sidecar, engine: En
     assert await sidecar.health() == 503
     sidecar.agent._engine._url = served.url
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
     assert await sidecar.health() == 200
 
 
@@ -328,7 +351,7 @@ async def test_a_busy_engine_keeps_what_it_has(sidecar: Sidecar, served: Service
 
     served.interfere = interfere
     await sidecar.settle()
-    assert await sidecar.state() == {"m_a": ("Loaded", "d1")}
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
     assert await sidecar.health() == 200
 
 
@@ -347,21 +370,152 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
     [
         (b"{", 400, "is no list of adapters"),
         (b'[{"name": "x"}]', 400, "is no list of adapters"),
-        (b'[{"name": "../x", "url": "hf://a/b", "digest": "d"}]', 400, "is neither a name nor a digest"),
-        (b'[{"name": "x", "url": "hf://a/b", "digest": ".."}]', 400, "is neither a name nor a digest"),
-        (b'[{"name": "x", "url": "http://169.254.169.254/latest", "digest": "d"}]', 400, "is no url of hf"),
-        (
-            b'[{"name":"x","url":"u","digest":"d"},{"name":"x","url":"u","digest":"e"}]',
-            400,
-            "two adapters have one name",
-        ),
+        (b'[{"name": "../x", "url": "hf://a/b"}]', 400, "is no name of an adapter"),
+        (b'[{"name": "x", "url": "http://169.254.169.254/latest"}]', 400, "is no url of hf"),
+        (b'[{"name":"x","url":"hf://a/b"},{"name":"x","url":"hf://a/c"}]', 400, "two adapters have one name"),
         (b"[" + b" " * (1 << 20) + b"]", 413, ""),
     ],
 )
 async def test_a_wish_that_makes_no_sense_is_refused(sidecar: Sidecar, body: bytes, status: int, words: str) -> None:
-    async with sidecar.http.put("/v1/adapters", data=body) as answer:
-        assert answer.status == status
-        assert words in await answer.text()
+    found, text = await sidecar.put(body, sidecar.proof("PUT", "/v1/adapters", body))
+    assert found == status
+    assert words in text
+    assert sidecar.agent.wish == ()
+
+
+# --- who may say what is loaded ---------------------------------------------------------------------------------------
+
+EVIL = "hf://acme/lora"
+"""Of the same digest as the genuine one in the attack: whatever another pod claims of it."""
+
+
+async def refused(sidecar: Sidecar, body: bytes, headers: dict[str, str], status: int, reason: str) -> None:
+    """The request is answered so, and leaves wish, engine and disk as they are."""
+    before = (sidecar.agent.wish, dict(await sidecar.agent._engine.models()), sidecar.versions())
+    found, text = await sidecar.put(body, headers)
+    assert (found, reason in text) == (status, True), text
+    await sidecar.settle()
+    assert (sidecar.agent.wish, dict(await sidecar.agent._engine.models()), sidecar.versions()) == before
+
+
+@pytest.fixture
+async def attacked(sidecar: Sidecar) -> Sidecar:
+    """One whose engine answers with the genuine adapter."""
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    return sidecar
+
+
+NOTHING = b"[]"
+BACKDOOR = b'[{"name":"m_a","url":"%s","digest":"%s"}]' % (EVIL.encode(), D1.encode())
+
+
+@pytest.mark.parametrize("body", [NOTHING, BACKDOOR])
+@pytest.mark.parametrize("header", ["", "Bearer x", "Slipway-Ed25519 issued=1,digest=2,signature=3"])
+async def test_another_pod_can_neither_unload_nor_swap_an_adapter(attacked: Sidecar, body: bytes, header: str) -> None:
+    await refused(attacked, body, {HEADER: header} if header else {}, 401, "only the controller may ask")
+
+
+async def test_a_pod_with_a_key_of_its_own_is_refused(attacked: Sidecar) -> None:
+    headers = {HEADER: SigningKey.generate().proof("PUT", "/v1/adapters", NOTHING, POD, time.time_ns())}
+    await refused(attacked, NOTHING, headers, 403, "the signature is not the controller's")
+
+
+async def test_an_order_for_another_pod_is_refused(attacked: Sidecar) -> None:
+    headers = {HEADER: KEY.proof("PUT", "/v1/adapters", NOTHING, "another-pod", time.time_ns())}
+    await refused(attacked, NOTHING, headers, 403, "or is for another request or another pod")
+
+
+async def test_a_proof_for_reading_the_state_changes_nothing(attacked: Sidecar) -> None:
+    headers = {HEADER: KEY.proof("GET", "/v1/state", b"", POD, time.time_ns())}
+    await refused(attacked, b"", headers, 403, "or is for another request or another pod")
+
+
+async def test_an_order_with_another_body_is_refused(attacked: Sidecar) -> None:
+    genuine = msgspec.json.encode((ONE,))
+    await refused(
+        attacked, BACKDOOR, attacked.proof("PUT", "/v1/adapters", genuine), 403, "not the one that was signed"
+    )
+
+
+async def test_a_replayed_order_is_refused_also_after_a_restart(sidecar: Sidecar) -> None:
+    old = NOTHING, sidecar.proof("PUT", "/v1/adapters", NOTHING)
+    assert (await sidecar.put(*old))[0] == 200
+    await refused(sidecar, *old, 403, "not later than the last one")
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    await refused(sidecar, *old, 403, "not later than the last one")
+    await sidecar.restart()
+    await sidecar.settle()
+    await refused(sidecar, *old, 403, "not later than the last one")
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(61, "61 s old by this node's clock"), (-61, "61 s ahead by this node's clock")]
+)
+async def test_an_order_of_another_time_is_refused(attacked: Sidecar, seconds: int, words: str) -> None:
+    headers = attacked.proof("PUT", "/v1/adapters", NOTHING)
+    attacked.now = lambda: attacked.issued + seconds * 10**9
+    await refused(attacked, NOTHING, headers, 403, words)
+
+
+@pytest.mark.parametrize("seconds", [59, -59])
+async def test_clocks_of_nodes_may_differ_by_less_than_a_minute(sidecar: Sidecar, seconds: int) -> None:
+    sidecar.now = lambda: sidecar.issued + seconds * 10**9
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert (await sidecar.state())["m_a"] == ("Loaded", D1)
+
+
+async def test_what_a_loader_tells_is_for_the_controller_alone(attacked: Sidecar) -> None:
+    async with attacked.http.get("/v1/state") as answer:
+        assert (answer.status, "m_a" in await answer.text()) == (401, False)
+    assert await attacked.health() == 200
+
+
+async def test_a_stranger_is_refused_before_its_body_is_read(attacked: Sidecar) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"["
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(PATIENCE), attacked.http.put("/v1/adapters", data=endless()) as answer:
+        assert answer.status == 401
+
+
+async def test_the_loader_says_itself_of_which_url_its_digest_is(sidecar: Sidecar) -> None:
+    """What the review did: a wish with the digest of the genuine url and the url of another one."""
+    await sidecar.put(BACKDOOR, sidecar.proof("PUT", "/v1/adapters", BACKDOOR))
+    await sidecar.settle()
+    [told] = (await sidecar.report()).adapters
+    assert (told.digest, told.loaded) == (agent.version(EVIL), agent.version(EVIL))
+    assert told.loaded_label == agent.label(EVIL)
+
+
+async def test_a_version_whose_marker_names_another_url_is_fetched_again(sidecar: Sidecar, engine: Engine) -> None:
+    folder = sidecar.store.path(Version("m_a", D1))
+    write(folder, {".slipway-complete": msgspec.json.encode({"url": EVIL, "revision": "", "files": {}})})
+    await sidecar.wish(ONE)
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_a": ("Loaded", D1)}
+    assert msgspec.json.decode((folder / ".slipway-complete").read_bytes())["url"] == ONE.url
+    assert engine.calls == [("load", "m_a")]
+
+
+async def test_adapters_beyond_their_room_are_refused_and_the_others_stay(sidecar: Sidecar) -> None:
+    sidecar.room = 150_000
+    await sidecar.restart()
+    await sidecar.wish(OTHER)
+    await sidecar.settle()
+    third = Adapter("m_c", "hf://acme/lora@main")
+    await sidecar.wish(OTHER, third)
+    await sidecar.settle()
+    assert await sidecar.state() == {"m_b": ("Loaded", D2), "m_c": ("Failed", "")}
+    message = (await sidecar.report()).adapters[1].message
+    assert "the adapter has 97.7 KiB and others in the pod have" in message
+    assert "of 146.5 KiB" in message
+    on_disk = sum(file.stat().st_size for file in sidecar.store.path(Version("m_c", third.digest)).rglob("*"))
+    assert on_disk < 10_000
 
 
 async def test_the_loop_runs_by_itself_until_it_is_cancelled(sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +523,7 @@ async def test_the_loop_runs_by_itself_until_it_is_cancelled(sidecar: Sidecar, m
     task = asyncio.create_task(sidecar.agent.run())
     await sidecar.wish(ONE)
     async with asyncio.timeout(PATIENCE):
-        while await sidecar.state() != {"m_a": ("Loaded", "d1")}:  # noqa: ASYNC110  # it is told over HTTP
+        while await sidecar.state() != {"m_a": ("Loaded", D1)}:  # noqa: ASYNC110  # it is told over HTTP
             await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -22,6 +22,7 @@ from aiohttp import web
 
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import Folder
+from slipway.serving.proof import HEADER, SigningKey
 from tests.ports import reserved_port
 
 from .conftest import FILES, PATIENCE, WEIGHTS, Loading, Service, content, write
@@ -126,11 +127,16 @@ def test_a_folder_that_cannot_be_written_is_told(from_hub: Loading, tmp_path: Pa
 def test_a_term_signal_ends_it_at_once_and_progress_is_told_meanwhile(hub: Service, tmp_path: Path) -> None:
     reached, port = threading.Event(), reserved_port()
     hub.interfere = _stalls(reached)
-    process = start_loader(hub, "load", URL, str(tmp_path / "model"), "--listen", f"127.0.0.1:{port}")
+    key, place = SigningKey.generate(), ("--listen", f"127.0.0.1:{port}")
+    process = start_loader(
+        hub, "load", URL, str(tmp_path / "model"), *place, f"--controller-key={key.public}", "--pod=mine"
+    )
     assert reached.wait(PATIENCE)
     deadline, done = time.monotonic() + PATIENCE, 0
     while done < 1000 and time.monotonic() < deadline:
-        state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/state", timeout=PATIENCE))
+        headers = {HEADER: key.proof("GET", "/v1/state", b"", "mine", time.time_ns())}
+        asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/state", headers=headers)
+        state = json.load(urllib.request.urlopen(asked, timeout=PATIENCE))
         assert state["progress"]["totalBytes"] == sum(map(len, FILES.values()))
         done = state["progress"]["doneBytes"]
     assert 1000 <= done < len(WEIGHTS)

@@ -8,6 +8,7 @@ import pytest
 
 from slipway.artifacts.addresses import public
 from slipway.loader import main as module
+from slipway.loader import running
 from slipway.loader.main import last_words, main
 from slipway.loader.progress import Meter, human
 from slipway.serving import job
@@ -76,12 +77,26 @@ def test_last_words_fit_into_what_kubernetes_takes(termination: Path) -> None:
         ["load", "hf://a/b", "/x", "--parallel", "0"],
         ["serve", "--directory", "/x"],
         ["serve", "--directory", "/x", "--engine", "127.0.0.1:8000"],
+        ["serve", "--directory", "/x", "--engine", "http://127.0.0.1:8000"],
+        ["serve", "--directory", "/x", "--engine", "http://127.0.0.1:8000", f"--controller-key={'x' * 43}"],
+        ["load", "hf://a/b", "/x", "--controller-key=short", "--pod=uid"],
+        ["load", "hf://a/b", "/x", f"--controller-key={'x' * 43}"],
     ],
 )
 def test_commands_that_make_no_sense_are_refused(command: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(command)
     assert caught.value.code == 2
+
+
+def test_without_the_controllers_key_nobody_is_answered(
+    hub: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    opened: list[object] = []
+    monkeypatch.setattr(running.web, "TCPSite", lambda *place: opened.append(place))
+    assert main(["load", "hf://acme/tiny", str(tmp_path / "model"), "--listen", "127.0.0.1:0"]) == 0
+    assert opened == []
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slipway.apis import APIS
+from slipway.controller import signing
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
 from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
 
@@ -84,6 +85,15 @@ def test_nothing_is_granted_by_wildcard_and_no_secret_is_read() -> None:
     both = rights("krypton", "kubeai", "llmkube")
     assert not [rule for rule, verbs in both.items() if "*" in (*rule, *verbs)]
     assert ("", "secrets") not in both
+
+
+def test_of_secrets_it_makes_and_reads_the_one_of_its_own_namespace_that_signs() -> None:
+    role = rendered(ALL, ("team-a",))
+    assert [rule for rule in role["__controller_own_rules"] if "secrets" in rule["resources"]] == [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [signing.NAME], "verbs": ["get"]},
+    ]
+    assert ("", "secrets") not in ruled(role["__controller_work_rules"])
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)

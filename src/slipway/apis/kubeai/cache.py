@@ -23,6 +23,7 @@ from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, co
 from slipway.serving import agent, volumes
 from slipway.serving.diagnosis import remains, template_digest
 from slipway.serving.job import Task, ended, job
+from slipway.serving.loader import asked_by_the_controller
 from slipway.serving.plan import Note, Plan, Reference, World
 from slipway.serving.server import Container, Mount
 from slipway.serving.settings import Settings
@@ -118,7 +119,7 @@ def load_job(model: Model) -> Object:
             name=load_name(model.name),
             namespace=model.namespace,
             labels=_labels(load_name(model.name)),
-            container=container,
+            container=asked_by_the_controller(container, model.controller_key),
             volumes=(
                 volumes.claim(CACHE, claim_reference(model.namespace, model.spec.cache_profile).name),
                 *access.volumes,

@@ -51,6 +51,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     engine: Engine
     config: config.SystemConfig
     settings: Settings
+    controller_key: str
+    """See World."""
 
     @property
     def name(self) -> str:
@@ -137,6 +139,7 @@ def read(world: World) -> Model:
         engine=ENGINES[spec.engine],
         config=read_config(world),
         settings=world.settings,
+        controller_key=world.controller_key,
     )
     fault = _fault(model)
     if fault:

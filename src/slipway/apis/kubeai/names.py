@@ -13,9 +13,6 @@ PROFILE = "slipway.inference/cache-profile"
 """Annotation of a Model: the cache profile whose volume has its weights, also when the Model names it no longer."""
 SERVICE_LENGTH = 63
 
-ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Kubernetes' own, for words that spell nothing."""
-
 
 def workload_name(model: str) -> str:
     return f"model-{model}"
@@ -48,11 +45,3 @@ def adapter_selector(model: str, adapter: str) -> dict[str, str]:
 def public_name(model: str, adapter: str) -> str:
     """The model id of an adapter."""
     return f"{model}_{adapter}"
-
-
-def url_digest(url: str) -> str:
-    """What tells two versions of an adapter apart, as the original's labels do: FNV-1a of 32 bits."""
-    value = 0x811C9DC5
-    for byte in url.encode():
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return "".join(ALPHABET[ord(digit) % len(ALPHABET)] for digit in str(value))

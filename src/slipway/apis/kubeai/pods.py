@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 import msgspec
 
@@ -14,8 +15,10 @@ from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED
 from slipway.artifacts import huggingface, urls
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
+from slipway.kube.quantity import amount
 from slipway.serving import agent, volumes
 from slipway.serving.agent import Adapter
+from slipway.serving.loader import asked_by_the_controller
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
 from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
 from slipway.serving.settings import Settings
@@ -29,6 +32,8 @@ OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
 ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
+ADAPTERS_SHARE = Fraction(95, 100)
+"""Of the volume's limit, what adapters may have: the kubelet evicts the pod beyond it, the loader only refuses."""
 CACHE = "models"
 DOWNLOADS = "downloads"
 SHARED_MEMORY = "dshm"
@@ -133,10 +138,7 @@ def route(model: Model, *, failing: bool) -> Route:
 
 def adapters(model: Model) -> tuple[Adapter, ...]:
     """What the loaders are told. An adapter has its public name in the engine, too, so that bodies pass unchanged."""
-    return tuple(
-        Adapter(names.public_name(model.name, adapter.name), adapter.url, names.url_digest(adapter.url))
-        for adapter in model.spec.adapters
-    )
+    return tuple(Adapter(names.public_name(model.name, adapter.name), adapter.url) for adapter in model.spec.adapters)
 
 
 def env_from(model: Model) -> tuple[Object, ...]:
@@ -219,7 +221,7 @@ def _access(model: Model) -> Access:
     if engine.cache_path:
         found += _volume(volumes.scratch(DOWNLOADS), engine.cache_path)
     if model.spec.adapters:
-        found += _volume(volumes.scratch(ADAPTERS), ADAPTERS_FOLDER, read_only=True)
+        found += _volume(volumes.scratch(ADAPTERS, model.settings.adapters.size), ADAPTERS_FOLDER, read_only=True)
     if folder:
         claim = claim_reference(model.namespace, model.spec.cache_profile).name
         found += Access(
@@ -239,13 +241,15 @@ def _volume(volume: Object, path: str, *, read_only: bool = False) -> Access:
 
 def _loader(model: Model, access: Access) -> Container:
     """Fetches adapters and has the engine load them, as the controller tells it."""
-    return Container(
+    engine, most = f"http://127.0.0.1:{PORT}", int(amount(model.settings.adapters.size) * ADAPTERS_SHARE)
+    container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),
-        args=("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", f"http://127.0.0.1:{PORT}"),
+        args=("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most)),
         env=loader_env(model, access),
         env_from=env_from(model),
         mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *access.mounts),
         readiness=RESTORED,
         security=UNPRIVILEGED,
     )
+    return asked_by_the_controller(container, model.controller_key)

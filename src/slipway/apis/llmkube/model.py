@@ -45,7 +45,7 @@ class Models:
 
     def plan(self, world: World) -> Plan:
         asked = uses.demand(world)
-        model = weights.wanted(world.resource, world.settings, asked)
+        model = weights.wanted(world, asked)
         wish = loading.out_of_cache(world)
         if model.in_claim:
             wish += loading.from_claim(model, world)

@@ -61,7 +61,7 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
 
 def _judged(world: World, refusal: Refusal | None) -> tuple[Model | None, State]:
     try:
-        model = wanted(world.resource, world.settings, uses.demand(world))
+        model = wanted(world, uses.demand(world))
     except Invalid as error:
         return None, State(phase="Failed", reason=error.reason, message=error.message)
     if deleting(world.resource):

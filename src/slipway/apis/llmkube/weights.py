@@ -14,7 +14,8 @@ from slipway.artifacts import huggingface
 from slipway.artifacts.report import Report
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object
 from slipway.serving import agent, volumes
-from slipway.serving.plan import Invalid, Reference
+from slipway.serving.loader import asked_by_the_controller
+from slipway.serving.plan import Invalid, Reference, World
 from slipway.serving.server import Container, Mount, variables
 from slipway.serving.settings import Settings
 from slipway.serving.workload import UNPRIVILEGED
@@ -42,6 +43,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     shared: bool = True
     """Whether it is wanted in the cache of its namespace."""
+    controller_key: str = ""
+    """See World."""
 
     @property
     def name(self) -> str:
@@ -109,9 +112,10 @@ def read(resource: Object, settings: Settings) -> Model:
     return Model(resource=resource, spec=spec, source=source, settings=settings)
 
 
-def wanted(resource: Object, settings: Settings, asked: Mapping[str, bool]) -> Model:
+def wanted(world: World, asked: Mapping[str, bool]) -> Model:
     """The same, as the services of the namespace want it; ``asked``: see ``uses.demand``. Raises Invalid."""
-    return msgspec.structs.replace(read(resource, settings), shared=uses.wants_cache(resource, asked))
+    model, shared = read(world.resource, world.settings), uses.wants_cache(world.resource, asked)
+    return msgspec.structs.replace(model, shared=shared, controller_key=world.controller_key)
 
 
 def loader(model: Model, name: str = agent.CONTAINER, *, refresh: bool = False, volume: str = "") -> Container:
@@ -168,7 +172,7 @@ def affinity(model: Model) -> Object:
 
 
 def _container(model: Model, name: str, words: Sequence[str], mounts: tuple[Mount, ...]) -> Container:
-    return Container(
+    container = Container(
         name=name,
         image=model.settings.loader_image,
         args=("loader", *words),
@@ -176,6 +180,8 @@ def _container(model: Model, name: str, words: Sequence[str], mounts: tuple[Moun
         mounts=mounts,
         security=UNPRIVILEGED,
     )
+    # Of the others nobody asks for progress: their port stays closed.
+    return asked_by_the_controller(container, model.controller_key) if name == agent.CONTAINER else container
 
 
 def _url(model: Model) -> str:

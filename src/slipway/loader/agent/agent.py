@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from slipway.loader.agent.engine import Engine, GoneError, RefusedError, SilentError
 from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
 from slipway.loader.agent.store import Memory, Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.progress import Meter
 from slipway.loader.threads import in_thread
-from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
+from slipway.serving.agent import Adapter, AdapterState, AgentReport, Phase, Progress, label
 
 LOG = logging.getLogger(__name__)
 PERIOD = 1.0
@@ -65,13 +67,19 @@ class Agent:
     def wish(self) -> tuple[Adapter, ...]:
         return self._memory.wish or ()
 
-    def wants(self, wish: Sequence[Adapter]) -> None:
-        """From now on exactly these adapters shall be loaded."""
-        if tuple(wish) != self._memory.wish:
-            names = {adapter.name for adapter in wish}
-            kept = tuple(name for name in self._memory.loaded if name in names)
-            self._remember(Memory(tuple(wish), kept))
+    def wants(self, wish: Sequence[Adapter], order: int) -> bool:
+        """From now on exactly these adapters shall be loaded. ``order``: when that was signed, in nanoseconds of Unix
+        time; False, and nothing changes, where that is not later than the last order that was taken. It is remembered
+        on the disk, as a loader that was restarted must not take an old order either."""
+        if order <= self._memory.order:
+            return False
+        changed = tuple(wish) != self._memory.wish
+        names = {adapter.name for adapter in wish}
+        kept = tuple(name for name in self._memory.loaded if name in names)
+        self._remember(Memory(tuple(wish), kept, order))
+        if changed:
             self._wake.set()
+        return True
 
     def report(self) -> AgentReport:
         return AgentReport(tuple(self._state(adapter) for adapter in self.wish), self._progress())
@@ -83,18 +91,24 @@ class Agent:
         return [name for name in self._memory.loaded if name not in (self._loaded or {}) and name in on_disk - refused]
 
     def _state(self, adapter: Adapter) -> AdapterState:
+        phase, message = self._phase(adapter)
+        loaded = (self._loaded or {}).get(adapter.name, "")
+        url = self._complete.get(Version(adapter.name, loaded))
+        return AdapterState(adapter.name, adapter.digest, phase, message, loaded, label(url) if url else "")
+
+    def _phase(self, adapter: Adapter) -> tuple[Phase, str]:
         version = Version(adapter.name, adapter.digest)
         loaded = (self._loaded or {}).get(adapter.name, "")
         fault = self._faults.get((Load, version)) or self._faults.get((Fetch, version))
         if loaded == adapter.digest:
-            return AdapterState(adapter.name, adapter.digest, "Loaded", "", loaded)
+            return "Loaded", ""
         if fault:
-            return AdapterState(adapter.name, adapter.digest, "Failed", fault.message, loaded)
+            return "Failed", fault.message
         if version in self._complete:
             waits = "waits until it may take the place of the other version" if loaded else "waits for the engine"
-            return AdapterState(adapter.name, adapter.digest, "Fetched", waits, loaded)
+            return "Fetched", waits
         running = self._fetches.get(version)
-        return AdapterState(adapter.name, adapter.digest, "Fetching", running.meter.line() if running else "", loaded)
+        return "Fetching", running.meter.line() if running else ""
 
     def _progress(self) -> Progress | None:
         all_of_them = [running.meter.progress() for running in self._fetches.values()]
@@ -146,7 +160,7 @@ class Agent:
 
     async def _look(self) -> None:
         self._complete, self._partial = await asyncio.to_thread(self._store.look)
-        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish} | self._complete
+        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish} | self._complete.keys()
         self._faults = {key: fault for key, fault in self._faults.items() if key[1] in wished}
         try:
             self._loaded = self._ours(await self._engine.models())
@@ -158,7 +172,7 @@ class Agent:
             return
         loaded = sorted({*self._memory.loaded, *(self._loaded or {})} & {adapter.name for adapter in self.wish})
         if tuple(loaded) != self._memory.loaded:
-            self._remember(Memory(self._memory.wish, tuple(loaded)))
+            self._remember(msgspec.structs.replace(self._memory, loaded=tuple(loaded)))
 
     def _ours(self, models: dict[str, str]) -> dict[str, str]:
         """Those that were loaded from this disk -> their digest. An engine that tells no path is taken at its word only

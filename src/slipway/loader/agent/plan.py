@@ -14,7 +14,7 @@ from slipway.serving.agent import Adapter
 
 
 class Version(NamedTuple):
-    """An adapter's name and the digest of its url: a folder ``name/digest``."""
+    """An adapter's name and the SHA-256 of its url: a folder ``name/digest``."""
 
     name: str
     digest: str

@@ -1,17 +1,21 @@
-"""The adapters' folder: ``NAME/DIGEST/`` is one version of an adapter, ``.agent`` what the agent has to remember."""
+"""The adapters' folder: ``NAME/DIGEST/`` is one version of an adapter, ``.agent`` what the agent has to remember.
+
+A version is complete when its marker says of which url it is, and the folder's name is the digest of that url.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from slipway.loader.agent.plan import Version
 from slipway.loader.evict import evict
-from slipway.loader.folder import MARKER
+from slipway.loader.folder import loaded_url
+from slipway.serving import agent
 from slipway.serving.agent import Adapter
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
@@ -25,6 +29,8 @@ class Memory(msgspec.Struct, frozen=True):
     """None: nobody has told one yet."""
     loaded: tuple[str, ...] = ()
     """Names that the engine has answered with, and has to again before the pod takes requests."""
+    order: int = 0
+    """When the last order was signed that was taken, in nanoseconds of Unix time; an earlier one is a replay."""
 
 
 class Store:
@@ -43,11 +49,19 @@ class Store:
             return None
         return Version(*parts) if len(parts) == 2 else None
 
-    def look(self) -> tuple[frozenset[Version], frozenset[Version]]:
-        """Versions that are complete, and others that were begun."""
-        found = list(self._versions())
-        complete = frozenset(version for version in found if (self.path(version) / MARKER).is_file())
-        return complete, frozenset(found) - complete
+    def look(self) -> tuple[Mapping[Version, str], frozenset[Version]]:
+        """Versions that are complete -> the url of each, and others that were begun."""
+        found = {version: self._url(version) for version in self.versions()}
+        complete = {version: url for version, url in found.items() if url is not None}
+        return complete, frozenset(found.keys() - complete.keys())
+
+    def versions(self) -> list[Version]:
+        """All of which there is anything."""
+        return [Version(name, digest) for name in _folders(self._root) for digest in _folders(self._root / name)]
+
+    def size(self, version: Version) -> int:
+        """Bytes that a version takes on the disk, complete or not."""
+        return sum(_sizes(self.path(version)))
 
     def remove(self, version: Version) -> None:
         """Raises LoadError. The adapter's own folder goes with its last version."""
@@ -68,10 +82,19 @@ class Store:
         fresh.write_bytes(msgspec.json.encode(memory))
         fresh.replace(self._memory)
 
-    def _versions(self) -> Iterator[Version]:
-        for name in _folders(self._root):
-            for digest in _folders(self._root / name):
-                yield Version(name, digest)
+    def _url(self, version: Version) -> str | None:
+        """Where a complete version came from; None for one that is not complete, or whose marker tells of another."""
+        url = loaded_url(self.path(version))
+        return url if url is not None and agent.version(url) == version.digest else None
+
+
+def _sizes(path: Path) -> Iterator[int]:
+    for folder, _folders_in_it, files in os.walk(path):
+        for name in files:
+            try:
+                yield os.lstat(os.path.join(folder, name)).st_size
+            except FileNotFoundError:
+                continue  # renamed or removed meanwhile
 
 
 def _folders(path: Path) -> list[str]:

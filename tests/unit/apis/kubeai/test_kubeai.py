@@ -72,8 +72,8 @@ def leaving(asked: World, now: float = NOW) -> World:
 
 
 def test_the_digest_of_an_adapters_url_is_the_originals() -> None:
-    assert names.url_digest("hf://test-repo/test-adapter") == "579485db59"
-    assert names.url_digest("s3://test-bucket/test-path") == "54dcb9d8d5"
+    assert agent.label("hf://test-repo/test-adapter") == "579485db59"
+    assert agent.label("s3://test-bucket/test-path") == "54dcb9d8d5"
 
 
 def test_names_of_services_are_no_two_models_the_same() -> None:
@@ -354,7 +354,23 @@ def test_credentials_go_only_where_they_are_needed() -> None:
     spec = child(adapted, "Deployment")["spec"]["template"]["spec"]
     engine, loader = ({variable["name"] for variable in one["env"]} for one in spec["containers"])
     assert engine == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING", "HF_TOKEN"}
-    assert loader == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    assert loader == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} | OURS
+
+
+OURS = {"SLIPWAY_CONTROLLER_KEY", "SLIPWAY_POD_UID"}
+"""By which a loader knows the controller, and the controller its pod."""
+
+
+@pytest.mark.parametrize("spec", [{"adapters": [{"name": "a", "url": "s3://bucket/a"}]}, {"cacheProfile": "shared"}])
+def test_no_variable_of_a_model_takes_the_place_of_the_controllers_key(spec: dict[str, Any]) -> None:
+    asked = msgspec.structs.replace(world(**spec, env=dict.fromkeys(OURS, "mine")), controller_key="theirs")
+    kind = "Job" if "cacheProfile" in spec else "Deployment"
+    containers = child(asked, kind)["spec"]["template"]["spec"]["containers"]
+    given = [one for container in containers if container["name"] == "loader" for one in container["env"]]
+    assert [one for one in given if one["name"] in OURS] == [
+        {"name": "SLIPWAY_CONTROLLER_KEY", "value": "theirs"},
+        {"name": "SLIPWAY_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+    ]
 
 
 NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"

@@ -24,7 +24,7 @@ from slipway.serving.agent import AgentReport
 from slipway.serving.plan import Invalid, Plan, Refusal, World
 from slipway.serving.settings import ModelCache, Settings, Sources
 
-from ..test_golden import NOW, agrees, beside_children
+from ..test_golden import CONTROLLER_KEY, NOW, agrees, beside_children
 
 EXAMPLES = sorted(path for path in (Path(__file__).parent / "models").glob("*.yaml") if "." not in path.stem)
 
@@ -39,6 +39,7 @@ def example(path: Path) -> World:
         pods=[],
         routed=[],
         settings=settings,
+        controller_key=CONTROLLER_KEY,
         now=NOW,
         referenced={
             reference: known[place]
@@ -151,13 +152,34 @@ def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1", "creationTimestamp": "2026-11-21T08:00:00Z"}
     resource = {"metadata": metadata, "spec": {"source": source} | spec}
     given = settings or Settings()
-    return World(resource=resource, children={}, pods=[], routed=[], settings=given, now=NOW, kin=[resource])
+    return World(
+        resource=resource,
+        children={},
+        pods=[],
+        routed=[],
+        settings=given,
+        controller_key=CONTROLLER_KEY,
+        now=NOW,
+        kin=[resource],
+    )
 
 
 def container(world: World) -> dict[str, Any]:
     (job,) = Models().plan(world).children
     found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
     return found
+
+
+OURS = {
+    "SLIPWAY_CONTROLLER_KEY": {"value": CONTROLLER_KEY},
+    "SLIPWAY_POD_UID": {"valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+}
+
+
+def env(made: dict[str, Any]) -> list[dict[str, Any]]:
+    """The variables of a loader, which has those by which it knows the controller, and these beside them."""
+    assert [{"name": name, **value} for name, value in OURS.items()] == made["env"][-2:]
+    return list(made["env"][:-2])
 
 
 REMOTE = {
@@ -194,13 +216,13 @@ def test_fields_of_later_versions_are_named_whatever_else_is_to_be_told() -> Non
 
 def test_a_gated_file_is_asked_for_with_a_token() -> None:
     """The original has none for what it downloads."""
-    (token,) = container(model(REMOTE["hub"]))["env"]
+    (token,) = env(container(model(REMOTE["hub"])))
     assert token["name"] == "HF_TOKEN"
     assert token["valueFrom"]["secretKeyRef"]["optional"]
-    (own,) = container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"}))["env"]
+    (own,) = env(container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"})))
     assert own["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "HF_TOKEN", "optional": True}
     none = Settings(sources=Sources(hugging_face_secret=""))
-    assert "env" not in container(model(REMOTE["hub"], none))
+    assert env(container(model(REMOTE["hub"], none))) == []
 
 
 def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
@@ -210,7 +232,7 @@ def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_el
         for one in found:
             made = one["spec"]["template"]["spec"]["containers"][0]
             assert "envFrom" not in made
-            assert {variable["name"] for variable in made.get("env", [])} <= {
+            assert {variable["name"] for variable in env(made)} <= {
                 "HF_TOKEN",
                 "AWS_ACCESS_KEY_ID",
                 "AWS_SECRET_ACCESS_KEY",
@@ -218,7 +240,7 @@ def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_el
                 "AWS_REGION",
                 "AWS_ENDPOINT_URL",
             }
-    wanted = container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"}))["env"]
+    wanted = env(container(model(REMOTE["bucket"], sourceSecretRef={"name": "mine"})))
     needed = [one["name"] for one in wanted if "optional" not in one["valueFrom"]["secretKeyRef"]]
     assert needed == ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
 
@@ -236,7 +258,7 @@ def test_no_other_host_gets_a_token() -> None:
     """A Secret that a Model names is for hubs and buckets."""
     for kind in ("web", "host"):
         found = container(model(REMOTE[kind], ALLOWED, sourceSecretRef={"name": "mine"}))
-        assert "env" not in found
+        assert env(found) == []
         assert "envFrom" not in found
 
 

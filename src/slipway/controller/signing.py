@@ -1,0 +1,73 @@
+"""Signing: the key by which loaders know the controller lies in one Secret of the controller's namespace.
+
+The first controller that leads makes it; whoever leads later reads it. It is the only Secret that the controller may
+read. Delete it and restart the controller, and there is another key, and other pods wherever there is a loader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import logging
+from base64 import b64decode, b64encode
+
+from slipway.kube.client import Client
+from slipway.kube.errors import Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from slipway.kube.objects import SECRET, Key, Object
+from slipway.serving.proof import SigningKey
+
+log = logging.getLogger(__name__)
+
+NAME = "slipway-controller-signing"
+FIELD = "ed25519"
+RETRY_SECONDS = 2.0
+LABELS = {
+    "app.kubernetes.io/name": "slipway-controller",
+    "app.kubernetes.io/component": "controller",
+    "app.kubernetes.io/part-of": "slipway",
+}
+
+
+async def signing_key(client: Client, namespace: str) -> SigningKey:
+    """The controller's key, which is made where there is none. Trouble that passes is waited out.
+
+    Raises ApiError, such as for a right that is missing; ValueError for a Secret that holds no key.
+    """
+    name = Key(namespace, NAME)
+    while True:
+        try:
+            return await _read_or_make(client, name)
+        except Conflict:
+            continue  # another one has made it meanwhile
+        except (ServerError, TooManyRequests, Unreachable) as error:
+            log.warning("the signing key %s: %s", name, error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _read_or_make(client: Client, name: Key) -> SigningKey:
+    try:
+        return _key_in(await client.get(SECRET, name), name)
+    except NotFound:
+        made = SigningKey.generate()
+        await client.create(SECRET, _secret(made, name))
+        log.info("made the signing key %s", name)
+        return made
+
+
+def _secret(made: SigningKey, name: Key) -> Object:
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {"namespace": name.namespace, "name": name.name, "labels": LABELS},
+        "type": "Opaque",
+        "immutable": True,
+        "data": {FIELD: b64encode(made.seed).decode()},
+    }
+
+
+def _key_in(secret: Object, name: Key) -> SigningKey:
+    try:
+        return SigningKey(b64decode(secret["data"][FIELD], validate=True))
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        reason = f"the Secret {name} holds no Ed25519 key in {FIELD!r}: delete it, and the controller makes another one"
+        raise ValueError(reason) from None  # what is in it is shown nowhere

@@ -1,0 +1,63 @@
+"""Budget: how much of the node's disk all adapters of a pod may take together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from slipway.loader.agent.plan import Version
+from slipway.loader.agent.store import Store
+from slipway.loader.errors import LoadError
+from slipway.loader.progress import human
+from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+
+
+class Budget:
+    """Admits a version before its first byte, when there is room beside those on the disk and those on their way.
+
+    May be used from several threads at once.
+    """
+
+    def __init__(self, store: Store, most: int) -> None:
+        """``most``: bytes."""
+        self._store, self._most = store, most
+        self._lock = threading.Lock()
+        self._promised: dict[Version, int] = {}
+
+    @contextmanager
+    def within(self, version: Version, source: Source) -> Iterator[Source]:
+        """The source, whose listing raises LoadError where there is no room for it. What it promised counts until the
+        context ends; from then on what lies on the disk does."""
+        try:
+            yield _Bounded(source, self, version)
+        finally:
+            with self._lock:
+                self._promised.pop(version, None)
+
+    def admit(self, version: Version, size: int) -> None:
+        """Raises LoadError where ``size`` bytes are too many."""
+        with self._lock:
+            others = (other for other in {*self._store.versions(), *self._promised} if other != version)
+            used = sum(max(self._store.size(other), self._promised.get(other, 0)) for other in others)
+            if used + size > self._most:
+                raise LoadError(
+                    f"the adapter has {human(size)} and others in the pod have {human(used)}, of {human(self._most)} "
+                    "that all may have together: name fewer, or have the operator raise controller_adapters_size"
+                )
+            self._promised[version] = size
+
+
+class _Bounded:
+    """See :class:`slipway.loader.source.Source`."""
+
+    def __init__(self, source: Source, budget: Budget, version: Version) -> None:
+        self._source, self._budget, self._version = source, budget, version
+
+    def listing(self, patiently: Patiently) -> Listing:
+        found = self._source.listing(patiently)
+        self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in found.entries))
+        return found
+
+    def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        return self._source.read(entry, start)

@@ -1,0 +1,41 @@
+"""Gate: lets the controller's requests in, and nobody else's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from slipway.serving import proof
+from slipway.serving.proof import Proof, Refused
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Whose requests a loader takes, and which pod they have to be for."""
+
+    key: Ed25519PublicKey
+    """The controller's."""
+    pod: str
+    """uid of the pod that the loader runs in."""
+    clock: Callable[[], int] = time.time_ns
+
+    def admitted(self, request: web.Request) -> Proof:
+        """What the request's proof says; its body has not been read. Raises HTTPUnauthorized or HTTPForbidden."""
+        header = request.headers.get(proof.HEADER)
+        try:
+            return proof.verified(self.key, header, request.method, request.raw_path, self.pod, self.clock())
+        except Refused as error:
+            if error.missing:
+                raise web.HTTPUnauthorized(text=f"{error}\n", headers={"WWW-Authenticate": proof.SCHEME}) from error
+            raise web.HTTPForbidden(text=f"{error}\n") from error
+
+    async def body(self, request: web.Request, proven: Proof) -> bytes:
+        """The body that was signed. Raises HTTPForbidden for another one, HTTPRequestEntityTooLarge."""
+        body = await request.read()
+        if proof.body_digest(body) != proven.digest:
+            raise web.HTTPForbidden(text="the body is not the one that was signed\n")
+        return body
