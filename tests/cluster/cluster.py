@@ -43,6 +43,7 @@ API_VERSIONS = {
     "Job": "batch/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""

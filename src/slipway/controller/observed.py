@@ -14,6 +14,7 @@ from slipway.kube.objects import (
     JOB,
     MANAGED_BY,
     NAMESPACE,
+    NETWORK_POLICY,
     NODE,
     POD,
     SERVICE,
@@ -39,6 +40,8 @@ QUALIFIED = "qualified"
 """Index of routed Services: the id that always reaches them."""
 NAMESPACED = "namespace"
 """Index of what uses resources: its namespace."""
+FOREIGN = "foreign"
+"""Index of NetworkPolicies that are not ours: their namespace."""
 EXTENDED = "extended"
 """Index of nodes: the extended resources that they have."""
 WORKLOADS = frozenset({DEPLOYMENT.kind, JOB.kind})
@@ -76,6 +79,7 @@ class Observed:
         }
         indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
         self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_without_spec)
+        self.policies = self.informer(NETWORK_POLICY, indexes={FOREIGN: _foreign_namespace}, trim=_existence)
         self._rules, self._read = rules, Routes(rules.apply)
         asked = {NAMES: self._names, QUALIFIED: self._qualified, NAMESPACED: lambda obj: [key(obj).namespace]}
         self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes=asked)
@@ -99,7 +103,7 @@ class Observed:
 
     @property
     def informers(self) -> list[Informer]:
-        found = [*self.children.values(), *self.shared.values(), self.pods, self.routes]
+        found = [*self.children.values(), *self.shared.values(), self.pods, self.policies, self.routes]
         return [*found, *([self.namespaces] if self.namespaces else [])]
 
     def shared_object(self, reference: Reference) -> Object | None:
@@ -126,6 +130,16 @@ class Observed:
         """Whether a resource of these kinds has the Deployment or Job that made the pod. That may be gone before its
         pods are, so one that ends counts as well, until its time is over."""
         return deleting(pod) or any(self.owner_of_pod(kind, pod) for kind in kinds)
+
+    def policed(self, namespace: str) -> bool:
+        """Whether others have NetworkPolicies in the namespace."""
+        return self.policies.store.count(FOREIGN, namespace) > 0
+
+    def polices(self, change: Change) -> bool:
+        """Whether this change of a policy is the first of others in its namespace, or the last one that goes."""
+        before, after = (set(_foreign_namespace(policy)) if policy else set() for policy in (change.old, change.new))
+        counts = {namespace: self.policies.store.count(FOREIGN, namespace) for namespace in before ^ after}
+        return any(count == (namespace in after) for namespace, count in counts.items())
 
     def extended_resources(self) -> frozenset[str]:
         """Those that any node has; none where no API looks at nodes."""
@@ -281,6 +295,18 @@ def _extended(node: Object) -> Iterable[str]:
 
 def _namespace_of_users(pod: Object) -> Iterable[str]:
     return [key(pod).namespace] if USES in (pod["metadata"].get("annotations") or {}) else []
+
+
+def _existence(policy: Object) -> Object:
+    """A policy without all but what tells whose it is: anybody may write large ones."""
+    fields = ("name", "namespace", "uid", "resourceVersion")
+    kept: Object = {field: policy["metadata"].get(field, "") for field in fields}
+    ours = labels(policy).get(MANAGED_BY) == MANAGER
+    return {"kind": NETWORK_POLICY.kind, "metadata": kept, "ours": ours}
+
+
+def _foreign_namespace(policy: Object) -> Iterable[str]:
+    return [] if policy["ours"] else [key(policy).namespace]
 
 
 def _without_spec(pod: Object) -> Object:

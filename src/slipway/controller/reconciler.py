@@ -113,6 +113,7 @@ class Reconciler:
             keys = self._equipped if shared == NODE else self._referring
             made.watch_changes(self._observed.shared[shared], keys)
         made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
+        made.watch_changes(self._observed.policies, self._policed)
         made.watch_changes(self._observed.routes, lambda change: self._observed.owners_of_change(self.kind, change))
         if self._observed.namespaces is not None:
             served = self._observed.namespaces
@@ -246,6 +247,7 @@ class Reconciler:
             agents=self._agents.reports(pods),
             kin=self.resources.store.all(),
             users=self._observed.users(self._api.user_kinds, key(resource).namespace),
+            policed=self._observed.policed(key(resource).namespace),
             extended_resources=self._observed.extended_resources() if NODE in self._api.shared_kinds else (),
         )
 
@@ -265,6 +267,12 @@ class Reconciler:
         kind = next(kind for kind in self._api.shared_kinds if kind.kind == obj["kind"])
         reference = Reference(kind, *key(obj))
         return [key(resource) for resource in self.resources.store.by_index(REFERENCES, _reference(reference))]
+
+    def _policed(self, change: Change) -> list[Key]:
+        """The resources of a namespace that gets network policies of others, or has none of them any more."""
+        if not self._observed.polices(change):
+            return []
+        return [name for name in map(key, self.resources.store.all()) if name.namespace == change.key.namespace]
 
     def _equipped(self, change: Change) -> list[Key]:
         """All resources where the cluster gets an extended resource that it had not, or has none of it any more."""

@@ -12,6 +12,7 @@ from slipway.apis.llmkube.reading import ENGINES
 from slipway.artifacts import guard
 from slipway.kube.quantity import amount
 from slipway.serving import claims
+from slipway.serving.network import PEER_FIELDS
 from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
 
@@ -84,6 +85,9 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError(
                 f"authors.imagePrefixes: {vague!r} is no registry or repository; leave the list empty for any"
             )
+        odd = next((peer for peer in self.network_policies.clients if not peer or not peer.keys() <= PEER_FIELDS), None)
+        if odd is not None:
+            raise ValueError(f"networkPolicies.clients: {odd} is no peer: it has {', '.join(sorted(PEER_FIELDS))}")
         try:
             amount(self.adapters.size)
         except ValueError as error:

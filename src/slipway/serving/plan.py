@@ -55,6 +55,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     users: Sequence[Object] = ()
     """Who may use resources of this one's kind in its namespace: the objects of ``Api.user_kinds``, and where there are
     such kinds their pods with the annotation ``USES``."""
+    policed: bool = False
+    """Whether the resource's namespace has NetworkPolicies that are not ours."""
     extended_resources: Collection[str] = ()
     """Names of the extended resources, such as ``nvidia.com/gpu``, that some node has; of APIs that look at nodes."""
 

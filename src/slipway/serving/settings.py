@@ -6,6 +6,11 @@ from typing import Literal, Self
 
 import msgspec
 
+from slipway.kube.objects import Object
+
+PROMETHEUS = ("monitoring", "openshift-monitoring", "openshift-user-workload-monitoring")
+"""Namespaces in which Prometheus usually runs."""
+
 
 class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Which weights a spec may name, where whoever writes specs is trusted less than the operator."""
@@ -39,6 +44,20 @@ class Adapters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     size: str = "20Gi"
     """What those of one pod may have together on the node's disk. Another version of one lies beside it for a while."""
+
+
+class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Who reaches the pods of models, as far as the cluster's network enforces NetworkPolicies."""
+
+    loaders: bool = True
+    """Whether the port of a loader beside an engine is closed for all but the controller, where a namespace has no
+    policies of its own."""
+    models: bool = False
+    """Whether engines take requests from the gateway, Prometheus and ``clients`` only."""
+    prometheus_namespaces: tuple[str, ...] = PROMETHEUS
+    """Where Prometheus runs."""
+    clients: tuple[Object, ...] = ()
+    """Who else may ask engines: peers, as in a NetworkPolicy."""
 
 
 class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -110,6 +129,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Where models are kept that share a cache."""
     adapters: Adapters = Adapters()
     """Adapters that are loaded into running engines."""
+    network_policies: NetworkPolicies = NetworkPolicies()
+    """Who reaches the pods of models."""
 
     def user(self, wanted: int) -> int | None:
         """Who a pod runs as; None: whom the cluster says."""

@@ -116,7 +116,7 @@ class Toys:
         reason = refusal.reason if refusal else "Valid"
         condition = {"type": "Accepted", "status": "False" if refusal else "True", "reason": reason}
         told = sorted(report.progress.done_bytes for report in world.agents.values() if report.progress)
-        return Verdict({"conditions": [condition], "pods": len(world.pods), "told": told})
+        return Verdict({"conditions": [condition], "pods": len(world.pods), "told": told, "policed": world.policed})
 
 
 def _adapters(spec: Object) -> list[tuple[str, str]]:
@@ -182,6 +182,10 @@ class Cluster:
 
     def get(self, kind: Kind, name: str = "a") -> Object:
         return self.server.objects[self.path(kind, name)]
+
+    def get_status(self, name: str = "a") -> Object:
+        found: Object = self.get(TOY, name).get("status", {})
+        return found
 
     def reason(self, name: str = "a") -> str:
         conditions = self.get(TOY, name).get("status", {}).get("conditions", [{}])

@@ -54,6 +54,8 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
         ("images: {llamacpp-cuda: x, llamacpp-gpu: y}", "'llamacpp-gpu' is no engine; there are llamacpp, vllm,"),
         ("namespaces: [team-a, 'Team B']", "'Team B' is no name of a namespace"),
         ("namespaces: ['']", "'' is no name of a namespace"),
+        ("networkPolicies: {clients: [{}]}", "networkPolicies.clients: {} is no peer"),
+        ("networkPolicies: {clients: [{namespace: x}]}", "it has ipBlock, namespaceSelector, podSelector"),
         ("adapters: {size: much}", "adapters.size: 'much' is not a quantity"),
         ("[", "controller.yaml"),
     ],

@@ -14,6 +14,7 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import (
     DEPLOYMENT,
+    NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -24,6 +25,7 @@ from slipway.kube.objects import (
 )
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.network import ingress
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.policies import disruption_budget
 from slipway.serving.report import report, routed
@@ -49,7 +51,7 @@ class Krypton:
 
     name = "krypton"
     resources: tuple[CustomResource, ...] = (MODEL,)
-    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET)
+    child_kinds: tuple[Kind, ...] = (SERVICE_ACCOUNT, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET, NETWORK_POLICY)
     shared_kinds: tuple[Kind, ...] = ()
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({"krypton.ai/cleanup"})
@@ -77,7 +79,9 @@ class Krypton:
         server = _server(world, spec)
         address = Address(server.name, server.selector, route(world.resource, spec))
         scale = Scale(spec.min_replicas)
-        return Plan(children=(*workload(server, scale, (address,)), *disruption_budget(server, scale, world.settings)))
+        guards = ingress(server, world.settings, policed=world.policed)
+        budget = disruption_budget(server, scale, world.settings)
+        return Plan(children=(*guards, *workload(server, scale, (address,)), *budget))
 
     def status(self, world: World, refusal: Refusal | None) -> Verdict:
         metadata = world.resource["metadata"]

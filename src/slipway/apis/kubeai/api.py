@@ -16,6 +16,7 @@ from slipway.kube.objects import (
     CONFIG_MAP,
     DEPLOYMENT,
     JOB,
+    NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD_DISRUPTION_BUDGET,
     SERVICE,
@@ -23,7 +24,7 @@ from slipway.kube.objects import (
     Object,
     labels,
 )
-from slipway.serving import policies, workload
+from slipway.serving import network, policies, workload
 from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.plan import Invalid, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import STATE, Scaling
@@ -36,7 +37,7 @@ class KubeAI:
 
     name = "kubeai"
     resources: tuple[CustomResource, ...] = (MODEL,)
-    child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET)
+    child_kinds: tuple[Kind, ...] = (SERVICE, CONFIG_MAP, DEPLOYMENT, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY)
     shared_kinds: tuple[Kind, ...] = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers = frozenset({names.FINALIZER})
@@ -53,7 +54,8 @@ class KubeAI:
         server, scale = pods.server(model), pods.scale(model)
         observed = world.children.get((DEPLOYMENT.kind, server.name))
         addresses = pods.addresses(model, failing=failing(world, observed))
-        *before, deployment = workload.workload(server, scale, addresses)
+        *others, deployment = workload.workload(server, scale, addresses)
+        before = (*network.ingress(server, world.settings, policed=world.policed), *others)
         budget = policies.disruption_budget(server, scale, world.settings)
         deployment = workload.with_labels_of(deployment, pods.rightly_labelled(observed))
         if not model.spec.cache_profile:

@@ -11,13 +11,14 @@ from slipway.kube.crd import CustomResource
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
+    NETWORK_POLICY,
     POD_DISRUPTION_BUDGET,
     PRIORITY_CLASS,
     SERVICE,
     Kind,
     Object,
 )
-from slipway.serving import policies, workload
+from slipway.serving import network, policies, workload
 from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.plan import Plan, Reference, Refusal, Verdict, World
 from slipway.serving.scaling import Scaling
@@ -32,7 +33,13 @@ class Services:
 
     name = "llmkube"
     resources: tuple[CustomResource, ...] = (INFERENCE_SERVICE,)
-    child_kinds: tuple[Kind, ...] = (SERVICE, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET)
+    child_kinds: tuple[Kind, ...] = (
+        SERVICE,
+        DEPLOYMENT,
+        HORIZONTAL_POD_AUTOSCALER,
+        POD_DISRUPTION_BUDGET,
+        NETWORK_POLICY,
+    )
     shared_kinds: tuple[Kind, ...] = (MODEL, PRIORITY_CLASS)
     user_kinds: tuple[Kind, ...] = ()
     foreign_finalizers: frozenset[str] = frozenset()
@@ -67,9 +74,10 @@ class Services:
         protected = service.spec.eviction_protection
         budget = policies.disruption_budget(server, scale, world.settings, protected=protected)
         serving = (deployment,) if waits_for(world, service) is None else _earlier(world, deployment)
+        guards = network.ingress(server, world.settings, policed=world.policed)
         # An autoscaler would complain of a Deployment that is not there yet.
         return Plan(
-            children=(address, *serving, *(scaler if serving else ()), *budget),
+            children=(*guards, address, *serving, *(scaler if serving else ()), *budget),
             awaited=() if serving == (deployment,) else (deployment,),
             shared=_classes(service),
         )
