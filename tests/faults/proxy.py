@@ -24,7 +24,7 @@ Action = Callable[["Exchange"], Awaitable[web.StreamResponse]]
 
 ALL_NAMESPACES = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?!namespaces)[a-z]+")
 PATH = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?")
-UNCOUNTED = ("leases", "events")
+UNCOUNTED = ("leases", "events", "secrets")
 """Writes of these kinds are not part of a scenario's writes."""
 
 

@@ -130,7 +130,7 @@ async def test_row_15_a_list_from_the_past_undoes_nothing(idle: Run) -> None:
     idle.proxy.past = {"models": json.dumps(past).encode()}
     idle.proxy.past |= {"deployments": json.dumps(children["Deployment"]).encode()}
     idle.proxy.past |= {"services": json.dumps(children["Service"]).encode()}
-    expired = Fault(is_watch, answer(410, "Expired"), 7)
+    expired = Fault(is_watch, answer(410, "Expired"), 9)
     idle.proxy.faults.append(expired)
     idle.proxy.cut()
     await asyncio.sleep(3)
