@@ -2,12 +2,14 @@
 
 The loader writes it as JSON into its termination message, where it outlives the container and the controller reads it
 off the pod's status. What failed for good says why in a word for programs and a sentence: ``Word: sentence``.
+
+A report lies where others may write, on a volume or in the status of a pod: what is not sound in it makes it none.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -18,18 +20,21 @@ LONGEST = 3500
 """Bytes of a report: Kubernetes keeps 4096 of a message."""
 Fault = Literal["IntegrityCheckFailed", "SourceNotAllowed", "SourceNotFound", "InvalidFileSet"]
 """Words for what went wrong for good, where there is a better one than that it did."""
+INSIDE = r"\A((?!\.\.?(/|\Z)|\.slipway)[^/\x00]+(/(?!\.\.?(/|\Z))[^/\x00]+)*)?\Z"
+"""A path that stays in its folder and is no file of the loader's own; or none."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
 FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Empty and 0: not known."""
 
-    file: str = ""
+    file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
     """The main file, relative to the folder."""
-    files: int = 1
-    size: int = 0
+    files: Count = 1
+    size: Count = 0
     """Bytes of all files."""
-    sha256: str = ""
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
     """Of the main file, lower-case hex."""
     etag: str = ""
     """Tells this state of the source from any other."""

@@ -7,25 +7,36 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import logging
 import os
-import shutil
+import secrets
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from slipway.loader.errors import LoadError, StoppedError
+from slipway.loader.part import taken
 from slipway.loader.progress import human
 from slipway.loader.source import Entry
 
+LOG = logging.getLogger(__name__)
+OWN = ".slipway"
+"""How the names begin that the loader needs for itself at the top of a folder."""
 MARKER = ".slipway-complete"
+NOTES = ".slipway-report"
+"""What the last load of a folder told, kept in it for the next one, which finds everything there."""
 WORK = ".slipway"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST_NAME = 255
 """Bytes of one part of a path: what every common file system takes."""
+ABANDONED = 1800.0
+"""Seconds without a new byte after which a part belongs to nobody, where no lock says so: a loader that lives gives up
+sooner than that."""
+VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -43,8 +54,8 @@ def fault(path: str) -> str | None:
         return "it leads out of the folder"
     if "\0" in path or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return "no file system takes it"
-    if parts[0] in (WORK, MARKER, f"{MARKER}.new"):
-        return "the loader needs this name for itself"
+    if parts[0].startswith(OWN):
+        return f"names that begin with {OWN} are the loader's own"
     return None
 
 
@@ -74,14 +85,21 @@ def disk_error(error: OSError, path: Path) -> LoadError:
     if error.errno in FULL:
         return LoadError(f"the disk is full: {path} cannot grow ({error.strerror}): give it a larger volume")
     reason = error.strerror or type(error).__name__
-    return LoadError(f"{path} cannot be written: {reason}: check the volume and its owner")
+    # A name that vanishes while it is used was removed by another loader, where no lock keeps it out.
+    passing = error.errno in VANISHED
+    return LoadError(f"{path} cannot be written: {reason}: check the volume and its owner", passing=passing)
 
 
 class Folder:
+    """Several loaders may work in one folder at once where its volume has no file locks. So each has part files of its
+    own, under names that no other one uses; what a dead one left is taken over only under a lock."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._marker, self._work = path / MARKER, path / WORK
-        self._previous = self._work / "previous"
+        self._parts, self._previous = self._work / "parts", self._work / "previous"
+        self._self = secrets.token_hex(8)
+        self._locked = False
 
     def holds(self, url: str) -> bool:
         """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
@@ -106,22 +124,43 @@ class Folder:
             os.close(handle)
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Take back the word that it is complete, and drop parts of files that are not wanted any more."""
-        if self._marker.exists():
+        """Take back the word that it is complete, and drop parts of files that are not wanted any more.
+
+        Under the lock, parts of loaders that ended early become this one's."""
+        with suppress(FileNotFoundError):
             self._marker.replace(self._previous)
-        (self._work / "parts").mkdir(exist_ok=True)
-        wanted = {self.part(entry).name for entry in entries if entry.version}
-        for part in (self._work / "parts").iterdir():
-            if part.name not in wanted:
-                part.unlink()
+        self._parts.mkdir(parents=True, exist_ok=True)
+        for unfinished in self._leftovers(self.path, f"{MARKER}."):
+            unfinished.unlink(missing_ok=True)
+        wanted = {self.part(entry) for entry in entries if entry.version}
+        left = self._leftovers(self._parts)
+        for part in sorted(left, key=lambda path: _size(path) or 0, reverse=True):
+            mine = part.with_name(f"{part.name.partition('.')[0]}.{self._self}")
+            if self._locked and mine in wanted and not mine.exists():
+                part.replace(mine)
+            else:
+                part.unlink(missing_ok=True)
 
     def final(self, entry: Entry) -> Path:
         return self.path / entry.path
 
     def part(self, entry: Entry) -> Path:
-        """Where the bytes of an entry gather; another version of the file gathers elsewhere."""
+        """Where this loader gathers the bytes of an entry; another version of the file gathers elsewhere."""
         key = hashlib.sha256(f"{entry.path}\0{entry.version}\0{entry.size}".encode("utf-8", "surrogateescape"))
-        return self._work / "parts" / key.hexdigest()[:32]
+        return self._parts / f"{key.hexdigest()[:32]}.{self._self}"
+
+    def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
+        """Files of other loaders that write them no more: under the lock all, else those that have long been still."""
+        try:
+            found = [path for path in folder.iterdir() if path.name.startswith(prefix) and _size(path) is not None]
+            if self._locked:
+                return found
+            # By the volume's own clock, which may not be this machine's.
+            os.utime(self._work)
+            now = self._work.stat().st_mtime
+        except FileNotFoundError:  # another loader was done with it
+            return []
+        return [path for path in found if now - _modified(path, now) > ABANDONED]
 
     def room(self, entries: Iterable[Entry], known: Collection[Entry]) -> None:
         """Raises LoadError when the disk cannot take what is missing. ``known``: those that may be there already, which
@@ -135,22 +174,37 @@ class Folder:
                 f"{human(needed)} are missing and {self.path} has {human(free)} free: give it a larger volume"
             )
 
-    def finish(self, url: str, revision: str, entries: Iterable[Entry]) -> None:
-        """Remove what earlier loads left; then, once everything is on the disk, say that it is complete."""
-        files = {entry.path: _size(self.final(entry)) or 0 for entry in entries}
+    def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
+        """Remove what earlier loads left; then, once everything is on the disk, say that it is complete.
+
+        ``sizes``: path -> bytes that each file has to have. Raises LoadError where one has another size."""
         old = _inventory(self._previous)
-        for folder in sorted({self.path / parent for name in files for parent in _parents(name)} | {self.path}):
+        for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
             _sync(folder)
-        fresh = self.path / f"{MARKER}.new"
+        fresh = self.path / f"{MARKER}.{self._self}"
         with fresh.open("wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(Inventory(url, revision, files)), indent=1))
+            stream.write(msgspec.json.format(msgspec.json.encode(Inventory(url, revision, dict(sizes))), indent=1))
             stream.flush()
             os.fsync(stream.fileno())
-        for name in sorted(old.files.keys() - files.keys()) if old else ():
+        for name in sorted(old.files.keys() - sizes.keys()) if old else ():
             self._drop(name)
-        shutil.rmtree(self._work)
+        self._clear()
+        other = next((name for name, size in sizes.items() if _size(self.path / name) != size), None)
+        if other is not None:
+            fresh.unlink(missing_ok=True)
+            raise taken(self.path / other)
         fresh.replace(self._marker)
         _sync(self.path)
+
+    def _clear(self) -> None:
+        """Remove the working files: under the lock all, else as far as no other loader may need them."""
+        for part in self._leftovers(self._parts):
+            part.unlink(missing_ok=True)
+        with suppress(OSError):  # another loader has parts there
+            self._parts.rmdir()
+            for path in (self._previous, self._work / "lock"):
+                path.unlink(missing_ok=True)
+            self._work.rmdir()
 
     def _drop(self, name: str) -> None:
         """Remove a file of an earlier load, and the folders that are empty without it."""
@@ -172,7 +226,7 @@ class Folder:
             self._work.mkdir(exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                _await_lock(handle, stop, waiting)
+                self._locked = _await_lock(handle, stop, waiting)
                 # The one before removes its lock's file at the end: such a lock would keep nobody out.
                 if _same(handle, path):
                     return handle
@@ -182,21 +236,25 @@ class Folder:
             os.close(handle)
 
 
-def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> None:
-    while not _take(handle):
+def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
+    """Whether there is a lock at all; False at once on a file system that has none."""
+    while (ours := _take(handle)) is False:
         waiting("another loader works in this folder")
         if stop.wait(0.2):
             raise StoppedError
+    if ours is None:
+        LOG.warning("the volume has no file locks: what another run began is not continued")
+    return ours is True
 
 
-def _take(handle: int) -> bool:
+def _take(handle: int) -> bool | None:
+    """Whether the lock is ours now; None: there are no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        # A file system without locks: two loaders at once would cost twice the bytes and still give the right ones.
-        return True
+        return None
     return True
 
 
@@ -228,6 +286,14 @@ def _size(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _modified(path: Path, gone: float) -> float:
+    """Unix seconds; ``gone`` for a file that is not there any more."""
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return gone
 
 
 def _sync(folder: Path) -> None:

@@ -63,11 +63,12 @@ def _load(
         folder.begin(entries)
         known = [entry for entry in entries if entry.path not in (outdated or ())]
         folder.room(entries, known)
-        transfers = (
-            Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in known).run for entry in entries
-        )
-        in_parallel(transfers, policy.parallel, stop)
-        folder.finish(name, listing.revision, entries)
+        transfers = {
+            entry.path: Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in known)
+            for entry in entries
+        }
+        in_parallel((transfer.run for transfer in transfers.values()), policy.parallel, stop)
+        folder.finish(name, listing.revision, {path: transfer.size for path, transfer in transfers.items()})
     return True
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
 from slipway.artifacts.safetensors import Safetensors
 from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import MARKER
+from slipway.loader.folder import MARKER, NOTES, checked
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen, FaultError, Selection, etag
@@ -36,8 +37,6 @@ from slipway.loader.transfer import Patience, Policy
 
 MOST_HEADERS = 1000
 """Files of one model whose headers are read."""
-NOTES = ".slipway-report"
-"""What the last load of a folder told, kept in it for the next one, which finds everything there."""
 FARTHEST = 32 << 20
 """Bytes that are read for nothing at most."""
 T = TypeVar("T")
@@ -109,7 +108,7 @@ def _loaded(
 def inspect(path: Path, sha256: str, work: Work) -> Report:
     """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
     selection = Selection(local.LocalFiles(path), Chosen())
-    entries = selection.listing(work.patiently(str(path))).entries
+    entries = checked(selection.listing(work.patiently(str(path))).entries)
     if sha256 and not selection.main:
         raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, and a hash is of one")
     top = path if path.is_dir() else path.parent
@@ -271,7 +270,10 @@ def _noted(folder: Path) -> Report | None:
 
 def _note(folder: Path, report: Report) -> None:
     """Whole or not at all. A folder without it is only looked through once more."""
-    fresh = folder / f"{NOTES}.new"
+    fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):
-        fresh.write_bytes(written(report))
-        fresh.replace(folder / NOTES)
+        try:
+            fresh.write_bytes(written(report))
+            fresh.replace(folder / NOTES)
+        finally:
+            fresh.unlink(missing_ok=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
-from slipway.loader.digests import Hasher, hasher
+from slipway.loader.digests import hasher
 from slipway.loader.errors import LoadError, PassingError, StoppedError
 from slipway.loader.folder import Folder, disk_error
+from slipway.loader.part import Part
 from slipway.loader.progress import Meter
 from slipway.loader.source import CHUNK, Body, Entry, Source
 
@@ -93,10 +92,15 @@ class Transfer:
         """``replaces``: what has its name already is of an older state of the source, and stays until then."""
         self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
-        self._part, self._final = folder.part(entry), folder.final(entry)
+        self._place, self._final = folder.part(entry), folder.final(entry)
         self._patience = Patience(policy, stop, meter)
         self._have = self._furthest = 0
         self._hasher = hasher(entry.digest, entry.size)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file has, once it is there."""
+        return self._have
 
     def run(self) -> None:
         """Ends with the file under its name. Raises LoadError or StoppedError."""
@@ -114,75 +118,69 @@ class Transfer:
         size = self._final.stat().st_size
         if size != self._entry.size:
             return False
-        found = hasher(self._entry.digest, size)
-        self._read_back(self._final, found)
-        if self._entry.digest and found.hexdigest() != self._entry.digest.value:
-            return False
+        if self._entry.digest is not None:
+            found = hasher(self._entry.digest, size)
+            with self._final.open("rb", buffering=0) as stream:
+                while chunk := stream.read(CHUNK):
+                    found.update(chunk)
+                    self._check_stop()
+            if found.hexdigest() != self._entry.digest.value:
+                return False
+        self._have = size
         self._meter.found(size)
         return True
 
     def _fetch(self) -> None:
-        for _unused in range(self._policy.wrong):
-            with self._part.open("ab", buffering=0) as stream:
-                self._resume()
-                verifiable = self._receive(stream)
-                os.fsync(stream.fileno())
-            if not verifiable or self._is_right():
-                self._final.parent.mkdir(parents=True, exist_ok=True)
-                self._part.replace(self._final)
-                return
-            LOG.warning("%s: what came is not what the source promises; fetched anew", self._entry.path)
-            self._forget()
+        with Part(self._place) as part:
+            self._resume(part)
+            for _unused in range(self._policy.wrong):
+                verifiable = self._receive(part)
+                if part.is_whole(self._entry.size) and (not verifiable or self._is_right()):
+                    part.become(self._final)
+                    return
+                LOG.warning("%s: what came is not what the source promises; fetched anew", self._entry.path)
+                self._forget(part)
         raise LoadError(
             f"{self._entry.path} came {self._policy.wrong} times other than the source promises: its copy there is"
             " broken, or a proxy changes it"
         )
 
-    def _resume(self) -> None:
+    def _resume(self, part: Part) -> None:
         """Take what is there already into account, or drop it when it can be of no use."""
-        size = self._part.stat().st_size
-        if size and (not self._entry.version or (self._entry.size is not None and size > self._entry.size)):
-            os.truncate(self._part, 0)
-            size = 0
-        self._read_back(self._part, self._hasher)
-        self._have = size
-        self._meter.found(size)
+        if part.size and (not self._entry.version or (self._entry.size is not None and part.size > self._entry.size)):
+            part.restart()
+        while self._entry.digest is not None and self._have < part.size:
+            chunk = part.read(self._have)
+            self._hasher.update(chunk)
+            self._have += len(chunk)
+            self._check_stop()
+        self._have = part.size
+        self._meter.found(part.size)
 
-    def _read_back(self, path: Path, into: Hasher) -> None:
-        """Where nothing is promised nothing is read."""
-        if self._entry.digest is None:
-            return
-        with path.open("rb", buffering=0) as stream:
-            while chunk := stream.read(CHUNK):
-                into.update(chunk)
-                self._check_stop()
-
-    def _receive(self, stream: IO[bytes]) -> bool:
+    def _receive(self, part: Part) -> bool:
         """Bytes until the file is whole; whether what the source promises of them can be checked."""
         verifiable = True
         while self._entry.size is None or self._have < self._entry.size:
             try:
                 with self._source.read(self._entry, self._have if self._entry.version else 0) as body:
                     verifiable = body.verifiable
-                    self._copy(body, stream)
+                    self._copy(body, part)
                 if self._entry.size is None:
                     break
             except PassingError as error:
                 self._patience.failed(self._entry.path, error)
         return verifiable
 
-    def _copy(self, body: Body, stream: IO[bytes]) -> None:
+    def _copy(self, body: Body, part: Part) -> None:
         if body.start not in (0, self._have):
             raise PassingError(f"bytes come from {body.start} on, not from {self._have} on")
         if body.start != self._have:
-            self._forget()
+            self._forget(part)
         while chunk := body.read(CHUNK):
             self._check_stop()
             if self._entry.size is not None and self._have + len(chunk) > self._entry.size:
                 raise PassingError("more bytes come than the source told")
-            written = stream.write(chunk)
-            while written < len(chunk):
-                written += stream.write(chunk[written:])
+            part.write(chunk)
             self._hasher.update(chunk)
             self._have += len(chunk)
             self._meter.fetched(len(chunk))
@@ -195,8 +193,8 @@ class Transfer:
     def _is_right(self) -> bool:
         return self._entry.digest is None or self._hasher.hexdigest() == self._entry.digest.value
 
-    def _forget(self) -> None:
-        os.truncate(self._part, 0)
+    def _forget(self, part: Part) -> None:
+        part.restart()
         self._meter.found(-self._have)
         self._have, self._hasher = 0, hasher(self._entry.digest, self._entry.size)
 

@@ -34,6 +34,33 @@ def test_a_report_that_is_too_long_leaves_the_header_out() -> None:
     assert read(short.decode()) == Report(file="a", header_fault="too long")
 
 
+FORGED = [
+    '{"file": "../../etc/passwd"}',
+    '{"file": "/etc/passwd"}',
+    '{"file": "a/../../b"}',
+    '{"file": "a//b"}',
+    '{"file": "a/"}',
+    '{"file": ".."}',
+    '{"file": ".slipway-complete"}',
+    '{"file": "a\\u0000b"}',
+    '{"sha256": "aaaa"}',
+    f'{{"sha256": "{"AB" * 32}"}}',
+    f'{{"sha256": "{"ab" * 32}\\n"}}',
+    '{"size": -1}',
+    '{"files": -1}',
+]
+
+
+@pytest.mark.parametrize("message", FORGED)
+def test_a_report_that_leads_out_of_its_folder_or_has_no_hash_for_one_is_none(message: str) -> None:
+    assert read(message) is None
+
+
+@pytest.mark.parametrize("file", ["a.gguf", "a/b c/..d", ".hidden", "...", "a/.slipway", "ünï"])
+def test_names_that_files_have_are_read(file: str) -> None:
+    assert read(written(Report(file=file)).decode()) == Report(file=file)
+
+
 @pytest.mark.parametrize("message", ["", "no JSON", "[]", "5", '{"size": "x"}', '{"gguf": {}}'])
 def test_what_is_no_report_is_none(message: str) -> None:
     assert read(message) is None

@@ -36,7 +36,7 @@ class Trap:
         plain = Path.open
         counted = self._counted()
         Path.open = lambda path, mode="r", *rest, **more: (  # type: ignore[method-assign]
-            counted(path, mode) if mode == "ab" else plain(path, mode, *rest, **more)
+            counted(path, mode) if mode in ("x+b", "r+b") else plain(path, mode, *rest, **more)
         )
 
     def touch(self) -> None:

@@ -270,7 +270,7 @@ def test_where_a_bucket_is_asked(
     assert asked == [address]
 
 
-@pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-complete"])
+@pytest.mark.parametrize("key", ["team/tiny/../../etc/passwd", "team/tiny//x", "team/tiny/.slipway-report"])
 def test_a_key_that_has_no_place_in_the_folder_is_refused(from_s3: Loading, store: Store, key: str) -> None:
     store.objects[key] = b"evil"
     with pytest.raises(LoadError, match="which is not loaded"):

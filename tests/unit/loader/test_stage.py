@@ -316,3 +316,27 @@ def test_a_refresh_touches_nothing_outside_of_its_folder(folder: Path) -> None:
     with pytest.raises(LoadError, match="leads out of the folder"):
         stage("s3://bucket/a", Hostile, folder, WHOLE, work(), refresh=True)
     assert (folder.parent / "other/x.gguf").read_bytes() == GGUF
+
+
+@pytest.mark.parametrize(
+    "forged", ['{"file":"../../etc/passwd","sha256":"aaaa"}', f'{{"file":"/etc/passwd","sha256":"{OTHER}"}}']
+)
+def test_a_forged_note_in_a_folder_is_not_believed(site: Site, folder: Path, forged: str) -> None:
+    first = staged(site.url, folder)
+    (folder / ".slipway-report").write_text(forged)
+    assert staged(site.url, folder) == first
+
+
+def test_a_folder_that_a_loader_filled_is_read_where_it_lies_without_the_loaders_own_files(
+    site: Site, folder: Path
+) -> None:
+    staged(site.url, folder)
+    report = inspect(folder, SHA, work())
+    assert (report.file, report.files, report.size) == ("tiny.gguf", 1, len(GGUF))
+
+
+@pytest.mark.parametrize("name", [".slipway/parts/ab", ".slipway-else", ".slipway-complete.ab"])
+def test_a_claim_with_other_names_of_the_loaders_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "claim", {"tiny.gguf": GGUF, name: b"x"})
+    with pytest.raises(LoadError, match=r"names that begin with \.slipway are the loader's own"):
+        inspect(tmp_path / "claim", "", work())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from slipway.loader.errors import LoadError
+from slipway.loader.folder import MARKER, NOTES
 from slipway.loader.selection import FaultError
 from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
 
@@ -56,7 +57,8 @@ class LocalFiles:
             folders.sort()
             for name in sorted(files):
                 path = Path(folder, name)
-                if path.is_file():
+                # A folder that a loader filled may be a source again.
+                if path.is_file() and not (name in (MARKER, NOTES) and path.parent == self._path):
                     yield _entry(path, path.relative_to(self._path).as_posix())
 
 

@@ -1,0 +1,88 @@
+"""The bytes of one file on their way, in a file that this process alone writes.
+
+A process that loses its lock, or never had one, must not spoil what another one brings. So a part has a name of its own
+and was made by whoever writes it, is never cut short in place, and takes the file's name only at its full size.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from slipway.loader.errors import LoadError
+from slipway.loader.source import CHUNK
+
+
+class Part:
+    """An open part file. Positions are its own: nothing is ever appended behind what somebody else wrote."""
+
+    def __init__(self, path: Path) -> None:
+        """Goes on with the file at ``path`` where this process took it over, and makes it otherwise. Raises OSError."""
+        self._path = path
+        try:
+            self._stream: IO[bytes] = path.open("r+b", buffering=0)
+        except FileNotFoundError:
+            self._stream = self._made()
+        self._size = os.fstat(self._stream.fileno()).st_size
+
+    def __enter__(self) -> Part:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stream.close()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are there already, or that were written here."""
+        return self._size
+
+    def read(self, offset: int) -> bytes:
+        """The next bytes of what is there. Raises LoadError where another process has cut it."""
+        found = os.pread(self._stream.fileno(), min(CHUNK, self._size - offset), offset)
+        if not found:
+            raise taken(self._path)
+        return found
+
+    def write(self, data: bytes) -> None:
+        self._stream.seek(self._size)
+        written = self._stream.write(data)
+        while written < len(data):
+            written += self._stream.write(data[written:])
+        self._size += len(data)
+
+    def restart(self) -> None:
+        """Go on with an empty file: a new one, as somebody may have taken the old one over."""
+        self._stream.close()
+        self._path.unlink(missing_ok=True)
+        self._stream, self._size = self._made(), 0
+
+    def is_whole(self, size: int | None) -> bool:
+        """Whether exactly what was written here is on the disk, which is ``size`` bytes where that was promised."""
+        os.fsync(self._stream.fileno())
+        return os.fstat(self._stream.fileno()).st_size == self._size and size in (None, self._size)
+
+    def become(self, final: Path) -> None:
+        """Give it its name. Raises LoadError where another process has taken it away."""
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            ours = os.path.samestat(self._path.lstat(), os.fstat(self._stream.fileno()))
+            if ours:
+                self._path.replace(final)
+        except FileNotFoundError:
+            ours = False
+        if not ours:
+            raise taken(final)
+
+    def _made(self) -> IO[bytes]:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._path.open("x+b", buffering=0)
+
+
+def taken(path: Path) -> LoadError:
+    return LoadError(
+        f"another loader changed {path} meanwhile: run it again; where two loaders share a volume without file locks,"
+        " let one of them finish first",
+        passing=True,
+    )
