@@ -19,6 +19,10 @@ VERSIONS = (1, 2, 3)
 MOST_BYTES = 32 << 20
 """Read of one header: several times the longest tokenizer."""
 MOST_KEYS = 1 << 14
+MOST_TEXTS = 1 << 21
+"""In all lists of one header. A tokenizer of 256 Ki pieces has fewer than half as many, its merges among them."""
+MOST_LISTS = 1 << 12
+"""That are elements of lists; no file has any."""
 LONGEST_KEY = 1 << 16
 LONGEST_TEXT = 128
 """Characters that are kept of a value."""
@@ -172,6 +176,7 @@ class _Reader:
         if self.version not in VERSIONS:
             raise Malformed(f"its version {self.version} is none of {', '.join(map(str, VERSIONS))}")
         self._length = "I" if self.version == 1 else "Q"
+        self._texts, self._lists = MOST_TEXTS, MOST_LISTS
 
     def count(self, what: str) -> int:
         return self._number(self._length, what)
@@ -214,12 +219,17 @@ class _Reader:
             return
         if depth >= DEEPEST:
             raise Malformed(f"{key} is an array of arrays of arrays")
+        if kind is Type.STRING:
+            self._texts -= count
+        else:
+            self._lists -= count
+        if self._texts < 0 or self._lists < 0:
+            raise Malformed(f"{key} is longer than any header is")
+        if kind is Type.STRING:
+            self._window.skip_texts(count, struct.Struct(f"{self._order}{self._length}"), key)
+            return
         for _unused in range(count):
-            # Every element takes bytes of its length, so that a count that lies soon meets the end of the file.
-            if kind is Type.STRING:
-                self._window.skip(self.count(key), key)
-            else:
-                self._pass_array(key, depth + 1)
+            self._pass_array(key, depth + 1)
 
     def _number(self, form: str, what: str) -> int:
         return self._unpack(form, self._window.take(struct.calcsize(f"={form}"), what))

@@ -6,6 +6,7 @@ header is what a stranger wrote: lengths in it are believed only as far as there
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 Read = Callable[[int, int], bytes]
@@ -43,6 +44,17 @@ class Window:
         self.position += size
         if self.position > FARTHEST:
             raise Malformed(f"{what} would end beyond the end of any file")
+
+    def skip_texts(self, count: int, length: struct.Struct, what: str) -> None:
+        """Go on behind ``count`` texts, of which each is told by its ``length`` before it. There may be a million."""
+        piece, begin, size = self._piece, self.position - self._start, length.size
+        for _unused in range(count):
+            if not 0 <= begin <= len(piece) - size:
+                self.skip(begin + self._start - self.position, what)
+                self._fetch(size, what)
+                piece, begin = self._piece, 0
+            begin += size + length.unpack_from(piece, begin)[0]
+        self.skip(begin + self._start - self.position, what)
 
     def _fetch(self, size: int, what: str) -> None:
         if size > self._left:

@@ -21,6 +21,9 @@ LARGEST = (1 << 63) - 1
 MOST_DIMENSIONS = 64
 TYPE = re.compile(r"[A-Z][A-Z0-9_]{0,15}")
 MOST_TYPES = 16
+MOST_BYTES = 64 << 20
+MOST_FIELDS = 1 << 20
+"""Of all headers of one source. A tensor has four fields: the largest models have a hundred thousand tensors."""
 
 
 class _Tensor(msgspec.Struct, frozen=True):
@@ -39,23 +42,45 @@ class Safetensors(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Bytes that the whole file has."""
 
 
-def parse(read: Read) -> Safetensors:
+class Budget:
+    """What reading the headers of one source may cost. It counts what is there rather than the time that it takes, so
+    that a slow machine says the same of a model as a fast one."""
+
+    def __init__(self) -> None:
+        self._bytes, self._fields = MOST_BYTES, MOST_FIELDS
+
+    def spend(self, document: bytes) -> None:
+        """Before a document is parsed. Raises Malformed where it, with those before, is more than any model has."""
+        self._bytes -= len(document)
+        self._fields -= document.count(b":")
+        if self._bytes < 0 or self._fields < 0:
+            raise Malformed("the headers of all its files together are longer than those of any model")
+
+
+def parse(read: Read, budget: Budget | None = None) -> Safetensors:
     """The header of the file that ``read`` reads. Raises Malformed for one that is none, or that its file cannot have.
 
-    ``size`` is what the header promises: a file of another size is cut off or has something else behind.
+    ``size`` is what the header promises: a file of another size is cut off or has something else behind. ``budget``: of
+    the source, where the file is one of several.
     """
     window = Window(read, LENGTH + LONGEST)
     length = int.from_bytes(window.take(LENGTH, "the length of its header"), "little")
     if not 2 <= length <= LONGEST:
         raise Malformed(f"its header would have {length} bytes")
-    tensors = _tensors(window.take(length, "its header"))
+    document = window.take(length, "its header")
+    (budget or Budget()).spend(document)
+    tensors = _tensors(document)
     parameters: dict[str, int] = {}
     for name, tensor in tensors.items():
         if len(tensor.shape) > MOST_DIMENSIONS or any(not 0 <= extent <= LARGEST for extent in tensor.shape):
             raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
         if not TYPE.fullmatch(tensor.dtype):
             raise Malformed(f"the tensor {name[:64]!r} is of the type {tensor.dtype[:64]!r}, which is none")
-        parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + math.prod(tensor.shape)
+        # A shape with a zero in it may have a product of thousands of digits on the way there.
+        count = 0 if 0 in tensor.shape else math.prod(tensor.shape)
+        if count > LARGEST:
+            raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
+        parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + count
     if len(parameters) > MOST_TYPES:
         raise Malformed(f"its tensors are of {len(parameters)} types, which no file has")
     if sum(parameters.values()) > LARGEST:
@@ -82,4 +107,6 @@ def _data_size(tensors: Mapping[str, _Tensor]) -> int:
         if begin != end or following < begin:
             raise Malformed("its tensors overlap or leave gaps")
         end = following
+    if end > LARGEST - LENGTH - LONGEST:
+        raise Malformed("its tensors are larger than any file")
     return end

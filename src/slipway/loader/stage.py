@@ -194,7 +194,8 @@ def _with_header(report: Report, folder: Path, names: Sequence[str], header: str
         if header == "gguf" and (report.file or wanted):
             return msgspec.structs.replace(report, gguf=_read(folder / (report.file or wanted[0]), gguf.parse))
         if header == "safetensors" and wanted:
-            found = [_read(folder / name, safetensors.parse) for name in wanted]
+            parse = partial(safetensors.parse, budget=safetensors.Budget())
+            found = [_read(folder / name, parse) for name in wanted]
             return msgspec.structs.replace(report, safetensors=_together(found))
     except (Malformed, OSError) as error:
         return msgspec.structs.replace(report, header_fault=str(error)[:300])

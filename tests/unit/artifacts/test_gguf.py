@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.artifacts.gguf import MOST_BYTES, QUANTIZATIONS, Gguf, Type, parse
+from slipway.artifacts.gguf import MOST_BYTES, MOST_LISTS, MOST_TEXTS, QUANTIZATIONS, Gguf, Type, parse
 from slipway.artifacts.ranges import PIECE, Malformed
 
 from .pieces import Bytes
@@ -139,6 +139,41 @@ def test_a_tokenizer_of_many_pieces_is_passed_over() -> None:
     assert parse(Bytes(writer.file([*lists, *writer.pairs(LLAMA)]))) == FOUND
 
 
+@pytest.mark.parametrize(("version", "order"), [(1, "<"), (3, "<"), (3, ">")])
+def test_the_tokenizer_of_a_large_vocabulary_is_passed_over(version: int, order: str) -> None:
+    """256 Ki pieces and twice as many merges: more than ten megabytes."""
+    writer, pieces = Writer(version, order), 1 << 18
+    tokens = b"".join(writer.text(f"\u0120token{number}") for number in range(pieces))
+    merges = b"".join(writer.text(f"\u0120ab {number}") for number in range(2 * pieces))
+    lists = [
+        writer.pair("tokenizer.ggml.tokens", Type.ARRAY, writer.array(Type.STRING, pieces, tokens)),
+        writer.pair("tokenizer.ggml.scores", Type.ARRAY, writer.array(Type.FLOAT32, pieces, bytes(4 * pieces))),
+        writer.pair("tokenizer.ggml.merges", Type.ARRAY, writer.array(Type.STRING, 2 * pieces, merges)),
+    ]
+    whole = writer.file([*lists, *writer.pairs(LLAMA)])
+    assert len(whole) > 10_000_000
+    assert parse(Bytes(whole)).context_length == FOUND.context_length
+
+
+@pytest.mark.parametrize(("kind", "most"), [(Type.STRING, MOST_TEXTS), (Type.ARRAY, MOST_LISTS)])
+@pytest.mark.parametrize("lists", [1, 4])
+def test_more_values_than_any_header_has_are_refused_before_they_are_read(kind: Type, most: int, lists: int) -> None:
+    """Each costs time however short it is; so neither one list has more, nor all together."""
+    empty = bytes(8) if kind is Type.STRING else WRITER.array(Type.UINT8, 0)
+    count = most // lists + 1
+    file = Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, WRITER.array(kind, count, empty * count))] * lists))
+    before = (lists - 1) * count * len(empty)
+    with pytest.raises(Malformed, match="longer than any header"):
+        parse(file)
+    assert file.taken <= before + 2 * PIECE
+
+
+def test_a_text_that_would_end_beyond_all_files_is_refused() -> None:
+    texts = WRITER.array(Type.STRING, 2, WRITER.pack("Q", (1 << 62) + 5))
+    with pytest.raises(Malformed, match="beyond the end of any file"):
+        parse(Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, texts)])))
+
+
 def test_the_weights_behind_the_header_are_not_read() -> None:
     file = Bytes(good(), size=1 << 40)
     assert parse(file) == FOUND
@@ -191,9 +226,10 @@ def test_what_is_no_header_is_refused_at_once(case: str) -> None:
     assert file.taken <= 2 * PIECE
 
 
-def test_lists_that_go_on_for_ever_end_at_the_bound() -> None:
-    """Zeros are texts of no length, as many as are asked for."""
-    file = Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, WRITER.array(Type.STRING, HUGE))]), size=1 << 50)
+def test_a_list_of_long_texts_ends_at_the_bound() -> None:
+    """Each takes another piece of the file."""
+    long = WRITER.text(bytes(PIECE))
+    file = Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, WRITER.array(Type.STRING, 64, long * 64))]))
     with pytest.raises(Malformed, match="longer than any header"):
         parse(file)
     assert file.taken <= MOST_BYTES

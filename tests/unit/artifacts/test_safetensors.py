@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from slipway.artifacts.ranges import PIECE, Malformed
-from slipway.artifacts.safetensors import LONGEST, Safetensors, parse
+from slipway.artifacts.safetensors import LONGEST, MOST_BYTES, MOST_FIELDS, Budget, Safetensors, parse
 
 from .pieces import Bytes
 
@@ -69,6 +70,10 @@ HOSTILE: dict[str, bytes] = {
     "offsets backwards": written({"a": tensor(data_offsets=[4, 0])}),
     "three offsets": written({"a": tensor(data_offsets=[0, 4, 8])}),
     "a gap at the beginning": written({"a": tensor(data_offsets=[4, 8])}),
+    "an end beyond int64": written({"a": tensor(data_offsets=[0, 1 << 63])}),
+    "an end beyond all numbers": written({"a": tensor(data_offsets=[0, 10**30])}),
+    "a size beyond int64": written({"a": tensor(data_offsets=[0, (1 << 63) - 1])}),
+    "a shape with a zero behind many digits": written({"a": tensor(shape=[1 << 63] * 63 + [0])}),
     "tensors in one place": written({"a": tensor(), "b": tensor()}),
     "depth": written(b'{"a":' + b"[" * 100_000),
 }
@@ -99,3 +104,38 @@ def test_damaged_bytes_never_do_more_than_being_refused(seed: int) -> None:
         for _place in range(dice.randint(1, 6)):
             damaged[dice.randrange(len(damaged))] = dice.randrange(256)
         assert len(refusal(Bytes(bytes(damaged)))) < 600
+
+
+def crowded(tensors: int) -> bytes:
+    rows = (f'"{number:x}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for number in range(tensors))
+    return written(f"{{{','.join(rows)}}}".encode())
+
+
+def until_refused(one: bytes, take: Callable[[bytes], object]) -> int:
+    """How often ``take`` takes it before it is too much; at most a thousand times."""
+    for taken in range(1000):
+        try:
+            take(one)
+        except Malformed as error:
+            assert "all its files together" in str(error)  # noqa: PT017
+            return taken
+    return 1000
+
+
+def test_the_files_of_one_source_have_one_budget() -> None:
+    """A thousand files of a million values each would take an hour."""
+    budget = Budget()
+    files = until_refused(crowded(10_000), lambda one: parse(Bytes(one), budget))
+    assert 10 <= files <= MOST_FIELDS / 4 / 10_000
+
+
+def test_a_model_of_a_hundred_thousand_tensors_is_read() -> None:
+    one, budget = crowded(20_000), Budget()
+    assert sum(parse(Bytes(one), budget).tensor_count for _unused in range(5)) == 100_000
+
+
+@pytest.mark.parametrize("filler", [b" ", b'"a":0,', b'"a":{},'])
+def test_what_is_no_tensor_counts_too(filler: bytes) -> None:
+    size = 8 << 20
+    document = b"{" + filler * (size // len(filler)) + b'"z":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+    assert until_refused(document, Budget().spend) * len(document) <= MOST_BYTES

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from slipway.artifacts import safetensors
 from slipway.artifacts.report import Report
 from slipway.loader.errors import LoadError
 from slipway.loader.selection import Chosen
@@ -340,3 +341,13 @@ def test_a_claim_with_other_names_of_the_loaders_is_refused(tmp_path: Path, name
     write(tmp_path / "claim", {"tiny.gguf": GGUF, name: b"x"})
     with pytest.raises(LoadError, match=r"names that begin with \.slipway are the loader's own"):
         inspect(tmp_path / "claim", "", work())
+
+
+def test_a_source_whose_headers_would_take_for_ever_is_stored_all_the_same(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(safetensors, "MOST_FIELDS", 40)
+    write(tmp_path / "source", {f"{number}.safetensors": tensors(1) for number in range(20)})
+    report = staged(f"file://{tmp_path}/source", folder, header="safetensors")
+    assert (report.files, report.safetensors) == (20, None)
+    assert "all its files together" in report.header_fault
