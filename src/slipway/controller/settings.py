@@ -76,6 +76,9 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
         for fault in claims.faults(self.id_owners, self.hub_organizations, self.routed_namespaces):
             raise ValueError(fault)
+        wrong = guard.network_faults(self.sources.blocked_networks)
+        if wrong:
+            raise ValueError(f"sources.blockedNetworks: {wrong[0]!r} is no network such as 10.1.0.0/16, and no address")
         roots = self.sources.allowed_host_path_roots
         aside = next((root for root in roots if not root.startswith("/") or ".." in root.split("/")), None)
         if aside is not None:

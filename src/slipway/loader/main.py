@@ -81,7 +81,8 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     listen.add_argument(
         "--pod", default=os.environ.get(POD_UID_VARIABLE, ""), metavar="UID", help="this pod's uid, which is signed too"
     )
-    one = commands.add_parser("load", parents=[listen], help="bring what a URL names into a folder")
+    guarded = reporting.access_options()
+    one = commands.add_parser("load", parents=[listen, guarded], help="bring what a URL names into a folder")
     one.add_argument(
         "url", metavar="URL", help="hf://ORG/REPO[@REV], s3://, gs://, oss://BUCKET/FOLDER, or http(s)://FILE"
     )
@@ -97,7 +98,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         "--below", type=folder, metavar="DIR", help="nothing outside of it goes; by default the volume's mount"
     )
     two.set_defaults(run=run_evict)
-    three = commands.add_parser("serve", parents=[listen], help="fetch adapters and have an engine load them")
+    three = commands.add_parser("serve", parents=[listen, guarded], help="fetch adapters and have an engine load them")
     three.add_argument("--directory", type=folder, required=True, metavar="DIR", help="shared with the engine")
     three.add_argument("--engine", type=engine_url, required=True, metavar="URL")
     three.add_argument(
@@ -123,7 +124,7 @@ def run_load(options: argparse.Namespace) -> str:
 
     policy = Policy(attempts=options.attempts, parallel=options.parallel)
     port = running.port(options.listen, options.controller_key, options.pod)
-    return running.run_load(options.url, options.folder, policy, port)
+    return running.run_load(options.url, options.folder, policy, port, reporting.access(options))
 
 
 def run_evict(options: argparse.Namespace) -> str:
@@ -135,7 +136,7 @@ def run_serve(options: argparse.Namespace) -> str:
     from slipway.loader import running
 
     listen = running.Port(options.listen, running.gate(options.controller_key, options.pod))
-    running.run_serve(options.directory, options.engine, listen, options.max_bytes)
+    running.run_serve(options.directory, options.engine, listen, options.max_bytes, reporting.access(options))
     return "ended as told"
 
 

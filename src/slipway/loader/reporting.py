@@ -17,6 +17,7 @@ from slipway.artifacts.guard import Guard
 from slipway.artifacts.report import Report, written
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen
+from slipway.loader.source import Access
 from slipway.loader.stage import Work, inspect, opened, probe, stage
 from slipway.loader.transfer import Policy
 
@@ -31,13 +32,34 @@ def sha256(text: str) -> str:
     return text.lower()
 
 
-def commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
-    """Adds them. ``run`` of what is parsed gives the report as JSON."""
-    guarded = argparse.ArgumentParser(add_help=False)
-    guarded.add_argument("--guard", action="store_true", help="of the web ask public addresses only")
-    guarded.add_argument(
+def access_options() -> argparse.ArgumentParser:
+    """Those that say where a source may be asked, and as whom; ``access`` reads them."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--guard", action="store_true", help="where a spec or its Secret says where to ask: public addresses only"
+    )
+    parser.add_argument(
         "--allow-host", action="append", default=[], metavar="HOST", help="or these: a host, *.domain or network"
     )
+    parser.add_argument(
+        "--block-network", action="append", default=[], metavar="NETWORK", help="and never these, whatever is allowed"
+    )
+    parser.add_argument(
+        "--guard-proxy", action="store_true", help="proxies, too, are asked only where --guard lets them"
+    )
+    parser.add_argument(
+        "--node-identity", action="store_true", help="ask as the node where nobody is named, by its metadata service"
+    )
+    return parser
+
+
+def access(options: argparse.Namespace) -> Access:
+    return Access(_guard(options), options.node_identity)
+
+
+def commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
+    """Adds them. ``run`` of what is parsed gives the report as JSON."""
+    guarded = access_options()
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("url", metavar="URL", help="as for load, or file:///PATH")
     chosen.add_argument(
@@ -65,7 +87,7 @@ def commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], liste
 
 def run_stage(options: argparse.Namespace) -> str:
     chosen = Chosen(tuple(options.file), options.stored_as, options.sha256 or "")
-    source = partial(opened, options.url, os.environ, _guard(options))
+    source = partial(opened, options.url, os.environ, _guard(options), node_identity=options.node_identity)
 
     def report(work: Work) -> Report:
         return stage(options.url, source, options.folder, chosen, work, refresh=options.refresh)
@@ -82,7 +104,7 @@ def run_inspect(options: argparse.Namespace) -> str:
 
 def run_probe(options: argparse.Namespace) -> str:
     def report(work: Work) -> Report:
-        source = opened(options.url, os.environ, _guard(options))
+        source = opened(options.url, os.environ, _guard(options), node_identity=options.node_identity)
         return probe(options.url, source, Chosen(tuple(options.file)), work)
 
     return _reported(options, report)
@@ -98,4 +120,6 @@ def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> 
 
 
 def _guard(options: argparse.Namespace) -> Guard | None:
-    return Guard(tuple(options.allow_host)) if options.guard else None
+    if not options.guard:
+        return None
+    return Guard(tuple(options.allow_host), tuple(options.block_network), options.guard_proxy)

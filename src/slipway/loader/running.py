@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from slipway.loader.gate import Gate
 from slipway.loader.http import application
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import Source, open_source
+from slipway.loader.source import Access, Source, open_source
 from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import AgentReport
@@ -60,10 +60,11 @@ def port(address: Address, controller_key: str, pod: str) -> Port | None:
     return Port(address, gate(controller_key, pod)) if controller_key else None
 
 
-def run_load(url: str, folder: Path, policy: Policy, listen: Port | None) -> str:
+def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access: Access) -> str:
     """Brings ``url`` into ``folder``; what to say of it. Raises LoadError or StoppedError."""
     meter = Meter()
-    work = partial(load, url, partial(open_source, url, os.environ), folder, policy, threading.Event(), meter)
+    source = partial(open_source, url, os.environ, access)
+    work = partial(load, url, source, folder, policy, threading.Event(), meter)
     fresh = with_progress(work, meter, listen)
     return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} was complete already"
 
@@ -74,10 +75,10 @@ def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None) -> T
     return asyncio.run(_beside(work, meter, listen))
 
 
-def run_serve(directory: Path, engine: str, listen: Port, most_bytes: int) -> None:
+def run_serve(directory: Path, engine: str, listen: Port, most_bytes: int, access: Access) -> None:
     """Looks after the adapters of ``engine``, which may have ``most_bytes`` together, until it is told to end. Raises
     LoadError where the port is taken."""
-    asyncio.run(_serve(directory, engine, listen, most_bytes))
+    asyncio.run(_serve(directory, engine, listen, most_bytes, access))
 
 
 async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
@@ -106,9 +107,13 @@ def _on_signal(task: asyncio.Future[Any]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int) -> None:
+async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int, access: Access) -> None:
     store = Store(directory)
-    fetch = partial(fetch_adapter, store, Budget(store, most_bytes), os.environ, Policy(parallel=ADAPTER_FILES))
+
+    def opened(url: str) -> Source:
+        return open_source(url, os.environ, access)
+
+    fetch = partial(fetch_adapter, store, Budget(store, most_bytes), opened, Policy(parallel=ADAPTER_FILES))
 
     async with Engine(engine_url, os.environ.get("VLLM_API_KEY", "")) as engine:
         agent = Agent(store, engine, fetch)
@@ -122,18 +127,18 @@ async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int
 def fetch_adapter(
     store: Store,
     budget: Budget,
-    env: Mapping[str, str],
+    opened: Callable[[str], Source],
     policy: Policy,
     url: str,
     version: Version,
     stop: threading.Event,
     meter: Meter,
 ) -> None:
-    """Brings an adapter into its version's folder; ``env`` has the credentials. Raises LoadError or StoppedError."""
+    """Brings an adapter into its version's folder; ``opened`` opens a url. Raises LoadError or StoppedError."""
     with ExitStack() as open_until_loaded:
 
         def source() -> Source:
-            return open_until_loaded.enter_context(budget.within(version, open_source(url, env)))
+            return open_until_loaded.enter_context(budget.within(version, opened(url)))
 
         load(url, source, store.path(version), policy, stop, meter)
 

@@ -10,7 +10,10 @@ from importlib import import_module
 from itertools import islice
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from slipway.artifacts.addresses import public
+from slipway.artifacts.guard import Guard, within_reach
 from slipway.loader.digests import Digest
 from slipway.loader.errors import LoadError
 
@@ -28,7 +31,7 @@ SCHEMES = {
     "http": "web",
     "https": "web",
 }
-"""Scheme -> module of ``slipway.loader.sources`` with ``open_source(url, env)``. Only the one in use is imported."""
+"""Scheme -> module of ``slipway.loader.sources``, which has ``open_source(url, env, access)``. Only one is imported."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,24 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
     return found
 
 
+@dataclass(frozen=True)
+class Access:
+    """Where a source may be asked, and as whom. Whoever starts the loader decides; a spec does not."""
+
+    guard: Guard | None = None
+    """Of the addresses that a spec, or a Secret beside it, names; None: they are asked wherever they are."""
+    node_identity: bool = False
+    """Whether it may ask as the machine it runs on, where nobody else is named. Else no metadata service is asked."""
+
+    def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> Guard | None:
+        """The guard of a connection. ``chosen``: whoever wrote the spec says where it leads; ``allowed``: places where
+        it leads by design."""
+        given = self.guard if chosen else None
+        if given is not None and allowed:
+            given = msgspec.structs.replace(given, allowed=(*given.allowed, *allowed))
+        return given if self.node_identity else within_reach(given)
+
+
 class Body(Protocol):
     """Bytes on their way. ``read`` raises PassingError when they stop coming."""
 
@@ -94,12 +115,14 @@ class Source(Protocol):
         """The bytes of a file from ``start`` on."""
 
 
-def open_source(url: str, env: Mapping[str, str]) -> Source:
-    """The source that a URL names, with the credentials of ``env``. Raises LoadError for a URL that names none."""
+def open_source(url: str, env: Mapping[str, str], access: Access | None = None) -> Source:
+    """The source that a URL names, with the credentials of ``env``. Raises LoadError for a URL that names none.
+
+    ``access``: by default any address is asked, and none as the machine."""
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise LoadError(f"{public(url)!r} is no address to load from: it begins with one of {known}")
     module = import_module(f"slipway.loader.sources.{SCHEMES[match['scheme']]}")
-    opener: Callable[[str, Mapping[str, str]], Source] = module.open_source
-    return opener(url, env)
+    opener: Callable[[str, Mapping[str, str], Access], Source] = module.open_source
+    return opener(url, env, access or Access())

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 
 from slipway.artifacts import gguf, safetensors
-from slipway.artifacts.addresses import WEB, public
+from slipway.artifacts.addresses import public
 from slipway.artifacts.guard import Guard
 from slipway.artifacts.ranges import Malformed, Read
 from slipway.artifacts.report import Report, written
@@ -31,7 +31,7 @@ from slipway.loader.folder import MARKER, NOTES, checked
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen, FaultError, Selection, etag
-from slipway.loader.source import CHUNK, Entry, Patiently, Source, open_source
+from slipway.loader.source import CHUNK, Access, Entry, Patiently, Source, open_source
 from slipway.loader.sources import local
 from slipway.loader.transfer import Patience, Policy
 
@@ -58,15 +58,11 @@ class Work:
         return partial(Patience(self.policy, self.stop, self.meter).call, public(url))
 
 
-def opened(url: str, env: Mapping[str, str], guard: Guard | None) -> Source:
-    """The source that a URL names; ``guard``: of an address that a spec names. Raises LoadError."""
+def opened(url: str, env: Mapping[str, str], guard: Guard | None, *, node_identity: bool = False) -> Source:
+    """The source that a URL names; ``guard``: of the addresses that a spec names. Raises LoadError."""
     if url.startswith(local.SCHEME):
         return local.open_source(url, env)
-    if guard is not None and url.partition("://")[0] in WEB:
-        from slipway.loader.sources import guarded
-
-        return guarded.open_source(url, env, guard)
-    return open_source(url, env)
+    return open_source(url, env, Access(guard, node_identity))
 
 
 def stage(

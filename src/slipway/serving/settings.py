@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,10 +20,27 @@ class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Folders of the nodes below which files may be named. Empty: none may."""
     allowed_remote_hosts: tuple[str, ...] = ()
     """Hosts, ``*.domains`` and networks that may be named although their addresses are not public."""
+    blocked_networks: tuple[str, ...] = ()
+    """Networks and addresses that are never asked for weights, beside those that are not public."""
+    node_identity: bool = False
+    """Whether a loader may read buckets as the node that it runs on, where nobody else is named. What that node may
+    read every author of a spec can then read, too."""
     revalidate_seconds: int = 3600
     """How often a source is asked whether it has changed; 0: never."""
     hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name
     """Secret of a resource's namespace whose key ``token`` opens gated repositories, where the resource names none."""
+
+    def options(self, *, guarded: bool, by_env: bool = False, mirror: str = "") -> tuple[str, ...]:
+        """What a loader is told of them. ``guarded``: whoever wrote the spec may say where it asks; ``by_env``: by its
+        environment, too, where proxies are named. ``mirror``: address of the operator's own hub, which is allowed."""
+        allowed = (*self.allowed_remote_hosts, *((urlsplit(mirror).hostname or "",) if mirror else ()))
+        rules = (
+            *(("--guard",) if guarded else ()),
+            *(("--guard-proxy",) if guarded and by_env else ()),
+            *(f"--allow-host={host}" for host in allowed if guarded and host),
+            *(f"--block-network={network}" for network in self.blocked_networks if guarded),
+        )
+        return (*rules, *(("--node-identity",) if self.node_identity else ()))
 
 
 class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.guard import Guard, faults
+from slipway.artifacts.guard import EVERYWHERE, METADATA, Guard, faults, network_faults, within_reach
 
 BLOCKED = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.9.9.9 169.254.169.254 172.16.0.1
 172.31.255.255 192.0.0.8 192.168.1.1 192.88.99.1 198.18.0.1 198.19.255.255 224.0.0.1 240.0.0.1 255.255.255.255
 :: ::1 ::10.0.0.1 ::8.8.8.8 ::ffff:10.0.0.1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 64:ff9b::a00:1 64:ff9b::808:808
+168.63.129.16 ::ffff:168.63.129.16 ::ffff:0:10.0.0.1 ::ffff:0:8.8.8.8 64:ff9b::a83f:8110 3fff::1 5f00::1 100.100.100.200
 64:ff9b:1::a00:1 2002:a00:1:: 2001:0:1::1 fc00::1 fd00:ec2::254 fe80::1 fe80::1%eth0 fec0::1 ff02::1 2001:db8::1
 """
 PUBLIC = (
@@ -52,6 +53,53 @@ def test_what_is_no_address_is_not_asked() -> None:
 )
 def test_the_operator_allows_hosts_domains_and_networks(rule: str, host: str, address: str, allowed: bool) -> None:
     assert (Guard((rule,)).refusal(host, address) is None) == allowed
+
+
+@pytest.mark.parametrize(
+    ("rules", "address", "allowed"),
+    [
+        ((), "8.8.8.8", False),
+        ((), "8.9.0.1", True),
+        ((), "::ffff:8.8.8.8", False),
+        ((), "2606:4700::1", False),
+        (("weights.example",), "8.8.8.8", False),
+        (("*.example", "8.8.8.8"), "8.8.8.8", False),
+        (("10.0.0.0/8",), "10.1.2.3", False),
+        (("10.0.0.0/8",), "10.2.2.3", True),
+        (("64:ff9b::/96",), "64:ff9b::808:808", False),
+    ],
+)
+def test_networks_that_the_operator_blocks_are_not_asked_whatever_is_allowed(
+    rules: tuple[str, ...], address: str, allowed: bool
+) -> None:
+    blocked = ("8.8.0.0/16", "10.1.0.0/16", "2606:4700::/32")
+    assert (Guard(rules, blocked).refusal("weights.example", address) is None) == allowed
+
+
+@pytest.mark.parametrize("network", ["64:ff9b::/96", "2002::/16", "::ffff:0:0:0/96", "::/96"])
+def test_a_translator_that_is_allowed_leads_to_public_addresses_only(network: str) -> None:
+    """Where a cluster has IPv6 alone every IPv4 address is reached by one."""
+    forms = {"64:ff9b::/96": "64:ff9b::{}:{}", "2002::/16": "2002:{}:{}::1", "::/96": "::{}:{}"}
+    form = forms.get(network, "::ffff:0:{}:{}")
+    assert Guard((network,)).refusal("weights.example", form.format("808", "808")) is None
+    for private in ("a9fe:a9fe", "a00:1", "7f00:1"):
+        assert Guard((network,)).refusal("weights.example", form.format(*private.split(":")))
+
+
+def test_what_asks_as_a_tenant_reaches_no_metadata_service_and_all_else_that_it_did() -> None:
+    for given in (None, Guard(EVERYWHERE), Guard(("metadata.example",))):
+        guard = within_reach(given)
+        for address in (*METADATA, "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"):
+            assert guard.refusal("metadata.example", address)
+    assert within_reach(None).refusal("store.lan", "10.0.0.1") is None
+    assert within_reach(None).refusal("localhost", "::1") is None
+    assert within_reach(Guard()).refusal("store.lan", "10.0.0.1")
+
+
+def test_networks_that_are_none_are_found() -> None:
+    assert network_faults(["10.0.0.0/8", "10.1.2.3", "fd00::/8", " 8.8.8.0/24 "]) == []
+    wrong = ["store.lan", "10.0.0.0/99", "", "*.lan"]
+    assert network_faults(wrong) == wrong
 
 
 def test_a_refusal_says_where_a_name_leads() -> None:

@@ -46,6 +46,8 @@ def test_what_the_role_writes_is_read(tmp_path: Path) -> None:
         ("idOwners: {advisor: The Bank}", "idOwners: 'The Bank' is no namespace"),
         ("routedNamespaces: a in b", "routedNamespaces: 'a in b' is no label selector"),
         ("sources: {allowedRemoteHosts: [store.lan, 'http://store.lan']}", "'http://store.lan' is no host"),
+        ("sources: {blockedNetworks: [10.0.0.0/8, store.lan]}", "'store.lan' is no network such as 10.1.0.0/16"),
+        ("sources: {nodeIdentity: perhaps}", "nodeIdentity"),
         ("sources: {allowedHostPathRoots: [models]}", "'models' is not the whole path"),
         ("sources: {allowedHostPathRoots: [/mnt/../etc]}", "'/mnt/../etc' is not the whole path"),
         ("authors: {imagePrefixes: [ghcr.io/acme, '']}", "imagePrefixes: '' is no registry"),

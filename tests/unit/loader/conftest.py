@@ -16,7 +16,7 @@ from slipway.hub.server import application as hub_application
 from slipway.loader.folder import MARKER, WORK
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import open_source
+from slipway.loader.source import Access, open_source
 from slipway.loader.stage import Work
 from slipway.loader.transfer import Policy
 
@@ -147,10 +147,13 @@ class Loading:
     policy: Policy = HASTY
     meter: Meter = field(default_factory=Meter)
     stop: threading.Event = field(default_factory=threading.Event)
+    access: Access = field(default_factory=Access)
 
     def __call__(self, url: str) -> bool:
         self.meter, self.stop = Meter(), threading.Event()
-        return load(url, lambda: open_source(url, self.env), self.folder, self.policy, self.stop, self.meter)
+        return load(
+            url, lambda: open_source(url, self.env, self.access), self.folder, self.policy, self.stop, self.meter
+        )
 
     @property
     def content(self) -> dict[str, bytes]:

@@ -23,6 +23,7 @@ from slipway.loader.agent.store import Store
 from slipway.loader.gate import Gate
 from slipway.loader.http import application
 from slipway.loader.running import fetch_adapter
+from slipway.loader.source import open_source
 from slipway.serving import agent
 from slipway.serving.agent import Adapter, AgentReport
 from slipway.serving.proof import HEADER, SigningKey, public_key
@@ -61,7 +62,8 @@ class Sidecar:
 
     async def start(self) -> None:
         self._engine = await Client(self._engine_url).__aenter__()
-        fetch = partial(fetch_adapter, self.store, Budget(self.store, self.room), self._env, HASTY)
+        opened = partial(open_source, env=self._env)
+        fetch = partial(fetch_adapter, self.store, Budget(self.store, self.room), opened, HASTY)
         self.agent = Agent(self.store, self._engine, fetch)
         gate = Gate(public_key(KEY.public), POD, self._clock)
         self.http = TestClient(TestServer(application(self.agent.report, gate, self.agent)))

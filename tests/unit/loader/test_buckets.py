@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 
+from slipway.artifacts.guard import Guard
 from slipway.loader import source
 from slipway.loader.errors import LoadError
-from slipway.loader.source import open_source
+from slipway.loader.source import Access, open_source
 from slipway.loader.sources import http
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
@@ -66,18 +67,60 @@ def test_the_token_of_a_session_is_signed(from_s3: Loading, s3: Service) -> None
     assert all("x-amz-security-token" in seen.authorization for seen in s3.seen)
 
 
-def test_a_proof_stays_with_the_store_when_it_redirects(from_s3: Loading, s3: Service) -> None:
+@pytest.mark.parametrize("place", ["http://localhost:{port}", "http://127.0.0.2:{port}", "http://127.0.0.1:9"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_store_leads_nobody_to_another_host(from_s3: Loading, s3: Service, place: str, status: int) -> None:
+    """Neither do its bytes come from there, nor is a token of a session sent there."""
+    from_s3.env["AWS_SESSION_TOKEN"] = "token-of-a-session"
+    port = s3.url.rpartition(":")[2]
+
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         if request.path.startswith("/cdn/"):
             return web.Response(body=WEIGHTS)
         if request.path.endswith("tiny.gguf"):
-            raise web.HTTPTemporaryRedirect(f"{s3.url.replace('127.0.0.1', 'localhost')}/cdn/tiny?signature=secret")
+            return web.Response(status=status, headers={"Location": f"{place.format(port=port)}/cdn/tiny"})
+        return None
+
+    s3.interfere = interfere
+    with pytest.raises(LoadError, match="redirects to another host, to which no signed request is sent") as caught:
+        from_s3(URL)
+    assert not caught.value.passing
+    assert not [seen for seen in s3.seen if seen.path.startswith("/cdn/")]
+
+
+def test_a_store_may_redirect_within_itself(from_s3: Loading, s3: Service) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.startswith("/cdn/"):
+            return web.Response(body=WEIGHTS)
+        if request.path.endswith("tiny.gguf"):
+            raise web.HTTPTemporaryRedirect("/cdn/tiny")
         return None
 
     s3.interfere = interfere
     from_s3(URL)
     assert from_s3.content == FILES
-    assert {seen.authorization for seen in s3.seen if seen.path.startswith("/cdn/")} == {""}
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_a_store_that_a_secret_names_is_asked_only_where_the_guard_lets_it(
+    from_s3: Loading, s3: Service, variable: str
+) -> None:
+    from_s3.env = {**from_s3.env, variable: s3.url}
+    from_s3.access = Access(Guard())
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.1 is this host: ask the operator to allow it"):
+        from_s3(URL)
+    assert s3.seen == []
+    from_s3.access = Access(Guard(("127.0.0.0/8",)))
+    from_s3(URL)
+    assert from_s3.content == FILES
+
+
+def test_alibabas_store_is_asked_only_where_the_guard_lets_it(loading: Loading, s3: Service) -> None:
+    loading.env = {**ALIBABA, "OSS_ENDPOINT": s3.url}
+    loading.access = Access(Guard())
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: "):
+        loading("oss://models/team/tiny")
+    assert s3.seen == []
 
 
 def test_a_cut_connection_is_resumed(from_s3: Loading, s3: Service) -> None:
@@ -145,7 +188,11 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Ser
         (URL, {"AWS_SECRET_ACCESS_KEY": "wrong"}, "does not accept the credentials (SignatureDoesNotMatch)"),
         (URL, {"AWS_ACCESS_KEY_ID": "AKIAOTHER"}, "does not accept the credentials (InvalidAccessKeyId)"),
         (URL, {"AWS_ACCESS_KEY_ID": ""}, "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set"),
-        (URL, {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "these credentials may not list and read it"),
+        (
+            URL,
+            {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""},
+            "name a Secret with keys, or a service account with a role",
+        ),
         ("oss://models/x", {}, "lacks OSS_ACCESS_KEY_ID, OSS_ACCESS_KEY_SECRET, OSS_REGION"),
     ],
 )

@@ -10,9 +10,12 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from google.auth import exceptions
 
+from slipway.artifacts.guard import Guard
 from slipway.loader import source
 from slipway.loader.errors import LoadError
+from slipway.loader.source import Access
 from slipway.loader.sources import google
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
@@ -73,7 +76,11 @@ def test_a_wrong_crc_is_noticed(from_gcs: Loading, store: Store) -> None:
     [
         ("gs://none/x", "", "there is no such bucket or object"),
         ("gs://models/none", "", "there is nothing below gs://models/none"),
-        (URL, "needed", "grant them the role Storage Object Viewer"),
+        (
+            URL,
+            "needed",
+            "the store wants to know who asks, and nobody is named, and the node's own identity is not used",
+        ),
     ],
 )
 def test_refusals_say_what_to_do(from_gcs: Loading, store: Store, url: str, token: str, words: str) -> None:
@@ -123,6 +130,7 @@ def test_a_key_file_gives_the_token(
     store.token = "given-for-the-key"
     monkeypatch.setattr(google, "PUBLIC", gcs.url)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file)}
     loading(URL)
     assert loading.content == FILES
     assert len([seen for seen in gcs.seen if seen.path == "/token"]) == 1
@@ -134,3 +142,50 @@ def test_a_key_file_that_is_none_is_told(loading: Loading, tmp_path: Path, monke
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
     with pytest.raises(LoadError, match="names no usable key file: check the Secret"):
         loading(URL)
+
+
+def test_a_key_file_leads_only_where_the_guard_lets_it(
+    loading: Loading, gcs: Service, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's Secret names the address of the exchange."""
+    monkeypatch.setattr(google, "PUBLIC", gcs.url)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file)}
+    loading.access = Access(Guard())
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.1 is this host"):
+        loading(URL)
+    assert gcs.seen == []
+
+
+def test_credentials_that_may_not_read_are_told_so(
+    loading: Loading, gcs: Service, store: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        return None if request.path == "/token" else web.Response(status=403)
+
+    store.token, gcs.interfere = "given-for-the-key", interfere
+    monkeypatch.setattr(google, "PUBLIC", gcs.url)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file)}
+    with pytest.raises(LoadError, match="grant them the role Storage Object Viewer"):
+        loading(URL)
+
+
+def test_nobody_asks_as_the_node_unless_the_operator_lets_it(
+    from_gcs: Loading, gcs: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Google's library would ask the metadata service by itself."""
+    asked: list[bool] = []
+
+    def default(**_options: object) -> None:
+        asked.append(True)
+        raise exceptions.DefaultCredentialsError("nobody")
+
+    monkeypatch.setattr("google.auth.default", default)
+    monkeypatch.setattr(google, "PUBLIC", gcs.url)
+    from_gcs.env = {}
+    from_gcs(URL)
+    assert asked == []
+    from_gcs.folder, from_gcs.access = from_gcs.folder.with_name("two"), Access(node_identity=True)
+    from_gcs(URL)
+    assert asked == [True]

@@ -12,9 +12,11 @@ from aiohttp import web
 
 from slipway.artifacts.guard import Guard
 from slipway.loader.errors import LoadError
+from slipway.loader.source import Access
+from slipway.loader.sources import http
 from slipway.loader.stage import opened, stage
 
-from .conftest import Service, work
+from .conftest import Loading, Service, work
 from .site import SHA, WHOLE, Site
 
 
@@ -78,3 +80,77 @@ def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
     with pytest.raises(LoadError) as told:
         stage(url, partial(opened, url, {}, None), folder, WHOLE, work())
     assert "hunter2" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "variable"), [("hf://acme/tiny", "HF_ENDPOINT"), ("gs://models/team/tiny", "STORAGE_EMULATOR_HOST")]
+)
+def test_an_endpoint_that_a_spec_names_is_asked_only_where_the_guard_lets_it(
+    hub: Service, loading: Loading, url: str, variable: str
+) -> None:
+    loading.env, loading.access = {variable: hub.url}, Access(Guard())
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.1 is this host"):
+        loading(url)
+    assert hub.seen == []
+
+
+def test_a_hub_leads_nowhere_that_is_not_allowed(hub: Service, loading: Loading) -> None:
+    """Its large files come from elsewhere."""
+    loading.env, loading.access = {"HF_ENDPOINT": hub.url}, Access(Guard(("127.0.0.1",)))
+
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.endswith("tiny.gguf"):
+            raise web.HTTPFound(hub.url.replace("127.0.0.1", "127.0.0.2"))
+        return None
+
+    hub.interfere = interfere
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.2"):
+        loading("hf://acme/tiny")
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_proxy_that_a_spec_names_is_asked_only_where_the_guard_lets_it(
+    site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", site.url.removesuffix("/tiny.gguf"))
+    guard = Guard(("127.0.0.0/8",) if allowed else (), proxies=True)
+    assert site.service
+    with pytest.raises(LoadError, match="there is no such file" if allowed else r"^SourceNotAllowed: 127\.0\.0\.1"):
+        stage(
+            "http://weights.example/x.gguf",
+            partial(opened, "http://weights.example/x.gguf", {}, guard),
+            folder,
+            WHOLE,
+            work(),
+        )
+    assert bool(site.service.seen) == allowed
+
+
+def test_a_proof_follows_no_redirect_to_another_host(site: Site, start: Callable[[web.Application], Service]) -> None:
+    seen: list[set[str]] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        seen.append({name.lower() for name in request.headers})
+        return web.Response(text="here")
+
+    async def leads(request: web.Request) -> web.StreamResponse:
+        place = request.query.get("to") or other.url.replace("127.0.0.1", "localhost")
+        answer = web.Response(status=307, headers={"Location": f"{place}/elsewhere"})
+        answer.set_cookie("session", "of-this-host")
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/elsewhere", elsewhere)
+    other = start(app)
+    first = web.Application()
+    first.router.add_get("/x", leads)
+    first.router.add_get("/elsewhere", elsewhere)
+    url = start(first).url
+    proofs = {"Authorization": "Bearer x", "X-Amz-Security-Token": "t", "X-Amz-Date": "d", "X-Goog-User-Project": "p"}
+    client = http.session({})
+    http.send(client, "GET", f"{url}/x", {**proofs, "Range": "bytes=1-", "Cookie": "a=b"})
+    names = {name.lower() for name in proofs} | {"cookie"}
+    assert seen[0].isdisjoint(names)
+    assert "range" in seen[0]
+    http.send(client, "GET", f"{url}/x?to={url}", proofs)
+    assert names <= seen[1], "the same host is asked with them"

@@ -10,12 +10,15 @@ import pytest
 from aiohttp import web
 from minio.credentials.credentials import Credentials
 
+from slipway.artifacts.guard import Guard
 from slipway.loader.errors import LoadError, PassingError
+from slipway.loader.source import Access
 from slipway.loader.sources.identity import find
 
 from .conftest import Service
 
 LATER = "2099-01-01T00:00:00Z"
+NODE = Access(node_identity=True)
 FOUND = Credentials("A", "S", "T", datetime(2099, 1, 1, tzinfo=UTC))
 XML = (
     '<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
@@ -60,11 +63,11 @@ def document(expires: str) -> dict[str, str]:
 def found(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Credentials | None]:
     """Finds credentials in an environment, which the library reads too."""
 
-    def find_in(**env: str) -> Credentials | None:
+    def find_in(access: Access = NODE, **env: str) -> Credentials | None:
         with monkeypatch.context() as patch:
             for name, value in env.items():
                 patch.setenv(name, value)
-            provider = find(env, "eu-west-1")
+            provider = find(env, "eu-west-1", access)
             return provider.retrieve() if provider else None
 
     return find_in
@@ -123,8 +126,53 @@ def test_credentials_are_renewed_before_they_end(cloud: Service, left: timedelta
         return web.json_response(document((datetime.now(UTC) + left).strftime("%Y-%m-%dT%H:%M:%SZ")))
 
     cloud.interfere = soon
-    provider = find({"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url}, "r")
+    provider = find({"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url}, "r", NODE)
     assert provider is not None
     for _unused in range(2):
         provider.retrieve()
     assert len([seen for seen in cloud.seen if seen.path.endswith("/node-role")]) == asked
+
+
+OWN = Access(node_identity=False)
+
+
+def test_the_nodes_role_is_not_asked_for_unless_the_operator_lets_it(found: Found, cloud: Service) -> None:
+    env = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url}
+    assert found(OWN, **env) is None
+    assert cloud.seen == []
+    assert found(NODE, **env) == FOUND
+
+
+def test_a_pods_own_identity_needs_no_node(found: Found, cloud: Service, token: str) -> None:
+    role = {"AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ROLE_ARN": "arn:role", "AWS_ENDPOINT_URL_STS": cloud.url}
+    assert found(OWN, **role) == FOUND
+    agent = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{cloud.url}/pod", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "pod-token"}
+    assert found(OWN, **agent) == FOUND
+    assert found(Access(Guard()), **agent) == FOUND, "its agent is no place that a spec chose"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "2852039166"])
+@pytest.mark.parametrize("access", [OWN, Access(Guard(("169.254.0.0/16", "fd00::/8")))])
+def test_what_passes_for_a_pods_agent_is_not_the_metadata_service(
+    found: Found, monkeypatch: pytest.MonkeyPatch, host: str, access: Access, tmp_path: Path
+) -> None:
+    """Its older version answers a plain GET with the node's credentials in the agents' form."""
+    connected: list[object] = []
+    monkeypatch.setattr("socket.socket.connect", lambda _socket, address: connected.append(address))
+    (tmp_path / "pod").write_text("pod-token")
+    env = {
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://{host}/latest/meta-data/iam/security-credentials/node",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(tmp_path / "pod"),
+    }
+    with pytest.raises(LoadError, match=r"^SourceNotAllowed: .* is (the link|a private network)"):
+        found(access, **env)
+    assert connected == []
+
+
+def test_a_tenants_token_service_is_asked_only_where_the_guard_lets_it(
+    found: Found, cloud: Service, token: str
+) -> None:
+    env = {"AWS_WEB_IDENTITY_TOKEN_FILE": token, "AWS_ROLE_ARN": "arn:role", "AWS_ENDPOINT_URL_STS": cloud.url}
+    with pytest.raises(LoadError, match="SourceNotAllowed"):
+        found(Access(Guard()), **env)
+    assert cloud.seen == []

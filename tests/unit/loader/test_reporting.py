@@ -7,13 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from slipway.apis.llmkube import weights
+from slipway.artifacts.guard import Guard
 from slipway.artifacts.report import fault, read
 from slipway.loader import main as module
 from slipway.loader import reporting
 from slipway.loader.main import last_words, main
+from slipway.loader.source import Access
 from slipway.serving.settings import Settings, Sources
 
 from .conftest import WEIGHTS, Service, content, write
@@ -113,10 +116,19 @@ MODELS = {
     "web": {"source": "https://files.example/tiny.gguf", "sha256": OTHER},
     "hub": {"source": "hf://acme/tiny@v1", "files": ["--refresh", "*.gguf"], "mmproj": "mm.gguf"},
     "bucket": {"source": "s3://weights/folder", "format": "safetensors"},
+    "store": {
+        "source": "s3://weights/folder",
+        "format": "safetensors",
+        "sourceSecretRef": {"name": "store"},
+    },
     "host": {"source": "/mnt/models/tiny.gguf"},
     "claim": {"source": "pvc://weights/tiny.gguf"},
 }
-SETTINGS = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",), allowed_remote_hosts=("*.lan",)))
+SETTINGS = Settings(
+    sources=Sources(
+        allowed_host_path_roots=("/mnt/models",), allowed_remote_hosts=("*.lan",), blocked_networks=("10.9.0.0/16",)
+    )
+)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -132,4 +144,40 @@ def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
             assert (told.url, str(told.folder)) == (container.args[2], model.folder)
             assert (tuple(told.file), told.stored_as) == (model.source.files, model.source.stored_as)
             assert told.sha256 == (model.spec.sha256 or None)
-            assert (told.guard, told.allow_host) == ((True, ["*.lan"]) if kind == "web" else (False, []))
+        if told.command in ("stage", "probe"):
+            guard = Guard(("*.lan",), ("10.9.0.0/16",)) if kind in ("web", "store") else None
+            assert reporting.access(told) == Access(guard)
+
+
+@pytest.mark.parametrize("kind", ["bucket", "store"])
+def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str) -> None:
+    metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
+    given = msgspec.structs.replace(SETTINGS.sources, node_identity=True)
+    settings = msgspec.structs.replace(SETTINGS, sources=given)
+    for node, of in ((False, SETTINGS), (True, settings)):
+        container = weights.loader(weights.read({"metadata": metadata, "spec": MODELS[kind]}, of))
+        assert reporting.access(module.arguments(list(container.args[1:]))).node_identity is node
+
+
+@pytest.mark.parametrize(
+    "command", [["load", "hf://a/b", "/models/x"], ["serve", "--directory", "/x", "--engine", "http://e"]]
+)
+def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators_hub(command: list[str]) -> None:
+    sources = Sources(allowed_remote_hosts=("*.lan",), blocked_networks=("10.9.0.0/16",))
+    told = sources.options(guarded=True, by_env=True, mirror="http://slipway-hub.slipway-system.svc:8080/x")
+    guard = Guard(("*.lan", "slipway-hub.slipway-system.svc"), ("10.9.0.0/16",), proxies=True)
+    assert reporting.access(module.arguments([*command, *told])) == Access(guard)
+    assert reporting.access(module.arguments(command)) == Access()
+
+
+def test_a_store_that_a_variable_names_is_not_asked_by_a_load(
+    hub: Service, tmp_path: Path, termination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    command = ["load", "hf://acme/tiny", str(tmp_path / "m"), *LISTEN]
+    assert main([*command, "--guard"]) == module.NEVER
+    assert "127.0.0.1 is this host: ask the operator to allow it" in termination.read_text()
+    assert hub.seen == []
+    assert main([*command, "--guard", "--allow-host=127.0.0.1", "--block-network=127.0.0.0/8"]) == module.NEVER
+    assert hub.seen == []
+    assert main([*command, "--guard", "--allow-host=127.0.0.1"]) == module.DONE

@@ -29,6 +29,7 @@ LISTS: dict[str, list[str]] = {
     "controller_author_priority_classes": ["*", "system-node-critical"],
     "controller_author_service_accounts": ["first", "second"],
     "controller_hub_organizations": ["meta-llama", "mistralai"],
+    "controller_blocked_networks": ["198.18.0.0/15", "2001:db8::/32"],
     "controller_image_pull_secrets": ["first", "second"],
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],

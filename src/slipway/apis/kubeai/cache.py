@@ -16,7 +16,7 @@ import msgspec
 from slipway.apis.kubeai import names
 from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
 from slipway.apis.kubeai.model import Model, claim_reference, profile_of, read_config
-from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image, pod_security
+from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image, loader_options, pod_security
 from slipway.apis.kubeai.sources import credentials
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
@@ -108,7 +108,7 @@ def load_job(model: Model) -> Object:
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),
-        args=("loader", "load", model.url.place, f"/{folder}"),
+        args=("loader", "load", model.url.place, f"/{folder}", *loader_options(model)),
         env=loader_env(model, access),
         env_from=env_from(model),
         mounts=(Mount(CACHE, f"/{folder}", sub_path=folder), *access.mounts),

@@ -160,6 +160,12 @@ def loader_env(model: Model, access: Access) -> tuple[Object, ...]:
     return _env(model, huggingface.environment(model.settings.hugging_face_endpoint), access)
 
 
+def loader_options(model: Model) -> tuple[str, ...]:
+    """Where it may ask, and as whom: the Model's variables and Secrets say where buckets and hubs are."""
+    settings = model.settings
+    return settings.sources.options(guarded=True, by_env=True, mirror=settings.hugging_face_endpoint)
+
+
 def loader_access(model: Model) -> Access:
     """What the loader beside an engine needs: credentials for the adapters' sources, and no others."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
@@ -245,7 +251,10 @@ def _loader(model: Model, access: Access) -> Container:
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),
-        args=("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most)),
+        args=(
+            *("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most)),
+            *loader_options(model),
+        ),
         env=loader_env(model, access),
         env_from=env_from(model),
         mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *access.mounts),

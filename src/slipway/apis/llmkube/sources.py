@@ -143,7 +143,7 @@ def _web(text: str, spec: ModelSpec, model: str, rules: Sources) -> Source:
         page = _hub_page(parts, spec, model, text)
         if page is not None:
             return page
-    refused = Guard(rules.allowed_remote_hosts).refusal_of_name(host)
+    refused = Guard(rules.allowed_remote_hosts, rules.blocked_networks).refusal_of_name(host)
     if refused:
         raise Invalid("SourceNotAllowed", f"spec.source: {refused}: ask the operator to allow it")
     name = unquote(parts.path.rpartition("/")[2])

@@ -199,11 +199,13 @@ def _checks(model: Model) -> tuple[str, ...]:
 
 
 def _guard(model: Model) -> tuple[str, ...]:
-    """Only an address that the spec itself names is guarded: those of hubs and buckets are the operator's, or come
-    with the Secret."""
-    if model.source.kind != "web":
+    """Addresses are guarded that whoever wrote the spec may have chosen: one that stands in it, or in its Secret. Those
+    of hubs are the operator's."""
+    source, secret = model.source, model.spec.source_secret_ref
+    if source.kind not in ("web", "bucket"):
         return ()
-    return ("--guard", *_repeated("--allow-host", model.settings.sources.allowed_remote_hosts))
+    named = source.kind == "web" or bool(secret and secret.name)
+    return model.settings.sources.options(guarded=named)
 
 
 def _credentials(model: Model) -> tuple[Object, ...]:

@@ -22,7 +22,7 @@ from minio.helpers import check_bucket_name
 from slipway.artifacts.addresses import WEB
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http, identity, keys
 from slipway.loader.sources.pool import Moved, Pool, Refused
 
@@ -45,15 +45,18 @@ class Bucket:
         region: str,
         env: Mapping[str, str],
         who: Callable[[], Provider | None],
+        access: Access,
         *,
+        chosen: bool,
         in_host: bool | None = None,
     ) -> None:
-        self._url, self._in_host = url, in_host
+        """``chosen``: whoever wrote the spec says where the store is."""
+        self._url, self._in_host, self._access = url, in_host, access
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
         if self._endpoint.scheme not in WEB:
             raise LoadError(f"{url}: the store's endpoint is none: it begins with https:// or http://")
-        self._session = http.session(env)
+        self._session = http.session(env, guard=access.of(chosen=chosen), stays=True)
         self._session.verify = env.get("AWS_CA_BUNDLE") or self._session.verify
         self._who = who
         self._provider: Provider | None = None
@@ -151,6 +154,8 @@ class Bucket:
             return f"there is no bucket {self._bucket}: check the address, the region and the endpoint"
         if code in UNKNOWN_USER:
             return f"{self._url}: the store does not accept the credentials ({code}): check the Secret"
+        if status in (401, 403) and self._provider is None and not self._access.node_identity:
+            return f"{self._url}: the store wants to know who asks, and {identity.NOBODY}"
         if status in (401, 403):
             return f"{self._url}: these credentials may not list and read it: grant them both"
         return f"{self._url}: the store refuses with {status} {code}: check the address"
@@ -182,15 +187,16 @@ def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
     return by_customer or raw.headers.get("x-amz-server-side-encryption") in OPAQUE
 
 
-def open_source(url: str, env: Mapping[str, str]) -> Source:
+def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     if url.startswith("oss://"):
-        return _alibaba(url, env)
+        return _alibaba(url, env, access)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-    endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or "https://s3.amazonaws.com"
-    return Bucket(url, endpoint, region, env, partial(identity.find, env, region))
+    given = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL")
+    who = partial(identity.find, env, region, access)
+    return Bucket(url, given or "https://s3.amazonaws.com", region, env, who, access, chosen=bool(given))
 
 
-def _alibaba(url: str, env: Mapping[str, str]) -> Source:
+def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:
     """It takes buckets in the host's name only."""
     region, endpoint = env.get("OSS_REGION", "").removeprefix("oss-"), env.get("OSS_ENDPOINT", "")
     missing = [name for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET") if not env.get(name)]
@@ -201,4 +207,4 @@ def _alibaba(url: str, env: Mapping[str, str]) -> Source:
     endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
     found = StaticProvider(env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN") or None)
     in_host = not ALONE.fullmatch(urlsplit(endpoint).hostname or "")
-    return Bucket(url, endpoint, region or "cn-hangzhou", env, lambda: found, in_host=in_host)
+    return Bucket(url, endpoint, region or "cn-hangzhou", env, lambda: found, access, chosen=True, in_host=in_host)

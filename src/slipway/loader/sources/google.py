@@ -16,8 +16,9 @@ from requests.auth import AuthBase
 
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http, keys
+from slipway.loader.sources.identity import NOBODY
 
 PUBLIC = "https://storage.googleapis.com"
 KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -30,10 +31,9 @@ RAW = {"Accept-Encoding": "gzip"}
 class GoogleAuth(AuthBase):
     """Signs requests with credentials that renew themselves."""
 
-    def __init__(self, credentials: google.auth.credentials.Credentials) -> None:
-        self._credentials = credentials
+    def __init__(self, credentials: google.auth.credentials.Credentials, request: Request) -> None:
+        self._credentials, self._request = credentials, request
         self._lock = threading.Lock()
-        self._request = Request()
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         with self._lock:
@@ -47,8 +47,8 @@ class GoogleAuth(AuthBase):
 
 
 class GoogleBucket:
-    def __init__(self, url: str, endpoint: str, client: requests.Session) -> None:
-        self._url, self._client = url, client
+    def __init__(self, url: str, endpoint: str, client: requests.Session, access: Access) -> None:
+        self._url, self._client, self._access = url, client, access
         self._bucket, self._prefix = keys.split(url)
         self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
 
@@ -82,6 +82,8 @@ class GoogleBucket:
 
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code
+        if status in (401, 403) and self._client.auth is None and not self._access.node_identity:
+            return f"{self._url}: the store wants to know who asks, and {NOBODY}"
         if status in (401, 403):
             return f"{self._url}: these credentials may not list and read it: grant them the role Storage Object Viewer"
         if status == 404:
@@ -89,20 +91,27 @@ class GoogleBucket:
         return f"{self._url}: the store refuses with status {status}: check the address"
 
 
-def open_source(url: str, env: Mapping[str, str]) -> Source:
+def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     emulator = env.get("STORAGE_EMULATOR_HOST", "")
     endpoint = emulator if "://" in emulator else f"http://{emulator}"
+    guard = access.of(chosen=bool(emulator))
     if emulator:
-        return GoogleBucket(url, endpoint.rstrip("/"), http.session(env))
-    return GoogleBucket(url, PUBLIC, http.session(env, _credentials(url, env.get(KEY_FILE, ""))))
+        return GoogleBucket(url, endpoint.rstrip("/"), http.session(env, guard=guard), access)
+    return GoogleBucket(url, PUBLIC, http.session(env, _credentials(url, env, access), guard), access)
 
 
-def _credentials(url: str, key_file: str) -> AuthBase | None:
-    """Those of the key file or the machine; None where there are none: a public bucket needs none."""
+def _credentials(url: str, env: Mapping[str, str], access: Access) -> AuthBase | None:
+    """Those of the key file, or of the machine where it may be asked; None where there are none: a public bucket needs
+    none."""
+    key_file = env.get(KEY_FILE, "")
+    if not key_file and not access.node_identity:
+        return None
+    # A key file names the addresses where it is exchanged for a token.
+    request = Request(http.session(env, guard=access.of(chosen=True))) if key_file else Request()
     try:
-        credentials, _project = google.auth.default(scopes=[SCOPE])
+        credentials, _project = google.auth.default(scopes=[SCOPE], request=request)
     except exceptions.GoogleAuthError as error:
         if not key_file:
             return None
         raise LoadError(f"{url}: {KEY_FILE} names no usable key file: check the Secret") from error
-    return GoogleAuth(credentials)
+    return GoogleAuth(credentials, request)

@@ -1,4 +1,4 @@
-"""A file at a web address that somebody named in a spec: asked only where the guard lets it.
+"""Connections to places that somebody named in a spec: made only where the guard lets them.
 
 The addresses of a name are looked at when a connection is made, and the one that was looked at is connected to, so that
 no name can lead somewhere else a moment later. The same goes for every host that a redirect leads to.
@@ -7,47 +7,40 @@ no name can lead somewhere else a moment later. The same goes for every host tha
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3 import PoolManager
+from urllib3 import PoolManager, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import NameResolutionError, NewConnectionError
 
 from slipway.artifacts.guard import Guard
 from slipway.loader.selection import FaultError
-from slipway.loader.source import Source
-from slipway.loader.sources.web import WebFile
 
 MOST_REDIRECTS = 5
 HINT = "ask the operator to allow it"
-
-
-class GuardedFile(WebFile):
-    """See :class:`slipway.loader.sources.web.WebFile`."""
-
-    def __init__(self, url: str, env: Mapping[str, str], guard: Guard) -> None:
-        super().__init__(url, env)
-        self._client.max_redirects = MOST_REDIRECTS
-        for prefix in ("http://", "https://"):
-            self._client.mount(prefix, GuardedAdapter(guard))
 
 
 class GuardedAdapter(HTTPAdapter):
     """Makes connections to addresses that the guard allows. Through a proxy, which looks names up itself, it can only
     refuse those that are addresses."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, connections: int) -> None:
         self._guard = guard
-        super().__init__(max_retries=0)
+        super().__init__(pool_connections=connections, pool_maxsize=connections, max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
         self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **options)
         self.poolmanager.pool_classes_by_scheme = _pools(self._guard)
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
+        manager: ProxyManager = super().proxy_manager_for(proxy, **options)
+        if self._guard.proxies:
+            manager.pool_classes_by_scheme = _pools(self._guard)
+        return manager
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
         host = urlsplit(request.url or "").hostname or ""
@@ -90,7 +83,7 @@ def _connected(connection: HTTPConnection, guard: Guard) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise NewConnectionError(connection, "its name is not known") from error
+        raise NameResolutionError(host, connection, error) from error  # type: ignore[arg-type] # any error of it
     for _family, _kind, _protocol, _name, address in found:
         refused = guard.refusal(host, str(address[0]))
         if refused:
@@ -110,7 +103,3 @@ def _connected(connection: HTTPConnection, guard: Guard) -> socket.socket:
         else:
             return made
     raise NewConnectionError(connection, "none of its addresses answers") from failure
-
-
-def open_source(url: str, env: Mapping[str, str], guard: Guard) -> Source:
-    return GuardedFile(url, env, guard)

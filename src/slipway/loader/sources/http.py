@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urljoin
 
 import requests
 import urllib3
@@ -17,13 +18,19 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
 from slipway import __version__
+from slipway.artifacts.guard import Guard
 from slipway.artifacts.huggingface import passes
 from slipway.loader.errors import LoadError, PassingError
+from slipway.loader.sources.guarded import GuardedAdapter
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and to wait for the next byte."""
 CONNECTIONS = 32
 """Kept open between requests."""
+MOST_REDIRECTS = 5
+PROOFS = ("authorization", "cookie", "proxy-authorization", "x-auth-token", "x-vault-token")
+SIGNED = ("x-amz-", "x-goog-", "x-oss-", "x-aws-", "x-ms-")
+"""How headers begin that are part of a signature, or hold a token."""
 CONTENT_RANGE = re.compile(r"bytes (\d+)-")
 Explain = Callable[[requests.Response], str]
 """What to tell a person about an answer that refuses for good."""
@@ -40,16 +47,50 @@ class Bearer(AuthBase):
         return request
 
 
-def session(env: Mapping[str, str], auth: AuthBase | tuple[str, str] | None = None) -> requests.Session:
-    """One for all threads of a load. Proxies and certificates come from the usual variables."""
-    made = requests.Session()
-    made.auth = auth
+class Session(requests.Session):
+    """Gives what proves who asks to nobody but the origin that it is meant for."""
+
+    stays = False
+    """Whether a redirect to another origin is given back as it is, instead of being followed."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target: str | None = super().get_redirect_target(resp)
+        if target and self.stays and origin(urljoin(resp.url, target)) != origin(resp.url):
+            return None
+        return target
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """The library takes one header off, of several that may prove something."""
+        if self.should_strip_auth(response.request.url or "", prepared_request.url or ""):
+            for name in list(prepared_request.headers):
+                if name.lower() in PROOFS or name.lower().startswith(SIGNED):
+                    del prepared_request.headers[name]
+        super().rebuild_auth(prepared_request, response)
+
+
+def session(
+    env: Mapping[str, str],
+    auth: AuthBase | tuple[str, str] | None = None,
+    guard: Guard | None = None,
+    *,
+    stays: bool = False,
+) -> requests.Session:
+    """One for all threads of a load. Proxies and certificates come from the usual variables. ``guard``: of every
+    connection, those of redirects among them; ``stays``: see Session."""
+    made = Session()
+    made.auth, made.stays, made.max_redirects = auth, stays, MOST_REDIRECTS
     made.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
     if not env.get("REQUESTS_CA_BUNDLE") and env.get("SSL_CERT_FILE"):
         made.verify = env["SSL_CERT_FILE"]
     for prefix in ("http://", "https://"):
-        made.mount(prefix, HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS, max_retries=0))
+        made.mount(prefix, _adapter(guard))
     return made
+
+
+def _adapter(guard: Guard | None) -> HTTPAdapter:
+    if guard is not None:
+        return GuardedAdapter(guard, CONNECTIONS)
+    return HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS, max_retries=0)
 
 
 class HttpBody:

@@ -22,7 +22,7 @@ from huggingface_hub.hf_api import RepoFile
 from slipway.artifacts.huggingface import REPOSITORY, TOKEN
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http
 
 CODING = ("content-encoding", "content-length", "transfer-encoding")
@@ -53,12 +53,13 @@ class Answer(Protocol):
 
 
 class HuggingFace:
-    def __init__(self, repository: str, folder: str, revision: str, env: Mapping[str, str]) -> None:
+    def __init__(self, repository: str, folder: str, revision: str, env: Mapping[str, str], access: Access) -> None:
         self._repository, self._folder, self._revision = repository, folder, revision
         self._endpoint = (env.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
         token = env.get(TOKEN, "").strip()
         self._has_token = bool(token)
-        self._client = http.session(env, http.Bearer(token) if token else None)
+        guard = access.of(chosen=bool(env.get("HF_ENDPOINT")))
+        self._client = http.session(env, http.Bearer(token) if token else None, guard)
         self._api = HfApi(self._endpoint, token=False)  # the session has it
 
     def listing(self, patiently: Patiently) -> Listing:
@@ -125,10 +126,10 @@ class HuggingFace:
         return f"{host} refuses {name} with status {status}: check the address"
 
 
-def open_source(url: str, env: Mapping[str, str]) -> Source:
+def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     reference, _at, revision = url.partition("://")[2].partition("@")
     organisation, _slash, rest = reference.strip("/").partition("/")
     name, _slash, folder = rest.partition("/")
     if not REPOSITORY.fullmatch(f"{organisation}/{name}"):
         raise LoadError(f"{url!r} names no repository: it is hf://ORGANISATION/REPOSITORY, @REVISION may follow")
-    return HuggingFace(f"{organisation}/{name}", folder, revision or "main", env)
+    return HuggingFace(f"{organisation}/{name}", folder, revision or "main", env, access)

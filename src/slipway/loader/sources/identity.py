@@ -14,7 +14,9 @@ from xml.etree import ElementTree as ET
 from minio.credentials.credentials import Credentials
 from minio.credentials.providers import IamAwsProvider, Provider, StaticProvider
 
+from slipway.artifacts.guard import METADATA
 from slipway.loader.errors import LoadError, PassingError
+from slipway.loader.source import Access
 from slipway.loader.sources import http
 from slipway.loader.sources.pool import Pool, Refused
 
@@ -22,6 +24,12 @@ TOKEN, ROLE = "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"
 POD = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 QUICK = (1.0, 1.0)
 """Seconds: the machine's own service is near, or there is none."""
+AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
+"""Where AWS has agents that know a pod by its own token. They are not the machine's metadata service."""
+NOBODY = (
+    "nobody is named, and the node's own identity is not used: name a Secret with keys, or a service account with a"
+    " role of its own; or have the operator set sources.nodeIdentity"
+)
 Failure = Callable[[Exception], Exception]
 
 
@@ -41,30 +49,33 @@ class Identity(Provider):
                 raise self._failure(error) from None
 
 
-def find(env: Mapping[str, str], region: str) -> Provider | None:
+def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None:
     """Whoever the environment names, in the order of AWS's own libraries; None where there is nobody.
 
-    Raises LoadError or PassingError.
+    The machine's role is its nodes', not the pod's: it is asked for only where ``access`` says so. Raises LoadError or
+    PassingError.
     """
     key, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
     if key or secret:
         if not (key and secret):
             raise LoadError("only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set: check the Secret")
         return StaticProvider(key, secret, env.get("AWS_SESSION_TOKEN") or None)
-    session = http.session(env)
     if env.get(TOKEN) and env.get(ROLE):
         sts = env.get("AWS_ENDPOINT_URL_STS") or None
+        session = http.session(env, guard=access.of(chosen=bool(sts)), stays=True)
         role = IamAwsProvider(
             custom_endpoint=sts, http_client=Pool(session), role_session_name="slipway-loader", region=region
         )
         return _tried(Identity(role, lambda error: _no_role(env, error)))
     if any(env.get(name) for name in POD):
+        session = http.session(env, guard=access.of(chosen=True, allowed=AGENTS), stays=True)
         return _tried(
             Identity(IamAwsProvider(http_client=Pool(session)), lambda _error: _none("the pod's identity agent"))
         )
-    if env.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+    if not access.node_identity or env.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return None
     own = env.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or None
+    session = http.session(env, guard=access.of(chosen=bool(own), allowed=METADATA), stays=True)
     machine = IamAwsProvider(custom_endpoint=own, http_client=Pool(session, timeout=QUICK))
     with suppress(LoadError, PassingError):
         return _tried(Identity(machine, lambda _error: _none("the machine's identity service")))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import requests
 import urllib3
 
+from slipway.loader.errors import LoadError
 from slipway.loader.sources import http
 
 SUCCESS = (200, 204, 206)
@@ -58,6 +59,11 @@ class Pool(urllib3.PoolManager):
         region = raw.headers.get(REGION, self._region)
         if self._region and region != self._region and raw.status in ELSEWHERE:
             raise Moved(region)
+        if response.is_redirect:
+            raise LoadError(
+                f"{http.host_of(url)} redirects to another host, to which no signed request is sent:"
+                " name the store's own address as its endpoint"
+            )
         told = XML in raw.headers.get("Content-Type", "").split(";") and raw.data
         if raw.status not in SUCCESS and not told:
             raise Refused(raw.status)

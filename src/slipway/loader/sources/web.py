@@ -11,13 +11,13 @@ import requests
 from slipway.artifacts.addresses import public
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source
 from slipway.loader.sources import http
 
 
 class WebFile:
-    def __init__(self, url: str, env: Mapping[str, str]) -> None:
-        self._url, self._client = url, http.session(env)
+    def __init__(self, url: str, env: Mapping[str, str], access: Access) -> None:
+        self._url, self._client = url, http.session(env, guard=access.of(chosen=True))
 
     def listing(self, patiently: Patiently) -> Listing:
         """The answer's headers describe the file; its bytes are left unread here."""
@@ -48,5 +48,5 @@ class WebFile:
         )
 
 
-def open_source(url: str, env: Mapping[str, str]) -> Source:
-    return WebFile(url, env)
+def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
+    return WebFile(url, env, access)
