@@ -26,7 +26,7 @@ class HubError(Exception):
             headers["X-Error-Code"] = self.code
         if self.commit:
             headers["X-Repo-Commit"] = self.commit
-        if self.status == 503:
+        if self.status in (429, 503):
             headers["Retry-After"] = "1"
         return web.json_response({"error": message}, status=self.status, headers=headers)
 
@@ -59,3 +59,8 @@ def bad_request(message: str) -> HubError:
 def unavailable(message: str) -> HubError:
     """Something that passes; clients try again."""
     return HubError(503, "", message)
+
+
+def too_many_requests() -> HubError:
+    """Clients try again."""
+    return HubError(429, "", "Too many requests from this address at once")

@@ -8,18 +8,24 @@ long as these stay. A repository may hold a file ``.hub.yaml``:
       refs/tags/v1: .
       refs/pr/1: proposals/1
 
-Such a folder is no part of main. Symbolic links are followed as far as they stay inside the root (the volume of a
-ConfigMap consists of them); others are left out.
+Such a folder is no part of main. The file is a writer's word, not the operator's: it can withhold what its own
+repository has, and open nothing else. What the operator gates stays gated whatever it says.
+
+Symbolic links are followed as far as they stay inside their own repository (the volume of a ConfigMap consists of
+them); others are left out, and so are folders whose names begin with a dot.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
@@ -34,15 +40,27 @@ CHUNK = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """An organisation or a repository. It starts with no dot, so that no name leads out of the root."""
 REF = re.compile(r"refs/(heads|tags|pr|convert)/[A-Za-z0-9][A-Za-z0-9._/-]*")
-NOT_CONTENT = frozenset({".git", ".cache", SETTINGS})
-"""At the top of a repository: what git, or the hub's client when it downloads into a folder, keeps for itself."""
+PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*/[A-Za-z0-9*?][A-Za-z0-9._*?-]*")
+GIT = ".git"
+"""A folder, or a file that says where it is."""
+MOST_REPOSITORIES = 10_000
+MOST_ENTRIES = 10_000
+"""Files and folders of one repository, in all its revisions: each is looked at whenever the repository is."""
+MOST_REFS = 64
+DEEPEST = 32
+"""Folders in one another."""
+LONGEST_SETTINGS = 16 << 10
 
 
 class UnstableError(Exception):
     """A file changed while it was read; the same request will succeed once it has settled."""
 
 
-class InvalidSettingsError(Exception):
+class RefusedError(Exception):
+    """A repository that is not served as it is. The message says why and names places of the disk."""
+
+
+class InvalidSettingsError(RefusedError):
     """A ``.hub.yaml`` that does not say what it should."""
 
 
@@ -64,8 +82,8 @@ class _Digest(NamedTuple):
 @dataclass(frozen=True)
 class _Settings:
     gated: bool
-    refs: Mapping[str, str]
-    """Ref -> folder relative to the repository, normalised; ``.`` is the repository itself."""
+    refs: Mapping[str, Path]
+    """Ref -> folder of the repository, without links; or the repository itself."""
 
 
 class Library:
@@ -74,64 +92,55 @@ class Library:
     Calls block on the disk; two calls for one repository must not run at once (the second would hash the files again).
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, gated: Sequence[str] = ()) -> None:
+        """``gated``: the operator's, names or patterns such as ``acme/*``."""
+        self._root, self._gated = root, tuple(gated)
         self._digests: dict[str, dict[Path, _Digest]] = {}
 
     def names(self) -> list[str]:
         """``org/name`` of every repository, sorted."""
         organisations = [entry for entry in _listing(self._root) if NAME.fullmatch(entry.name) and entry.is_dir()]
-        return sorted(
+        found = (
             f"{organisation.name}/{entry.name}"
             for organisation in organisations
             for entry in _listing(Path(organisation.path))
             if NAME.fullmatch(entry.name) and entry.is_dir()
         )
+        return sorted(name for name in found if self._place(name))[:MOST_REPOSITORIES]
 
     def has(self, name: str) -> bool:
         """Whether there is such a repository. Any text may be asked for."""
-        organisation, _unused, model = name.partition("/")
-        if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
-            return False
-        folder = self._root / organisation / model
-        return folder.is_dir() and self._inside(folder)
+        return self._place(name) is not None
 
     def load(self, name: str) -> Repository | None:
         """The repository as it is now, every file hashed; None when there is none.
 
-        Raises UnstableError when a file changes meanwhile, InvalidSettingsError, and OSError for what cannot be read.
+        Raises UnstableError when a file changes meanwhile, RefusedError, and OSError for what cannot be read.
         """
-        if not self.has(name):
+        top = self._place(name)
+        if top is None:
             return None
-        top = self._root / name
-        settings = _settings(top / SETTINGS)
+        settings = _settings(top)
         known, digests = self._digests.get(name, {}), dict[Path, _Digest]()
-        apart = {top / folder for folder in settings.refs.values() if folder != "."}
+        apart = {folder for folder in settings.refs.values() if folder != top}
+        walk = _Walk(top, apart)
         refs = {}
-        for ref, folder in {MAIN: ".", **settings.refs}.items():
-            files = [self._file(path, inside, known, digests) for path, inside in self._walk(top / folder, apart)]
-            refs[ref] = revision_of(files)
+        for ref, folder in {MAIN: top, **settings.refs}.items():
+            refs[ref] = revision_of(self._file(path, inside, known, digests) for path, inside in walk.files(folder))
         self._digests[name] = digests
-        return Repository(name, settings.gated, refs)
+        gated = settings.gated or any(fnmatchcase(name, pattern) for pattern in self._gated)
+        return Repository(name, gated, refs)
 
-    def _walk(self, top: Path, apart: set[Path]) -> Iterator[tuple[Path, str]]:
-        """(path on disk, path inside the revision) of each file below ``top``, leaving out what is not its content."""
-        pending: list[tuple[Path, str, frozenset[str]]] = [(top, "", frozenset({os.path.realpath(top)}))]
-        while pending:
-            folder, prefix, above = pending.pop()
-            for entry in _listing(folder):
-                path, inside = Path(entry.path), prefix + entry.name
-                hidden = inside in NOT_CONTENT or entry.name.startswith("..") or path in apart
-                if hidden or not _is_text(entry.name) or (entry.is_symlink() and not self._inside(path)):
-                    continue
-                if entry.is_file():
-                    yield path, inside
-                elif entry.is_dir() and (real := os.path.realpath(path)) not in above:
-                    pending.append((path, f"{inside}/", above | {real}))
-
-    def _inside(self, path: Path) -> bool:
-        root = os.path.realpath(self._root)
-        return os.path.commonpath([root, os.path.realpath(path)]) == root
+    def _place(self, name: str) -> Path | None:
+        """Where a repository lies, without links. A link to another repository, or out of the root, is none."""
+        organisation, _unused, model = name.partition("/")
+        if not (NAME.fullmatch(organisation) and NAME.fullmatch(model)):
+            return None
+        root = Path(os.path.realpath(self._root))
+        real = Path(os.path.realpath(self._root / organisation / model))
+        if not real.is_relative_to(root) or not real.is_dir():
+            return None
+        return real if _named(real.relative_to(root)) == (organisation, model) else None
 
     def _file(self, path: Path, inside: str, known: Mapping[Path, _Digest], digests: dict[Path, _Digest]) -> File:
         digest = digests.get(path) or known.get(path)
@@ -142,12 +151,82 @@ class Library:
         return File(inside, digest.stamp.size, digest.oid, digest.sha256, path, digest.stamp.modified_ns)
 
 
+class _Walk:
+    """Finds the files of one repository's revisions. Raises RefusedError where there are too many in all of them."""
+
+    def __init__(self, top: Path, apart: set[Path]) -> None:
+        """``top``: the repository, without links; ``apart``: folders of its other revisions."""
+        self._top, self._apart, self._left = top, apart, MOST_ENTRIES
+
+    def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
+        """(path on disk without links, path inside the revision) of each file below ``folder``."""
+        pending: list[tuple[Path, str, frozenset[Path]]] = [(folder, "", frozenset({folder}))]
+        while pending:
+            current, prefix, above = pending.pop()
+            if len(above) > DEEPEST:
+                raise RefusedError(f"{current}: the hub serves no more than {DEEPEST} folders in one another")
+            for entry in _listing(current):
+                self._left -= 1
+                if self._left < 0:
+                    raise RefusedError(f"{self._top}: the hub serves no more than {MOST_ENTRIES} files of a repository")
+                real, inside = self._content(entry), prefix + entry.name
+                if real is None or inside == SETTINGS:
+                    continue
+                if entry.is_file():
+                    yield real, inside
+                elif entry.is_dir() and real not in above and real not in self._apart:
+                    pending.append((real, f"{inside}/", above | {real}))
+
+    def _content(self, entry: os.DirEntry[str]) -> Path | None:
+        """Where an entry really lies; None for one that is not content of this repository."""
+        if entry.name.startswith("..") or not _is_text(entry.name):
+            return None
+        real = Path(os.path.realpath(entry.path)) if entry.is_symlink() else Path(entry.path)
+        hidden = entry.name == GIT or (entry.name.startswith(".") and entry.is_dir())
+        return None if hidden or not _contains(self._top, real) else real
+
+
+def _named(path: Path) -> tuple[str, ...]:
+    """Its parts without those that the kubelet puts in between in the volume of a ConfigMap."""
+    return tuple(part for part in path.parts if not part.startswith(".."))
+
+
+def _contains(top: Path, real: Path) -> bool:
+    """Whether a path without links is content of the repository ``top``: not outside of it, nor in a hidden folder."""
+    if not real.is_relative_to(top):
+        return False
+    parts = _named(real.relative_to(top))
+    if any(part.startswith(".") for part in parts[:-1]) or GIT in parts:
+        return False
+    return parts != (SETTINGS,) and not (parts and parts[-1].startswith(".") and real.is_dir())
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The regular file at ``path``, which has no links in it. Raises UnstableError where it has by now."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+            raise UnstableError(f"{path.name} is gone") from error
+        raise
+    stream = os.fdopen(handle, "rb")
+    if not stat.S_ISREG(os.fstat(handle).st_mode) or _place_of(handle, path) != str(path):
+        stream.close()
+        raise UnstableError(f"{path.name} has moved")
+    return stream
+
+
+def _place_of(handle: int, path: Path) -> str:
+    """Where an open file lies: a folder above it may have become a link just before it was opened."""
+    try:
+        return os.readlink(f"/proc/self/fd/{handle}")
+    except FileNotFoundError:  # only Linux tells
+        return os.path.realpath(path)
+
+
 def open_file(file: File) -> IO[bytes]:
     """The bytes of a file that ``Library.load`` gave. Raises UnstableError when it has changed since."""
-    try:
-        stream = file.source.open("rb")
-    except FileNotFoundError as error:
-        raise UnstableError(f"{file.path} is gone") from error
+    stream = _opened(file.source)
     found = os.fstat(stream.fileno())
     if (found.st_size, found.st_mtime_ns) != (file.size, file.modified_ns):
         stream.close()
@@ -156,7 +235,7 @@ def open_file(file: File) -> IO[bytes]:
 
 
 def _digest(path: Path, inside: str) -> _Digest:
-    with path.open("rb") as stream:
+    with _opened(path) as stream:
         stamp = _stamp(os.fstat(stream.fileno()))
         if is_lfs(inside, stamp.size):
             LOG.info("hashing %s (%d bytes)", path, stamp.size)
@@ -190,18 +269,27 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _settings(path: Path) -> _Settings:
+def _settings(top: Path) -> _Settings:
+    path = top / SETTINGS
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
+        raise InvalidSettingsError(f"{path}: it is a link that leaves the repository")
     if not path.is_file():
         return _Settings(gated=False, refs={})
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        with _opened(Path(os.path.realpath(path))) as stream:
+            text = stream.read(LONGEST_SETTINGS + 1)
+        if len(text) > LONGEST_SETTINGS:
+            raise InvalidSettingsError(f"{path}: it has more than {LONGEST_SETTINGS} bytes")
+        document = yaml.safe_load(text.decode()) or {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidSettingsError(f"{path}: {error}") from error
     if not isinstance(document, dict) or document.keys() - {"gated", "refs"}:
         raise InvalidSettingsError(f"{path}: only 'gated' and 'refs' are known")
     gated, refs = document.get("gated", False), document.get("refs") or {}
     if not isinstance(gated, bool) or not isinstance(refs, dict):
         raise InvalidSettingsError(f"{path}: 'gated' is true or false, 'refs' maps refs to folders")
+    if len(refs) > MOST_REFS:
+        raise InvalidSettingsError(f"{path}: the hub serves no more than {MOST_REFS} further revisions")
     return _Settings(gated, {_ref(path, ref): _folder(path, folder) for ref, folder in refs.items()})
 
 
@@ -211,8 +299,10 @@ def _ref(path: Path, ref: object) -> str:
     return ref
 
 
-def _folder(path: Path, folder: object) -> str:
-    inside = PurePosixPath(folder) if isinstance(folder, str) else None
-    if inside is None or inside.is_absolute() or ".." in inside.parts or not (path.parent / inside).is_dir():
-        raise InvalidSettingsError(f"{path}: {folder!r} is not a folder of this repository")
-    return str(inside)
+def _folder(path: Path, folder: object) -> Path:
+    top, inside = path.parent, PurePosixPath(folder) if isinstance(folder, str) and "\0" not in folder else None
+    if inside is not None and not inside.is_absolute() and ".." not in inside.parts:
+        real = Path(os.path.realpath(top / inside))
+        if real == top or (real.is_dir() and _contains(top, real)):
+            return real
+    raise InvalidSettingsError(f"{path}: {folder!r} is not a folder of this repository")

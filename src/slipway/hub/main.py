@@ -10,6 +10,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
+from slipway.hub.folder import PATTERN
 from slipway.hub.server import application
 from slipway.hub.tokens import InvalidTokensError
 
@@ -37,6 +38,12 @@ def address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def pattern(text: str) -> str:
+    if not PATTERN.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no repository such as acme/tiny, and no pattern such as acme/*")
+    return text
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="slipway hub", description="Serve model files by the Hugging Face protocol.")
     parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="holds <org>/<name>/<files>")
@@ -44,13 +51,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--tokens", type=Path, metavar="FILE", help="who may read gated repositories: one 'NAME TOKEN' a line"
     )
+    parser.add_argument(
+        "--gated",
+        type=pattern,
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="repositories that are gated whatever they say themselves: acme/tiny, or acme/*",
+    )
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stdout)
     if not arguments.root.is_dir():
         sys.stderr.write(f"slipway hub: {arguments.root} is not a folder\n")
         return 2
     try:
-        app = application(arguments.root, arguments.tokens)
+        app = application(arguments.root, arguments.tokens, arguments.gated)
     except (OSError, UnicodeDecodeError, InvalidTokensError) as error:
         sys.stderr.write(f"slipway hub: {arguments.tokens}: {error}\n")
         return 2

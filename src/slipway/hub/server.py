@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from json import JSONDecodeError
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from aiohttp import web
 
 from slipway.hub import documents, errors
-from slipway.hub.folder import InvalidSettingsError, Library, UnstableError
+from slipway.hub.folder import InvalidSettingsError, Library, RefusedError, UnstableError
 from slipway.hub.repository import File, Repository, Revision
 from slipway.hub.tokens import Tokens
 from slipway.hub.transfer import send
@@ -27,11 +27,44 @@ LOG = logging.getLogger(__name__)
 PAGE = 1000
 """Entries of a listing that one answer holds at most; the rest follows by the Link header."""
 
+FOUND = 100
+"""Repositories that one answer of the search holds at most: each has to be looked at."""
+FRESH_ROW = 60.0
+"""Seconds for which a repository's row in the search is taken for what it was."""
+SMALL, FRESH_ENTRY = 500, 1e-4
+"""A repository with more entries is taken for what it was for so many seconds an entry: the longer it takes to look at,
+the less often anybody has the hub look at it. A smaller one is looked at for every request."""
+FRESH_REFUSED = 1.0
+KEPT = 64
+"""Repositories that are remembered for so long."""
+WALKS = 4
+"""Repositories that are looked at, or hashed, at a time."""
+MOST_WAITING = 256
+"""Requests that wait for that."""
+MOST_AT_ONCE = 128
+"""Requests of one address, downloads among them."""
+PROBES = ("/healthz", "/readyz")
+
 USER = web.RequestKey("user", str)
 """Whose token came with the request; absent for anonymous requests."""
 
 Row = TypeVar("Row")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Kept(NamedTuple):
+    """What was found when a repository was looked at last."""
+
+    until: float
+    found: Repository | RefusedError | None
+
+
+def fresh_for(found: Repository | RefusedError | None) -> float:
+    """Seconds for which what was found is taken for what there is."""
+    if isinstance(found, RefusedError):
+        return FRESH_REFUSED
+    entries = sum(len(revision.entries) for revision in found.refs.values()) if found else 0
+    return FRESH_ENTRY * entries if entries > SMALL else 0.0
 
 
 class Hub:
@@ -40,11 +73,15 @@ class Hub:
     def __init__(self, library: Library, tokens: Tokens | None) -> None:
         self._library = library
         self._tokens = tokens
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._rows: dict[str, tuple[float, documents.Document]] = {}
+        self._walks, self._waiting = asyncio.Semaphore(WALKS), 0
+        self._under_way: Counter[str] = Counter()
         self._loading: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._ready = False
 
     def application(self) -> web.Application:
-        app = web.Application(middlewares=[_explain, self._authenticate])
+        app = web.Application(middlewares=[_explain, self._limit, self._authenticate])
         app.cleanup_ctx.append(self._warm)
         model, revision = "/{org}/{name}", "/{revision:refs/[^/]+/[^/]+|[^/]+}"
         app.add_routes(
@@ -82,14 +119,32 @@ class Hub:
         text, author = request.query.get("search", "").lower(), request.query.get("author", "")
         names = await asyncio.to_thread(self._library.names)
         found = [name for name in names if text in name.lower() and (not author or name.startswith(f"{author}/"))]
-        page, headers = _page(request, found)
+        page, headers = _page(request, found, FOUND)
         full = _flag(request, "full")
-        rows = []
-        for name in page:
-            if repository := await self._load(name):
-                show = documents.model(repository, repository.main, blobs=False) if full else None
-                rows.append(show or documents.summary(repository, repository.main))
+        rows = [row for name in page if (row := await (self._card(name) if full else self._row(name)))]
         return web.json_response(rows, headers=headers)
+
+    async def _card(self, name: str) -> documents.Document | None:
+        """A repository with its files; None where there is none, or it is not served."""
+        try:
+            repository = await self._load(name)
+        except (RefusedError, UnstableError) as error:
+            LOG.warning("%s: %s", name, error)
+            return None
+        return documents.model(repository, repository.main, blobs=False) if repository else None
+
+    async def _row(self, name: str) -> documents.Document | None:
+        """The same without its files."""
+        now = asyncio.get_running_loop().time()
+        kept = self._rows.get(name)
+        if kept is not None and now - kept[0] <= FRESH_ROW:
+            return kept[1]
+        row = await self._card(name)
+        self._rows.pop(name, None)
+        if row is not None:
+            del row["siblings"]
+            self._rows[name] = now, row
+        return row
 
     async def model(self, request: web.Request) -> web.Response:
         repository, revision = await self._find(request)
@@ -124,7 +179,11 @@ class Hub:
         entry = revision.entries.get(path)
         if not isinstance(entry, File):
             raise errors.entry_not_found(path, revision.sha)
-        return await send(request, entry, revision.sha)
+        try:
+            return await send(request, entry, revision.sha)
+        except UnstableError:
+            self._kept.pop(repository.name, None)
+            raise
 
     # --- what they share ---------------------------------------------------------------------------------------------
 
@@ -141,10 +200,53 @@ class Hub:
         return repository, revision
 
     async def _load(self, name: str) -> Repository | None:
+        """The repository as it is, or was a moment ago. Raises what Library.load does; HubError where many wait."""
         if not await asyncio.to_thread(self._library.has, name):
+            self._kept.pop(name, None)
             return None
-        async with self._loading[name]:
-            return await asyncio.to_thread(self._library.load, name)
+        if self._waiting >= MOST_WAITING:
+            raise errors.unavailable("Too many requests wait for repositories to be read")
+        self._waiting += 1
+        try:
+            async with self._loading[name]:
+                found = await self._looked_at(name)
+        finally:
+            self._waiting -= 1
+        if isinstance(found, RefusedError):
+            raise found
+        return found
+
+    async def _looked_at(self, name: str) -> Repository | RefusedError | None:
+        clock = asyncio.get_running_loop().time
+        kept = self._kept.get(name)
+        if kept is not None and clock() < kept.until:
+            return kept.found
+        async with self._walks:
+            try:
+                found: Repository | RefusedError | None = await asyncio.to_thread(self._library.load, name)
+            except RefusedError as error:
+                found = error
+        self._kept[name] = Kept(clock() + fresh_for(found), found)
+        self._kept.move_to_end(name)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    @web.middleware
+    async def _limit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """One address has so many requests at once and no more: those of others are answered."""
+        address = request.remote or ""
+        if request.path in PROBES:
+            return await handler(request)
+        if self._under_way[address] >= MOST_AT_ONCE:
+            raise errors.too_many_requests()
+        self._under_way[address] += 1
+        try:
+            return await handler(request)
+        finally:
+            self._under_way[address] -= 1
+            if not self._under_way[address]:
+                del self._under_way[address]
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -173,7 +275,7 @@ class Hub:
         for name in names:
             try:
                 await self._load(name)
-            except (UnstableError, InvalidSettingsError, OSError) as error:
+            except (UnstableError, RefusedError, errors.HubError, OSError) as error:
                 # Whoever asks for this repository is told; the others shall be served.
                 LOG.warning("%s: %s", name, error)
         self._ready = True
@@ -194,6 +296,9 @@ async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse
     except InvalidSettingsError as error:
         LOG.warning("%s", error)
         return errors.HubError(500, "", "The repository's .hub.yaml is invalid: see the hub's log").response()
+    except RefusedError as error:
+        LOG.warning("%s", error)
+        return errors.HubError(500, "", "The repository is not served: see the hub's log").response()
     except ConnectionError:
         raise  # the client left; nobody is there to be answered
     except OSError as error:
@@ -205,15 +310,15 @@ def _flag(request: web.Request, name: str) -> bool:
     return request.query.get(name, "").lower() in ("true", "1")
 
 
-def _page(request: web.Request, rows: Sequence[Row]) -> tuple[Sequence[Row], dict[str, str]]:
+def _page(request: web.Request, rows: Sequence[Row], most: int = PAGE) -> tuple[Sequence[Row], dict[str, str]]:
     """The part of a listing that the query asks for, and the Link header to the next part."""
     try:
-        start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", PAGE))
+        start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", most))
     except ValueError:
         raise errors.bad_request("cursor and limit are numbers") from None
     if start < 0 or limit < 1:
         raise errors.bad_request("cursor and limit are positive")
-    end = start + min(limit, PAGE)
+    end = start + min(limit, most)
     if end >= len(rows):
         return rows[start:], {}
     following = request.url.update_query(cursor=str(end))
@@ -236,6 +341,6 @@ async def _paths(request: web.Request) -> list[str]:
     return paths
 
 
-def application(root: Path, tokens: Path | None) -> web.Application:
-    """The hub over a folder, to be run by an aiohttp runner."""
-    return Hub(Library(root), Tokens(tokens) if tokens else None).application()
+def application(root: Path, tokens: Path | None, gated: Sequence[str] = ()) -> web.Application:
+    """The hub over a folder, to be run by an aiohttp runner. ``gated``: see Library."""
+    return Hub(Library(root, gated), Tokens(tokens) if tokens else None).application()

@@ -87,9 +87,9 @@ def root(tmp_path: Path) -> Path:
             "tiny.gguf": WEIGHTS,
             "sub dir/x.txt": "in a folder",
             "sub dir/deeper/100% #1 ünïcode+&.txt": "odd",
-            ".hub.yaml": "refs: {refs/tags/v1: old, refs/pr/1: .proposals/1, refs/heads/next: .}",
+            ".hub.yaml": "refs: {refs/tags/v1: old, refs/pr/1: proposals/1, refs/heads/next: .}",
             "old/config.json": '{"model_type": "older"}',
-            ".proposals/1/config.json": '{"model_type": "proposed"}',
+            "proposals/1/config.json": '{"model_type": "proposed"}',
             ".cache/huggingface/download/config.json.metadata": "left by a download into this folder",
         },
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from slipway.hub.folder import InvalidSettingsError, Library, UnstableError, open_file
+from slipway.hub import folder as folder_module
+from slipway.hub.folder import InvalidSettingsError, Library, RefusedError, UnstableError, open_file
 from slipway.hub.repository import Directory, File, Repository, is_lfs
 
 from .conftest import write
@@ -186,3 +187,142 @@ def test_wrong_settings_are_named(tmp_path: Path, settings: str) -> None:
 )
 def test_weights_and_large_files_are_lfs(path: str, size: int, lfs: bool) -> None:
     assert is_lfs(path, size) is lfs
+
+
+# --- What a writer of one repository cannot open ---------------------------------------------------------------------
+
+SECRET = "alice sekret-token"
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A hub of two teams, with the hub's own token file beside it."""
+    write(tmp_path, {"tokens/tokens": SECRET})
+    write(tmp_path / "root/teamB/gated", {"model.gguf": "secretweights", ".hub.yaml": "gated: true"})
+    write(tmp_path / "root/teamA/pub", {"config.json": "{}"})
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize("target", ["../../../tokens", "../../teamB/gated", "../../teamB", "..", "../..", "/etc"])
+def test_a_ref_leads_to_no_folder_outside_of_its_repository(shared: Path, target: str) -> None:
+    folder = shared / "teamA/pub"
+    (folder / "out").symlink_to(target)
+    write(folder, {".hub.yaml": "refs: {refs/pr/1: out}"})
+    with pytest.raises(InvalidSettingsError, match="'out' is not a folder of this repository"):
+        load(shared, "teamA/pub")
+
+
+@pytest.mark.parametrize("target", ["../../teamB/gated", "../../../tokens"])
+def test_a_ref_leads_through_no_link_outside_of_its_repository(shared: Path, target: str) -> None:
+    folder = shared / "teamA/pub"
+    write(folder, {"sub/x": "", ".hub.yaml": "refs: {refs/pr/1: sub}"})
+    for name in ("model.gguf", "tokens"):
+        (folder / "sub" / name).symlink_to(f"../{target}/{name}")
+    (folder / "sub/all").symlink_to(f"../{target}")
+    revision = load(shared, "teamA/pub").revision("refs/pr/1")
+    assert revision is not None
+    assert list(revision.entries) == ["x"]
+
+
+def test_a_link_shows_no_file_of_another_repository(shared: Path) -> None:
+    folder = shared / "teamA/pub"
+    (folder / "stolen.gguf").symlink_to("../../teamB/gated/model.gguf")
+    (folder / "all").symlink_to("../../teamB/gated")
+    (folder / "mine.json").symlink_to("config.json")
+    assert {file.path for file in load(shared, "teamA/pub").main.files} == {"config.json", "mine.json"}
+
+
+def test_a_repository_that_is_a_link_to_another_is_none(shared: Path) -> None:
+    (shared / "teamA/alias").symlink_to("../teamB/gated")
+    (shared / "teamC").symlink_to("teamB")
+    library = Library(shared)
+    assert library.names() == ["teamA/pub", "teamB/gated"]
+    assert library.load("teamA/alias") is None
+    assert library.load("teamC/gated") is None
+
+
+@pytest.mark.parametrize("hidden", [".git", "sub/.git", ".cache", "sub/.aws", "sub/deeper/.ssh"])
+def test_folders_that_begin_with_a_dot_are_never_served(tmp_path: Path, hidden: str) -> None:
+    write(tmp_path / NAME, {"config.json": "{}", "sub/x": "", f"{hidden}/config": "[remote] url = https://token@host"})
+    (tmp_path / NAME / "by-link").symlink_to(f"{hidden}/config")
+    (tmp_path / NAME / "folder-by-link").symlink_to(hidden)
+    assert files(tmp_path) == {"config.json", "sub/x"}
+    write(tmp_path / NAME, {".hub.yaml": f"refs: {{refs/pr/1: {hidden}}}"})
+    with pytest.raises(InvalidSettingsError):
+        load(tmp_path)
+
+
+def test_files_that_begin_with_a_dot_are_content_but_for_gits_own(tmp_path: Path) -> None:
+    write(
+        tmp_path / NAME, {".gitattributes": "", "sub/.keep": "", "module/.git": "gitdir: /elsewhere", ".hub.yaml": ""}
+    )
+    (tmp_path / NAME / "settings").symlink_to(".hub.yaml")
+    assert files(tmp_path) == {".gitattributes", "sub/.keep"}
+
+
+@pytest.mark.parametrize("own", ["", "gated: false", "gated: true"])
+@pytest.mark.parametrize(
+    ("pattern", "gated"), [(NAME, True), ("acme/*", True), ("*/tiny", True), ("acme/t", False), ("other/*", False)]
+)
+def test_what_the_operator_gates_no_repository_opens(tmp_path: Path, own: str, pattern: str, gated: bool) -> None:
+    write(tmp_path / NAME, {"config.json": "{}", ".hub.yaml": own})
+    found = Library(tmp_path, [pattern]).load(NAME)
+    assert found is not None
+    assert found.gated == (gated or own == "gated: true")
+
+
+@pytest.mark.parametrize(
+    "settings", ["[" * 5000, "gated: " + "x" * 70_000, "a: 2001-99-99", 'refs: {refs/pr/1: "a\\0b"}', "\xff"]
+)
+def test_hostile_settings_are_refused_and_named(tmp_path: Path, settings: str) -> None:
+    write(tmp_path / NAME, {"a": "", ".hub.yaml": settings.encode("latin-1")})
+    with pytest.raises(InvalidSettingsError, match=r"\.hub\.yaml"):
+        load(tmp_path)
+
+
+def test_settings_that_are_a_link_are_of_this_repository(shared: Path) -> None:
+    (shared / "teamA/pub/.hub.yaml").symlink_to(shared.parent / "tokens/tokens")
+    with pytest.raises(InvalidSettingsError) as caught:
+        load(shared, "teamA/pub")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_folder_that_becomes_a_link_is_not_followed(shared: Path) -> None:
+    """Between the look at a repository and the request for its file."""
+    folder = shared / "teamA/pub"
+    write(folder, {"sub/tokens": "x" * len(SECRET)})
+    entry = load(shared, "teamA/pub").main.entries["sub/tokens"]
+    assert isinstance(entry, File)
+    stamp = (folder / "sub/tokens").stat().st_mtime_ns
+    os.utime(shared.parent / "tokens/tokens", ns=(stamp, stamp))
+    (folder / "sub").rename(folder / "was")
+    (folder / "sub").symlink_to(shared.parent / "tokens")
+    with pytest.raises(UnstableError):
+        open_file(entry)
+
+
+def test_a_repository_of_countless_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "MOST_ENTRIES", 20)
+    write(tmp_path / NAME, {f"{number}.txt": "" for number in range(12)})
+    assert len(files(tmp_path)) == 12
+    write(tmp_path / NAME, {".hub.yaml": "refs: {refs/tags/v1: .}"})
+    with pytest.raises(RefusedError, match="no more than 20 files"):
+        load(tmp_path)
+
+
+def test_links_that_lead_to_one_another_are_not_multiplied_without_end(tmp_path: Path) -> None:
+    """Twenty folders with two links each to the next one are a million paths."""
+    for number in range(20):
+        write(tmp_path / NAME / f"{number}", {"x": ""})
+        for way in ("a", "b"):
+            (tmp_path / NAME / f"{number}/{way}").symlink_to(f"../{number + 1}")
+    with pytest.raises(RefusedError, match="no more than"):
+        load(tmp_path)
+
+
+def test_folders_in_one_another_are_served_to_a_depth(tmp_path: Path) -> None:
+    write(tmp_path / NAME, {"/".join("d" * 30) + "/x": ""})
+    assert len(files(tmp_path)) == 1
+    write(tmp_path / NAME, {"/".join("e" * 100) + "/x": ""})
+    with pytest.raises(RefusedError, match="folders in one another"):
+        load(tmp_path)

@@ -7,13 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp.test_utils import TestServer
 
+from slipway.hub import server
+from slipway.hub.folder import Library
 from slipway.hub.main import main
+from slipway.hub.repository import Repository
 from slipway.hub.tokens import InvalidTokensError, parse
 from tests.ports import reserved_port
 
@@ -214,3 +219,144 @@ async def test_program_serves_until_it_is_told_to_stop(root: Path, tmp_path: Pat
     assert process.returncode == 0
     assert FILE.encode() in output
     assert TOKEN.encode() not in output
+
+
+# --- What one client cannot take from the others ---------------------------------------------------------------------
+
+
+class Looks:
+    """Counts how often repositories are looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, load = 0, Library.load
+
+        def counted(library: Library, name: str) -> Repository | None:
+            self.count += 1
+            return load(library, name)
+
+        monkeypatch.setattr(Library, "load", counted)
+
+
+async def ready(http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            async with http.get("/readyz") as answer:
+                if answer.status == 200:
+                    return
+
+
+async def test_a_large_repository_is_not_looked_at_for_every_request(
+    hub: RunningHub, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(hub.root / "acme/large", {f"{number}.txt": "" for number in range(server.SMALL + 1)})
+    monkeypatch.setattr(server, "FRESH_ENTRY", 1.0)
+    await ready(http)
+    looks = Looks(monkeypatch)
+    for number in range(20):
+        async with http.get(f"/acme/large/resolve/main/{number}.txt") as answer:
+            assert answer.status == 200
+    assert looks.count <= 1
+
+
+async def test_a_file_that_changed_has_a_large_repository_looked_at_again(
+    hub: RunningHub, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(hub.root / "acme/large", {f"{number}.txt": "" for number in range(server.SMALL + 1)})
+    monkeypatch.setattr(server, "FRESH_ENTRY", 1.0)
+    await ready(http)
+    write(hub.root / "acme/large", {"7.txt": "newer"})
+    found = []
+    for _unused in range(2):
+        async with http.get("/acme/large/resolve/main/7.txt") as answer:
+            found.append((answer.status, await answer.text() if answer.status == 200 else ""))
+    assert found[-1] == (200, "newer")
+
+
+async def test_the_search_looks_at_a_repository_once_a_minute(
+    hub: RunningHub, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(http)
+    looks = Looks(monkeypatch)
+    for _unused in range(10):
+        async with http.get("/api/models") as answer:
+            assert len(await answer.json()) == 2
+    assert looks.count <= 2
+
+
+async def test_one_answer_of_the_search_has_a_hundred_repositories_at_most(
+    hub: RunningHub, http: aiohttp.ClientSession
+) -> None:
+    for number in range(server.FOUND + 5):
+        (hub.root / f"many/m{number}").mkdir(parents=True)
+    async with http.get("/api/models?author=many&limit=1000") as answer:
+        assert len(await answer.json()) == server.FOUND
+        assert 'rel="next"' in answer.headers["Link"]
+
+
+async def test_one_address_has_so_many_requests_at_once_and_probes_are_answered(
+    hub: RunningHub, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(http)
+    monkeypatch.setattr(server, "MOST_AT_ONCE", 2)
+    entered, leave, load = asyncio.Semaphore(0), threading.Event(), Library.has
+
+    def slow(library: Library, name: str) -> bool:
+        loop.call_soon_threadsafe(entered.release)
+        assert leave.wait(60)
+        return load(library, name)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(Library, "has", slow)
+    held = [asyncio.create_task(http.get(f"/api/models/{REPOSITORY}").__aenter__()) for _unused in range(2)]
+    for _unused in held:
+        await asyncio.wait_for(entered.acquire(), 60)
+    async with http.get(f"/api/models/{REPOSITORY}") as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+    async with http.get("/healthz") as answer:
+        assert answer.status == 200
+    leave.set()
+    for task in held:
+        answer = await task
+        assert answer.status == 200
+        answer.release()
+    async with http.get(f"/api/models/{REPOSITORY}") as answer:
+        assert answer.status == 200, "what is over counts no more"
+
+
+async def test_a_hostile_repository_keeps_the_hub_from_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, {"acme/tiny/config.json": "{}", "evil/deep/.hub.yaml": "[" * 5000, "evil/deep/a": ""})
+    write(root, {"evil/nested/" + "/".join("d" * 100) + "/x": ""})
+    running = TestServer(server.application(root, None))
+    await running.start_server()
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{running.port}") as http:
+            await ready(http)
+            for name, status in (("acme/tiny", 200), ("evil/deep", 500), ("evil/nested", 500)):
+                async with http.get(f"/api/models/{name}") as answer:
+                    assert answer.status == status
+            async with http.get("/api/models") as answer:
+                assert [row["id"] for row in await answer.json()] == ["acme/tiny"]
+    finally:
+        await running.close()
+
+
+async def test_the_operators_gate_holds_whatever_a_repository_says(tmp_path: Path) -> None:
+    write(tmp_path / "root", {"acme/tiny/config.json": "{}", "acme/tiny/.hub.yaml": "gated: false"})
+    running = TestServer(server.application(tmp_path / "root", None, ["acme/*"]))
+    await running.start_server()
+    try:
+        async with (
+            aiohttp.ClientSession(f"http://127.0.0.1:{running.port}") as http,
+            http.get("/acme/tiny/resolve/main/config.json") as answer,
+        ):
+            assert (answer.status, answer.headers["X-Error-Code"]) == (403, "GatedRepo")
+    finally:
+        await running.close()
+
+
+@pytest.mark.parametrize("pattern", ["acme", "/etc/passwd", "../x", "acme/tiny/x", ""])
+def test_a_gate_that_means_no_repository_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--root", str(tmp_path), "--listen", "127.0.0.1:0", "--gated", pattern])
+    assert caught.value.code == 2

@@ -125,8 +125,8 @@ def content(folder: Path) -> dict[str, bytes]:
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "hub"
     write(folder / "acme/tiny", FILES)
-    write(folder / "acme/tiny", {".hub.yaml": b"refs: {refs/pr/1: .proposal}"})
-    write(folder / "acme/tiny/.proposal", PROPOSED)
+    write(folder / "acme/tiny", {".hub.yaml": b"refs: {refs/pr/1: proposal}"})
+    write(folder / "acme/tiny/proposal", PROPOSED)
     write(folder / "acme/closed", {"config.json": b"{}", ".hub.yaml": b"gated: true"})
     return folder
 

@@ -34,6 +34,7 @@ LISTS: dict[str, list[str]] = {
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],
     "gateway_image_pull_secrets": ["first", "second"],
+    "hub_gated": ["acme/tiny", "closed/*"],
     "hub_image_pull_secrets": ["first"],
     "metrics_server_image_pull_secrets": ["first", "second"],
     "metrics_server_kubelet_address_types": ["Hostname", "InternalIP"],
