@@ -18,15 +18,16 @@ help: ## List the targets
 
 # --- what the other targets need -------------------------------------------------------------------------------------
 
-$(VENV)/.ready: requirements/dev.txt
+$(VENV)/.ready: requirements/dev.txt requirements/build.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON=..."; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11: name a newer one with PYTHON=..."; exit 1; }
 	@echo "Installing the Python packages into $(VENV) (a minute)"
 	@"$(PYTHON)" -m venv $(VENV) || { echo "python3-venv is missing"; exit 1; }
-	@$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement requirements/build.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation --requirement requirements/dev.txt
 	@touch $@
 
-$(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh
+$(COLLECTIONS)/.ready: $(VENV)/.ready scripts/collections.sh requirements/collections.txt
 	@scripts/collections.sh $(COLLECTIONS)
 	@mkdir -p $(COLLECTIONS)/ansible_collections/slipway
 	@ln -sfn $(CURDIR) $(COLLECTIONS)/ansible_collections/slipway/inference
@@ -114,9 +115,13 @@ crds: setup ## Write the CustomResourceDefinitions from the types
 	PYTHONPATH=src python -m slipway crds roles/crds/files
 
 .PHONY: requirements
-requirements: setup ## Resolve the pinned requirements anew
-	pip-compile --quiet --upgrade --no-emit-index-url --no-emit-find-links --strip-extras --output-file requirements/runtime.txt requirements/runtime.in
-	pip-compile --quiet --upgrade --no-emit-index-url --no-emit-find-links --strip-extras --allow-unsafe --output-file requirements/dev.txt requirements/dev.in
+COMPILE := pip-compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras
+requirements: setup ## Resolve the pinned requirements anew, with the hashes of all their files
+	$(COMPILE) --output-file requirements/runtime.txt requirements/runtime.in
+	$(COMPILE) --output-file tests/standins/requirements.txt tests/standins/requirements.in
+	$(COMPILE) --allow-unsafe --output-file requirements/build.txt requirements/build.in
+	$(COMPILE) --allow-unsafe --output-file requirements/dev.txt requirements/dev.in
+	scripts/matrix-requirements.sh --upgrade
 
 .PHONY: clean
 clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay

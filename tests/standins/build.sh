@@ -29,7 +29,7 @@ site_packages() { # prints the folder
   if [[ ! -d $dir ]]; then
     mkdir -p "$CACHE/wheels"
     step "download the wheels of tests/standins/requirements.txt" python3 -m pip install --quiet --no-deps \
-      --disable-pip-version-check --only-binary=:all: --implementation cp --python-version 3.11 "${tags[@]}" \
+      --require-hashes --disable-pip-version-check --only-binary=:all: --implementation cp --python-version 3.11 "${tags[@]}" \
       --target "$CACHE/tmp/site" --requirement "$here/requirements.txt" >&2
     rm -rf "$CACHE/wheels/standins-$arch"-*
     mv "$CACHE/tmp/site" "$dir"
