@@ -50,6 +50,23 @@ own_wheel() { # DEST
     --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir "$1" "$source"
 }
 
+# What goes into the image, in the words of CycloneDX. A base that is no Debian tells no packages.
+write_bill() { # CONTEXT
+  local container digest from=$CACHE/tmp/base release system=()
+  mkdir -p "$from"
+  container=$(docker create --platform "linux/$arch" "$base" true)
+  # shellcheck disable=SC2064  # the name is that of now
+  trap "docker rm $container" EXIT
+  if docker cp "$container:/var/lib/dpkg/status" "$from/status"; then
+    docker cp --follow-link "$container:/etc/os-release" "$from/os-release"
+    release=$(sed -n 's/^VERSION_CODENAME=//p' "$from/os-release")
+    system=(--dpkg-status "$from/status" --release "$release")
+  fi
+  digest=$(docker image inspect --format '{{if .RepoDigests}}{{index .RepoDigests 0}}{{else}}{{.Id}}{{end}}' "$base")
+  "$python" "$CLOSED_DIR/../slipway/sbom.py" --wheels "$1/wheels" --base "$base" --base-digest "$digest" "${system[@]}" \
+    --output "$1/sbom.cdx.json"
+}
+
 sources_key() {
   (cd "$root/src" && find . -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' -print0 | LC_ALL=C sort -z \
     | xargs -0 sha256sum) | sha256sum
@@ -57,7 +74,7 @@ sources_key() {
 
 sources=$(sources_key)
 base_id=$(docker image inspect --format '{{.Id}}' "$base")
-key=$(key_of "$CLOSED_DIR"/../slipway/{Dockerfile,build.sh} "$root/pyproject.toml" "$root/requirements/runtime.txt" \
+key=$(key_of "$CLOSED_DIR"/../slipway/{Dockerfile,build.sh,sbom.py} "$root/pyproject.toml" "$root/requirements/runtime.txt" \
   "$root/requirements/build.txt" "$sources" "$arch" "$base_id")
 if [[ $(image_inputs "$image") == "$key" ]]; then
   say "$image: present"
@@ -72,6 +89,7 @@ wheels=$(requirement_wheels)
 cp "$wheels"/*.whl "$context/wheels/"
 own_wheel "$context/wheels"
 cp "$CLOSED_DIR/../slipway/Dockerfile" "$context/"
+step "write the bill of materials" write_bill "$context"
 step "install the wheels into the image" docker build --network none --platform "linux/$arch" --build-arg "BASE=$base" \
   --label "$KEY_LABEL=$key" --tag "$image" "$context"
 drop_image "$old"
