@@ -11,7 +11,7 @@ kind_in_container() { # prints the path
   local module=$CLOSED_DIR/go/kind dir
   dir=$CACHE/bin/kind-$(key_of "$module" "$GOLANG_IMAGE")
   if [[ ! -x $dir/kind ]]; then
-    docker image inspect "$GOLANG_IMAGE" > /dev/null 2>&1 || docker pull --quiet "$GOLANG_IMAGE" > /dev/null \
+    "$CLOSED_DIR/../public.sh" open "$GOLANG_IMAGE" >&2 \
       || die "kind needs Go 1.25 or newer on PATH, or a network that $GOLANG_IMAGE comes from"
     mkdir -p "$CACHE/tmp/kind"
     step "compile kind in a container" docker run --rm --volume "$module:/module:ro" --volume "$CACHE/tmp/kind:/out" \

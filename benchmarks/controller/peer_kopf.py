@@ -30,7 +30,7 @@ def apply(name: str, namespace: str, spec: kopf.Spec, patch: kopf.Patch, meta: k
     health = {"httpGet": {"path": "/health", "port": "http"}}
     container = {
         "name": "llama-server",
-        "image": spec.get("image") or "ghcr.io/ggml-org/llama.cpp:server",
+        "image": spec.get("image") or "ghcr.io/ggml-org/llama.cpp:server-v0.5.0",
         "imagePullPolicy": spec.get("imagePullPolicy"),
         "args": [*args, "--alias", name, *spec.get("args", [])],
         "ports": [{"name": "http", "containerPort": port}],

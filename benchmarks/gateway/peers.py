@@ -22,7 +22,7 @@ from pathlib import Path
 import toolchain
 
 KEY = "sk-bench"
-HAPROXY_IMAGE = "haproxy:3.4"
+HAPROXY_IMAGE = "haproxy:3.4.6"
 START_SECONDS = 180
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.disruptive  # the kubelet starts anew
 PLUGIN = ("slipway-devices", "app.kubernetes.io/name=slipway-nvidia-device-plugin")
 PARTS = "runtime_class,device_plugin"
 FILE = "/var/lib/kubelet/device-plugins/standin-gpus.json"
-LLAMA = "ghcr.io/ggml-org/llama.cpp:server"
+LLAMA = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0"
 """The image for processors: there are no GPUs for another one."""
 
 

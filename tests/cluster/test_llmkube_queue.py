@@ -13,7 +13,7 @@ from .llmkube import SERVICE, LLMKube
 
 pytestmark = pytest.mark.xdist_group("accelerators")  # one node, whose status they change
 
-LLAMA = "ghcr.io/ggml-org/llama.cpp:server"
+LLAMA = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0"
 """The image for processors: there are no GPUs for another one."""
 CLASSES = {
     "llmkube-critical": (1000000, "PreemptLowerPriority"),

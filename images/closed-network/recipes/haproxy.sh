@@ -1,22 +1,31 @@
 # HAProxy from Debian's packages, used like the official image: user haproxy (99), arguments go to haproxy, master-worker
-# mode in the foreground, a soft stop by SIGUSR1.
+# mode in the foreground, a soft stop by SIGUSR1. Debian has one patch release of a series at a time, so the image is of
+# the series that its name says; its label says the release.
 # shellcheck shell=bash
 image=$HAPROXY_IMAGE
 inputs() { say "$CLOSED_DIR/haproxy/entrypoint.sh"; }
 
 build() { # DIR KEY
-  local root=$1/root
+  local root=$1/root version
   haproxy_root "$root"
-  import_root "$root" "$image" "$2" 'USER haproxy' 'WORKDIR /var/lib/haproxy' 'STOPSIGNAL SIGUSR1' \
+  version=$(haproxy_version "$root")
+  import_root "$root" "$image" "$2" "LABEL org.opencontainers.image.version=$version" \
+    'USER haproxy' 'WORKDIR /var/lib/haproxy' 'STOPSIGNAL SIGUSR1' \
     'ENTRYPOINT ["docker-entrypoint.sh"]' 'CMD ["haproxy", "-f", "/usr/local/etc/haproxy/haproxy.cfg"]' \
     'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+  say "  $image is Debian's HAProxy $version"
+}
+
+haproxy_version() { # DIR
+  in_root "$1" haproxy -v | sed -n 's/^HAProxy version \([0-9.]*\).*/\1/p'
 }
 
 haproxy_root() { # DIR
-  local root=$1 version
+  local root=$1 series=${image#*:} version
+  series=${series%.*}
   debian_root "$root" sid haproxy/experimental
-  version=$(in_root "$root" haproxy -v | sed -n 's/^HAProxy version \([0-9.]*\).*/\1/p')
-  [[ $version == "${image#*:}".* ]] || die "Debian now has HAProxy $version, not ${image#*:}"
+  version=$(haproxy_version "$root")
+  [[ $version == "$series".* ]] || die "Debian now has HAProxy $version, and $image must be of $series"
   in_root "$root" sh -euc 'groupmod -g 99 haproxy; usermod -u 99 -g 99 -d /var/lib/haproxy haproxy
     mkdir -p /var/lib/haproxy /usr/local/etc/haproxy; chown haproxy:haproxy /var/lib/haproxy
     ln -sf /usr/sbin/haproxy /usr/local/sbin/haproxy'

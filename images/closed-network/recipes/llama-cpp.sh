@@ -1,13 +1,18 @@
 # The llama.cpp server from Debian's packages, used like the official server image: arguments go to llama-server, which
-# listens on port 8080 of all addresses unless told otherwise (Debian's build has another default port).
+# listens on port 8080 of all addresses unless told otherwise (Debian's build has another default port). It is the release
+# that Debian has, which its label says, and not the one of the name.
 # shellcheck shell=bash
 image=$LLAMACPP_IMAGE
 
 build() { # DIR KEY
-  local root=$1/root
+  local root=$1/root version
   debian_root "$root" sid llama.cpp-tools
   mkdir -p "$root/app"
   ln -s /usr/bin/llama-server "$root/app/llama-server"
-  import_root "$root" "$image" "$2" 'WORKDIR /app' 'ENV LLAMA_ARG_HOST=0.0.0.0' 'ENV LLAMA_ARG_PORT=8080' 'ENTRYPOINT ["/app/llama-server"]' \
+  version=$(in_root "$root" llama-server --version 2>&1 | sed -n 's/^version: \([0-9.]*\).*/\1/p')
+  [[ -n $version ]] || die "Debian's llama-server does not say its version in a way that is known here"
+  import_root "$root" "$image" "$2" "LABEL org.opencontainers.image.version=$version" 'WORKDIR /app' \
+    'ENV LLAMA_ARG_HOST=0.0.0.0' 'ENV LLAMA_ARG_PORT=8080' 'ENTRYPOINT ["/app/llama-server"]' \
     'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+  say "  $image is Debian's llama.cpp $version"
 }

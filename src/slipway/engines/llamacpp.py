@@ -189,11 +189,11 @@ LLAMACPP_TUNED = msgspec.structs.replace(
     settings=SETTINGS,
     port=8080,
     images={
-        "": "ghcr.io/ggml-org/llama.cpp:server",
-        "cuda": "ghcr.io/ggml-org/llama.cpp:server-cuda",
-        "rocm": "ghcr.io/ggml-org/llama.cpp:server-rocm",
-        "vulkan": "ghcr.io/ggml-org/llama.cpp:server-vulkan",
-        "intel": "ghcr.io/ggml-org/llama.cpp:server-intel",
+        "": "ghcr.io/ggml-org/llama.cpp:server-v0.5.0",
+        "cuda": "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0",
+        "rocm": "ghcr.io/ggml-org/llama.cpp:server-rocm-v0.4.1",
+        "vulkan": "ghcr.io/ggml-org/llama.cpp:server-vulkan-v0.5.0",
+        "intel": "ghcr.io/ggml-org/llama.cpp:server-intel-b10820",
     },
     metric="llamacpp:requests_processing",
 )

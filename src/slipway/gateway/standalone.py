@@ -18,7 +18,7 @@ from types import TracebackType
 
 import yaml
 
-IMAGE = "haproxy:3.4"
+IMAGE = "haproxy:3.4.6"
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 

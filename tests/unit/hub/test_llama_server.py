@@ -19,7 +19,7 @@ from tests.ports import quiet_port
 
 from .conftest import TOKEN, RunningHub, write
 
-IMAGE = "ghcr.io/ggml-org/llama.cpp:server"
+IMAGE = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0"
 SCRIPT = Path(__file__).parents[3] / "scripts/tiny_gguf.py"
 MODEL = "acme/generated"
 

@@ -11,6 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.apis.krypton.api import IMAGE
+from slipway.engines.llamacpp import LLAMACPP_TUNED
+from slipway.engines.sglang import SGLANG_TUNED
+from slipway.engines.tgi import TGI
+from slipway.engines.vllm import VLLM_TUNED
+
 from .conftest import IMAGES
 
 ROOT = IMAGES.parent
@@ -19,12 +25,14 @@ VERSIONS = dict(re.findall(r"^(\w+)=(.+)$", (IMAGES / "versions.env").read_text(
 NAMED = {
     "NODE_IMAGE": r"kindest/node:v[\d.]+\d",
     "HAPROXY_IMAGE": r"haproxy:\d[\d.]*\d",
-    "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server\b(?!-)\S*",
+    "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server-v[\d.]+\d",
     "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
     "METRICS_SERVER_IMAGE": r"registry\.k8s\.io/metrics-server/metrics-server:v[\d.]+\d",
     "PROMETHEUS_IMAGE": r"quay\.io/prometheus/prometheus:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
+# A whole version, a build of llama.cpp by its number, or a commit.
+EXACT = re.compile(r"\d+\.\d+\.\d+|-b\d{4,}$|^[0-9a-f]{40}$")
 FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
 
 
@@ -94,7 +102,7 @@ def test_every_stated_image_but_go_and_those_of_accelerators_can_be_built_in_a_c
         ("node1: a: present\nnode2: a: present", False),
         ("node1: a: loaded\nnode2: a: present", True),
         ("node1: a: present\nnode2: a: loaded", True),
-        ("haproxy:3.4: pulled in 3 s", True),
+        ("haproxy:3.4.6: pulled in 3 s", True),
         ("a: building\n  compile built things ...\na: present", False),
     ],
 )
@@ -112,6 +120,32 @@ def test_every_image_is_of_a_version_with_its_licence_and_source_above_it() -> N
         told[line.partition("=")[0]] = about
 
     assert [name for name in VERSIONS if not re.search(r": [A-Z]+[-.\w]+, https://\S+", told[name])] == []
-    assert [name for name, image in VERSIONS.items() if not re.search(r"\d", image.rpartition(":")[2])] == [
-        "LLAMACPP_IMAGE"  # the tag that the APIs' own defaults name
-    ]
+
+
+def test_no_stated_image_is_of_a_tag_that_rolls() -> None:
+    assert [image for image in VERSIONS.values() if not EXACT.search(image.rpartition(":")[2])] == []
+
+
+def test_no_engine_is_of_a_tag_that_rolls() -> None:
+    ours = {image for engine in (LLAMACPP_TUNED, VLLM_TUNED, SGLANG_TUNED, TGI) for image in engine.images.values()}
+    kubeai = yaml.safe_load((ROOT / "src/slipway/apis/kubeai/defaults.yaml").read_text())["modelServers"].values()
+    theirs = {image for server in kubeai for image in server["images"].values()}
+
+    assert len(ours) >= 10
+    assert len(theirs) >= 10
+    assert [image for image in ours | theirs | {IMAGE} if not EXACT.search(image.rpartition(":")[2])] == []
+
+
+def test_digests_are_those_of_stated_images() -> None:
+    lines = [line.split() for line in (IMAGES / "digests.txt").read_text().splitlines() if line[:1] != "#"]
+
+    assert [line for line in lines if not re.fullmatch(r"sha256:[0-9a-f]{64}", line[1])] == []
+    assert {image for image, _digest in lines} <= set(VERSIONS.values())
+    assert len({image for image, _digest in lines}) == len(lines)
+
+
+def test_the_page_names_the_known_digests() -> None:
+    page = (ROOT / "docs/operating.md").read_text()
+    lines = [line.split() for line in (IMAGES / "digests.txt").read_text().splitlines() if line[:1] != "#"]
+
+    assert [image for image, digest in lines if f"`{image}@{digest}`" not in page] == []

@@ -99,7 +99,7 @@ def test_an_upgrade_does_not_open_a_gateway_that_asks_for_keys(
 @pytest.mark.parametrize(
     ("image", "whole"),
     [
-        ("haproxy:3.4", "docker.io/library/haproxy:3.4"),
+        ("haproxy:3.4.6", "docker.io/library/haproxy:3.4.6"),
         ("slipway/slipway", "docker.io/slipway/slipway:latest"),
         ("localhost/slipway:1", "localhost/slipway:1"),
         ("registry:5000/slipway", "registry:5000/slipway:latest"),

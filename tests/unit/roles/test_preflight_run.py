@@ -13,7 +13,7 @@ from .role_run import run_role
 
 pytestmark = pytest.mark.plays
 
-IMAGES = ("docker.io/slipway/slipway:0.4.0", "docker.io/library/haproxy:3.4")
+IMAGES = ("docker.io/slipway/slipway:0.4.0", "docker.io/library/haproxy:3.4.6")
 READY = [{"type": "Ready", "status": "True"}]
 
 

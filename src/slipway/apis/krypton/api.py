@@ -43,7 +43,7 @@ SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 DEFAULT_STARTUP_SECONDS = 600
 CACHE_VOLUME = "model-cache"
 CONTAINER = "llama-server"
-IMAGE = "ghcr.io/ggml-org/llama.cpp:server"
+IMAGE = "ghcr.io/ggml-org/llama.cpp:server-v0.5.0"
 
 
 class Krypton:

@@ -110,8 +110,8 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
         ("VLLM", "nvidia-gpu-l4", "vllm/vllm-openai:v0.10.2"),
         ("OLlama", "cpu", "ollama/ollama:0.11.11"),
         ("OLlama", "amd-gpu-mi300x", "ollama/ollama:0.11.11-rocm"),
-        ("FasterWhisper", "nvidia-gpu-gh200", "fedirz/faster-whisper-server:latest-cpu"),
-        ("LlamaCpp", "nvidia-gpu-t4", "ghcr.io/ggml-org/llama.cpp:server-cuda"),
+        ("FasterWhisper", "nvidia-gpu-gh200", "fedirz/faster-whisper-server:0.6.0-rc.3-cpu"),
+        ("LlamaCpp", "nvidia-gpu-t4", "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0"),
     ],
 )
 def test_the_image_is_the_profiles_or_the_engines_default(engine: str, profile: str, image: str) -> None:

@@ -23,8 +23,12 @@ SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kube
 CHART = SAMPLES / "config" / "kubeai-chart-values.yaml"
 SYSTEM = "slipway-system"
 CACHES = ("standard-filestore", "e2e-test-kind-pv")
-CORRECTED = {"rocm/vllm/rocm6.4.1_vllm_0.10.1_20250909": "rocm/vllm:rocm6.4.1_vllm_0.10.1_20250909"}
-"""Images of the chart that no registry has."""
+CORRECTED = {
+    "rocm/vllm/rocm6.4.1_vllm_0.10.1_20250909": "rocm/vllm:rocm6.4.1_vllm_0.10.1_20250909",
+    "fedirz/faster-whisper-server:latest-cpu": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",
+    "fedirz/faster-whisper-server:latest-cuda": "fedirz/faster-whisper-server:0.6.0-rc.3-cuda",
+}
+"""Images of the chart that no registry has, or whose tags roll."""
 SIZES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "m": Fraction(1, 1000)}
 HEALTH = {"path": "/health", "port": "http"}
 STARTUP_SECONDS = {"VLLM": 10800, "SGLang": 10800, "LlamaCpp": 10800, "FasterWhisper": 1800, "Infinity": 1200}

@@ -18,15 +18,15 @@ from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, contain
 @pytest.mark.parametrize(
     ("hardware", "resource", "image"),
     [
-        ({"accelerator": "cuda"}, "nvidia.com/gpu", "server-cuda"),
-        ({"gpu": {"vendor": "amd"}}, "amd.com/gpu", "server-rocm"),
-        ({"accelerator": "rocm", "gpu": {"vendor": "nvidia"}}, "amd.com/gpu", "server-rocm"),
-        ({"gpu": {"vendor": "amd", "runtime": "vulkan"}}, "devic.es/dri-render", "server-vulkan"),
-        ({"accelerator": "rocm", "gpu": {"vendor": "amd", "runtime": "rocm"}}, "devic.es/dri-render", "server-rocm"),
-        ({"accelerator": "intel"}, "gpu.intel.com/i915", "server-intel"),
-        ({"gpu": {"vendor": "intel"}}, "gpu.intel.com/i915", "server-intel"),
-        ({"gpu": {"vendor": "amd", "resourceName": "squat.ai/dri-render"}}, "squat.ai/dri-render", "server-vulkan"),
-        ({"gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}, "nvidia.com/mig-1g.10gb", "server-cuda"),
+        ({"accelerator": "cuda"}, "nvidia.com/gpu", "server-cuda-v0.5.0"),
+        ({"gpu": {"vendor": "amd"}}, "amd.com/gpu", "server-rocm-v0.4.1"),
+        ({"accelerator": "rocm", "gpu": {"vendor": "nvidia"}}, "amd.com/gpu", "server-rocm-v0.4.1"),
+        ({"gpu": {"vendor": "amd", "runtime": "vulkan"}}, "devic.es/dri-render", "server-vulkan-v0.5.0"),
+        ({"accelerator": "rocm", "gpu": {"vendor": "amd", "runtime": "rocm"}}, "devic.es/dri-render", "server-rocm-v0.4.1"),
+        ({"accelerator": "intel"}, "gpu.intel.com/i915", "server-intel-b10820"),
+        ({"gpu": {"vendor": "intel"}}, "gpu.intel.com/i915", "server-intel-b10820"),
+        ({"gpu": {"vendor": "amd", "resourceName": "squat.ai/dri-render"}}, "squat.ai/dri-render", "server-vulkan-v0.5.0"),
+        ({"gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}, "nvidia.com/mig-1g.10gb", "server-cuda-v0.5.0"),
     ],
 )
 def test_each_vendors_gpus_are_asked_for_by_their_own_name_with_an_image_that_can_use_them(
@@ -219,7 +219,7 @@ def test_shared_memory_of_the_users_own_is_the_only_one() -> None:
     ("images", "spec", "image"),
     [
         ({"llamacpp": "own:cpu"}, {}, "own:cpu"),
-        ({"llamacpp": "own:cpu"}, ONE_GPU, "ghcr.io/ggml-org/llama.cpp:server-cuda"),
+        ({"llamacpp": "own:cpu"}, ONE_GPU, "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0"),
         ({"llamacpp": "own:cpu", "llamacpp-cuda": "own:cuda"}, ONE_GPU, "own:cuda"),
         ({"vllm": "own:vllm"}, {**VLLM, **ONE_GPU}, "own:vllm"),
         ({"generic": "own:generic"}, {"runtime": "generic", **ONE_GPU}, "own:generic"),
