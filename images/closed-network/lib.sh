@@ -58,19 +58,37 @@ apt_mirrors() { # prints an address for every Debian source that apt has lists o
   apt-get indextargets --format "\$(LABEL)|\$(REPO_URI)" 'Created-By: Packages' | sed -n 's/^Debian|//p'
 }
 
+# The keys of Debian's archive: without them debootstrap would only warn, and take what any mirror, or whoever is on the
+# way to it, has to give.
+DEBIAN_KEYRING=${SLIPWAY_DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
+
 need_debootstrap() {
+  local missing=()
   [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
-  command -v debootstrap > /dev/null && return
-  command -v apt-get > /dev/null || die "building images from Debian packages needs debootstrap and apt"
-  step "install debootstrap" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends debootstrap
+  command -v debootstrap > /dev/null || missing+=(debootstrap)
+  command -v gpgv > /dev/null || missing+=(gpgv)
+  [[ -e $DEBIAN_KEYRING ]] || missing+=(debian-archive-keyring)
+  if ((${#missing[@]})); then
+    command -v apt-get > /dev/null || die "building images from Debian packages needs ${missing[*]}: install what is missing"
+    step "install ${missing[*]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -q --no-install-recommends "${missing[@]}"
+  fi
+  [[ -e $DEBIAN_KEYRING ]] || die "the keys of Debian's archive are not at $DEBIAN_KEYRING: install the package" \
+    "debian-archive-keyring, or name the file in SLIPWAY_DEBIAN_KEYRING"
 }
 
-# Runs a command inside a root file system, with /proc there and no daemon started by package scripts.
+# Runs a command inside a root file system, with /proc and the plain devices there and no daemon started by package
+# scripts. Without /dev/null apt's verifier of signatures ends before it has looked at any.
 in_root() { # DIR COMMAND...
   # shellcheck disable=SC2016  # the inner shell expands its own arguments
   unshare --mount --fork sh -euc '
     root=$1; shift
     mount -t proc proc "$root/proc"
+    mount -t tmpfs -o mode=755 dev "$root/dev"
+    for device in null zero full random urandom; do
+      : > "$root/dev/$device"
+      mount --bind "/dev/$device" "$root/dev/$device"
+    done
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
       DEBIAN_FRONTEND=noninteractive "$@"' sh "$@"
 }
@@ -85,7 +103,8 @@ debian_base() { # SUITE; prints the archive
     dir=$CACHE/tmp/base-$suite
     mirror=$(debian_mirror)
     step "bootstrap Debian $suite" \
-      unshare --mount debootstrap --variant=minbase --include=ca-certificates "$suite" "$dir" "$mirror" >&2
+      unshare --mount debootstrap --force-check-gpg --keyring="$DEBIAN_KEYRING" --variant=minbase --include=ca-certificates \
+      "$suite" "$dir" "$mirror" >&2
     tar -C "$dir" --exclude './dev/*' --exclude './proc/*' --exclude './var/cache/apt/archives/*.deb' -c . > "$dir.tar"
     rm -rf "$dir" "$CACHE/roots/$suite"-*.tar
     mv "$dir.tar" "$archive"
@@ -93,7 +112,12 @@ debian_base() { # SUITE; prints the archive
   say "$archive"
 }
 
-# A root of SUITE with packages. A package written as NAME/EXTRA is taken from the suite EXTRA.
+# How old signed lists of packages may be, in days. Those of sid and experimental say a week, which mirrors of closed
+# networks seldom keep up with; without a bound, whoever is on the way to the mirror could bring back an old, broken release.
+DEBIAN_MAX_AGE=${SLIPWAY_DEBIAN_MAX_AGE:-90}
+
+# A root of SUITE with packages. A package written as NAME/EXTRA is taken from the suite EXTRA. Lists that are not signed,
+# or are too old, end the build: apt would else go on with the ones that it has.
 debian_root() { # DIR SUITE PACKAGE...
   local dir=$1 suite=$2 archive extra mirror
   shift 2
@@ -108,7 +132,9 @@ debian_root() { # DIR SUITE PACKAGE...
   for extra in $(printf '%s\n' "$@" | sed -n 's#^[^/]*/##p' | sort -u); do
     say "deb $mirror $extra main" > "$dir/etc/apt/sources.list.d/$extra.list"
   done
-  step "fetch the package lists of $suite" in_root "$dir" apt-get -q -o Acquire::Check-Valid-Until=false update
+  [[ $DEBIAN_MAX_AGE =~ ^[0-9]{1,4}$ ]] || die "SLIPWAY_DEBIAN_MAX_AGE=$DEBIAN_MAX_AGE is no number of days"
+  step "fetch the package lists of $suite" in_root "$dir" apt-get -q -o APT::Update::Error-Mode=any \
+    -o Acquire::Min-ValidTime=$((10#$DEBIAN_MAX_AGE * 86400)) update
   step "install $1${2:+ and $(($# - 1)) more}" in_root "$dir" apt-get -q -y --no-install-recommends install "$@"
   rm -rf "$dir"/var/lib/apt/lists/* "$dir"/var/cache/apt/* "$dir"/var/log/{apt,dpkg.log,bootstrap.log} \
     "$dir"/usr/share/{doc,man,locale,info} "$dir/usr/sbin/policy-rc.d" "$dir/etc/apt/apt.conf.d/90host-proxy" \

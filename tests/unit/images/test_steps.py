@@ -177,3 +177,60 @@ def test_a_step_of_minutes_says_how_far_it_is(bench: Bench) -> None:
     assert lines[0] == "  compile it ..."
     assert re.fullmatch(r"  compile it: \d+ s, 1 of 2 packages \.\.\.", lines[1])
     assert re.fullmatch(r"  compile it: \d+ s", lines[-1])
+
+
+MIRRORED = """
+    debian_mirror() { say "http://mirror.invalid/debian"; }
+    mkdir -p "$CACHE/roots/x/etc/apt/sources.list.d" "$CACHE/roots/x/etc/apt/apt.conf.d" "$CACHE/roots/x/usr/sbin"
+    debian_base() { say base; }
+    tar() { mkdir -p "$2"; cp -R "$CACHE/roots/x/." "$2/"; }
+    in_root() { shift; printf '%s\\n' "$*" >> "$CACHE/inside"; }
+"""
+
+
+def test_a_host_without_the_archives_keys_bootstraps_nothing(bench: Bench) -> None:
+    bench.stand_in("id", "echo 0")
+    for program in ("debootstrap", "gpgv", "apt-get", "unshare"):
+        bench.stand_in(program, "")
+
+    ended = bench.script(
+        'DEBIAN_KEYRING="$CACHE/no-keys.gpg"\narchive=$(debian_base bookworm)\nsay went on',
+    )
+
+    assert ended.returncode == 1
+    assert "no-keys.gpg: install the package debian-archive-keyring" in ended.stderr
+    assert any(call.startswith("apt-get install") and "debian-archive-keyring" in call for call in bench.calls)
+    assert not [call for call in bench.calls if "bookworm" in call]
+
+
+def test_debian_is_bootstrapped_of_signed_lists_only(bench: Bench) -> None:
+    keys = bench.folder / "keys.gpg"
+    keys.touch()
+    bench.stand_in("id", "echo 0")
+    for program in ("debootstrap", "gpgv"):
+        bench.stand_in(program, "")
+    bench.stand_in(
+        "unshare", '[[ "$*" == *"--force-check-gpg --keyring=' + str(keys) + ' "* ]] && mkdir -p "${@: -2:1}"'
+    )
+
+    ended = bench.script(f'DEBIAN_KEYRING="{keys}"\narchive=$(debian_base bookworm)\nsay "$archive"')
+
+    assert ended.returncode == 0, ended.stderr
+    assert [path.suffix for path in (bench.cache / "roots").iterdir()] == [".tar"]
+
+
+def test_lists_that_cannot_be_verified_or_are_too_old_are_an_error(bench: Bench) -> None:
+    ended = bench.script(f'DEBIAN_MAX_AGE=10\n{MIRRORED}\ndebian_root "$CACHE/tmp/r" sid haproxy')
+
+    assert ended.returncode == 0, ended.stderr
+    update = (bench.cache / "inside").read_text().splitlines()[0]
+    assert "APT::Update::Error-Mode=any" in update
+    assert f"Acquire::Min-ValidTime={10 * 86400} " in update
+    assert "Check-Valid-Until" not in update
+
+
+def test_an_age_of_lists_that_is_no_number_is_refused(bench: Bench) -> None:
+    ended = bench.script(f'DEBIAN_MAX_AGE=forever\n{MIRRORED}\ndebian_root "$CACHE/tmp/r" sid haproxy')
+
+    assert ended.returncode == 1
+    assert "SLIPWAY_DEBIAN_MAX_AGE=forever is no number of days" in ended.stderr

@@ -40,7 +40,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     runtime: Literal["llama.cpp"] = "llama.cpp"
     """The engine."""
     image: str | msgspec.UnsetType = msgspec.UNSET
-    """Container image of the engine. Empty: the operator's choice, ghcr.io/ggml-org/llama.cpp:server-v0.5.0 unless changed."""
+    """Container image of the engine. Empty: the operator's choice, or ghcr.io/ggml-org/llama.cpp:server-v0.5.0."""
     image_pull_policy: str = "IfNotPresent"
     """Always, IfNotPresent or Never."""
     image_pull_secrets: tuple[SecretName, ...] | msgspec.UnsetType = msgspec.UNSET

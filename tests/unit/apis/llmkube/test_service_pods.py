@@ -22,10 +22,18 @@ from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, contain
         ({"gpu": {"vendor": "amd"}}, "amd.com/gpu", "server-rocm-v0.4.1"),
         ({"accelerator": "rocm", "gpu": {"vendor": "nvidia"}}, "amd.com/gpu", "server-rocm-v0.4.1"),
         ({"gpu": {"vendor": "amd", "runtime": "vulkan"}}, "devic.es/dri-render", "server-vulkan-v0.5.0"),
-        ({"accelerator": "rocm", "gpu": {"vendor": "amd", "runtime": "rocm"}}, "devic.es/dri-render", "server-rocm-v0.4.1"),
+        (
+            {"accelerator": "rocm", "gpu": {"vendor": "amd", "runtime": "rocm"}},
+            "devic.es/dri-render",
+            "server-rocm-v0.4.1",
+        ),
         ({"accelerator": "intel"}, "gpu.intel.com/i915", "server-intel-b10820"),
         ({"gpu": {"vendor": "intel"}}, "gpu.intel.com/i915", "server-intel-b10820"),
-        ({"gpu": {"vendor": "amd", "resourceName": "squat.ai/dri-render"}}, "squat.ai/dri-render", "server-vulkan-v0.5.0"),
+        (
+            {"gpu": {"vendor": "amd", "resourceName": "squat.ai/dri-render"}},
+            "squat.ai/dri-render",
+            "server-vulkan-v0.5.0",
+        ),
         ({"gpu": {"resourceName": "nvidia.com/mig-1g.10gb"}}, "nvidia.com/mig-1g.10gb", "server-cuda-v0.5.0"),
     ],
 )
