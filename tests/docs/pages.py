@@ -21,6 +21,7 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CODE_OF_CONDUCT.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
 )
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")

@@ -45,7 +45,11 @@ def is_there(proof: str) -> bool:
 
 @cache
 def functions(file: Path) -> set[str]:
-    return {node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)}
+    return {
+        node.name
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def test_no_sanity_test_is_ignored() -> None:
