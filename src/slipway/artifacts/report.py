@@ -15,9 +15,12 @@ import msgspec
 
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.safetensors import Safetensors
+from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 3500
 """Bytes of a report: Kubernetes keeps 4096 of a message."""
+MESSAGE_BYTES = 8192
+"""Bytes of a termination message that are looked at, whatever keeps it."""
 Fault = Literal["IntegrityCheckFailed", "SourceNotAllowed", "SourceNotFound", "InvalidFileSet"]
 """Words for what went wrong for good, where there is a better one than that it did."""
 INSIDE = r"\A((?!\.\.?(/|\Z)|\.slipway)[^/\x00]+(/(?!\.\.?(/|\Z))[^/\x00]+)*)?\Z"
@@ -58,8 +61,8 @@ def written(report: Report) -> bytes:
 def read(message: str) -> Report | None:
     """None for a message that is no report."""
     try:
-        return msgspec.json.decode(message, type=Report)
-    except msgspec.MsgspecError:
+        return decode_json(message, Report, most=MESSAGE_BYTES)
+    except DecodingError:
         return None
 
 

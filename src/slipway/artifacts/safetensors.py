@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.artifacts.ranges import Malformed, Read, Window
+from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
 """Bytes of the document: the format allows more, no file has nearly as much."""
@@ -94,9 +95,9 @@ def parse(read: Read, budget: Budget | None = None) -> Safetensors:
 
 def _tensors(document: bytes) -> dict[str, _Tensor]:
     try:
-        whole = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-        return {name: msgspec.json.decode(raw, type=_Tensor) for name, raw in whole.items() if name != METADATA}
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        whole = decode_json(document, dict[str, msgspec.Raw], most=LONGEST)
+        return {name: decode_json(raw, _Tensor, most=LONGEST) for name, raw in whole.items() if name != METADATA}
+    except DecodingError as error:
         raise Malformed(f"its header is not a list of tensors: {error}") from error
 
 

@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 
 from slipway.controller.adapters import Order, Pod, labelled, orders
+from slipway.decoding import decode_json
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, Conflict, NotFound
 from slipway.kube.objects import JOB, POD, Key, Kind, Object, controller_owner, deleting, key, labels, uid
@@ -215,7 +216,7 @@ class Agents:
                     allow_redirects=False,
                 ) as response,
             ):
-                report = msgspec.json.decode(await _body(response), type=AgentReport)
+                report = decode_json(await _body(response), AgentReport, most=REPORT_BYTES)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             times = silent.times + 1 if silent else 1
             pause = min(QUICK_SECONDS * 2.0 ** min(times, 10), SILENCE_SECONDS)
@@ -236,11 +237,11 @@ class Agents:
         self._silent.pop(identity, None)
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+async def _body(response: aiohttp.ClientResponse) -> bytearray:
     """The answer, cut where no honest loader's ends: pods are not trusted with the controller's memory. Raises
     ValueError for an answer that is none, with the loader's reason."""
     refused = response.status != HTTPStatus.OK
-    most, body = REASON_BYTES if refused else REPORT_BYTES, b""
+    most, body = REASON_BYTES if refused else REPORT_BYTES, bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > most:

@@ -17,6 +17,7 @@ from prometheus_client import Counter, Gauge
 
 from slipway.controller.gateways import Gateways, Traffic
 from slipway.controller.reconciler import Reconciler, Scaled
+from slipway.decoding import DecodingError, decode_json
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, Conflict, Forbidden, NotFound, NotLeader
 from slipway.kube.events import Recorder
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 SECONDS = 2.0
 """Between two samples."""
+STATE_BYTES = 1 << 20
+"""Of the averages of one kind: a ConfigMap takes no more."""
 FIELD_MANAGER = "slipway-autoscaler"
 LABELS = ("kind", "namespace", "name")
 _ALL_KNOWN_SECONDS = 600.0
@@ -220,8 +223,8 @@ class Averages:
 def _averages(text: str) -> dict[str, float]:
     """``namespace/name`` -> average. Empty for what is none of ours: the original keeps its own in the same place."""
     try:
-        return msgspec.json.decode(text, type=dict[str, float])
-    except msgspec.MsgspecError:
+        return decode_json(text, dict[str, float], most=STATE_BYTES)
+    except DecodingError:
         return {}
 
 

@@ -12,14 +12,22 @@ from slipway.kube.objects import Object
 def hashes(secret: Object | None) -> tuple[tuple[str, str], ...]:
     """Upper-case SHA-256 of each value, as HAProxy's ``hex`` writes it, and the name of the value in the Secret.
 
-    Whitespace around a key is not part of it; empty values are no keys. Of equal keys the first name counts.
+    Whitespace around a key is not part of it; empty values and such as are no base64 are no keys. Of equal keys the
+    first name counts.
     """
     found: dict[str, str] = {}
-    for name, value in sorted((secret or {}).get("data", {}).items()):
-        key = base64.b64decode(value).strip()
+    for name, value in sorted(((secret or {}).get("data") or {}).items()):
+        key = _decoded(value)
         if key:
             found.setdefault(hashlib.sha256(key).hexdigest().upper(), _plain(name))
     return tuple(sorted(found.items()))
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(value).strip() if isinstance(value, str) else b""
+    except ValueError:
+        return b""
 
 
 def _plain(name: str) -> str:

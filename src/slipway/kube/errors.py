@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+from slipway.decoding import DecodingError, decode_json, said
 from slipway.kube.objects import Object
+
+STATUS_BYTES = 1 << 20
+"""Of an answer that says what went wrong."""
+MOST_RETRY_SECONDS = 300.0
+"""The longest wait that is taken from an answer: an informer that waits for ever sees nothing any more."""
 
 
 class ApiError(Exception):
@@ -98,31 +104,57 @@ _TYPES: dict[int, type[ApiError]] = {
 }
 
 
+class _Cause(msgspec.Struct):
+    field: str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    causes: list[_Cause] | None = None
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
 def error_from_status(answer: Object, status: int = 0, retry_after: float | None = None) -> ApiError:
-    """The error that a ``Status`` object means; ``status`` is the HTTP status where the object has no code."""
-    code = int(answer.get("code") or status)
-    details = answer.get("details") or {}
-    causes = tuple((cause.get("field", ""), cause.get("message", "")) for cause in details.get("causes") or [])
-    seconds = details.get("retryAfterSeconds")
-    reason = answer.get("reason") or ""
+    """The error that a ``Status`` object means; ``status`` is the HTTP status where the object has no code.
+
+    Webhooks and other servers behind the API server fill it in: what is no Status is a ServerError.
+    """
+    try:
+        told = msgspec.convert(answer, _Status)
+    except msgspec.ValidationError as error:
+        return ServerError(f"HTTP {status} with an odd Status: {said(error)}", status=status, retry_after=retry_after)
+    code, reason, details = told.code or status, told.reason or "", told.details or _Details()
+    if retry_after is None and details.retry_after_seconds:
+        retry_after = _bounded(details.retry_after_seconds)
     kind = Gone if reason == "Expired" else _TYPES.get(code, ServerError)
     return kind(
-        answer.get("message") or f"HTTP {code}",
+        told.message or f"HTTP {code}",
         status=code,
         reason=reason,
-        retry_after=retry_after if retry_after is not None else (float(seconds) if seconds else None),
-        causes=causes,
+        retry_after=retry_after,
+        causes=tuple((cause.field, cause.message) for cause in details.causes or ()),
     )
 
 
 def error_from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
     """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, cut at 200 bytes."""
-    wait = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    wait = _bounded(float(retry_after)) if retry_after and retry_after.isdecimal() else None
     try:
-        answer = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        answer = decode_json(body, most=STATUS_BYTES)
+    except DecodingError:
         answer = None
     if not isinstance(answer, dict) or answer.get("kind") != "Status":
         text = body[:200].decode(errors="replace").strip()
         answer = {"message": f"HTTP {status}: {text}" if text else f"HTTP {status}"}
     return error_from_status(answer, status, wait)
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MOST_RETRY_SECONDS)

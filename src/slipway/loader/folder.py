@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from slipway.decoding import DecodingError, decode_json
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.part import taken
 from slipway.loader.progress import human
@@ -31,6 +32,8 @@ NOTES = ".slipway-report"
 """What the last load of a folder told, kept in it for the next one, which finds everything there."""
 WORK = ".slipway"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+INVENTORY_BYTES = 64 << 20
+"""Of the marker, which names every file."""
 LONGEST_NAME = 255
 """Bytes of one part of a path: what every common file system takes."""
 ABANDONED = 1800.0
@@ -274,8 +277,8 @@ def _parents(path: str) -> Iterator[str]:
 
 def _inventory(path: Path) -> Inventory | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Inventory)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
+    except (FileNotFoundError, NotADirectoryError, DecodingError):
         return None
 
 

@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from slipway.artifacts.addresses import public
 from slipway.artifacts.urls import CACHED
+from slipway.decoding import DecodingError, decode_json
 from slipway.loader.agent.store import NAME
 from slipway.loader.gate import Gate
 from slipway.serving.agent import Adapter, AgentReport
@@ -47,8 +48,8 @@ def application(report: Callable[[], AgentReport], gate: Gate, agent: Wishes | N
             raise web.HTTPNotFound
         body = await gate.body(request, proven)
         try:
-            wish = msgspec.json.decode(body, type=tuple[Adapter, ...])
-        except msgspec.DecodeError as error:
+            wish = decode_json(body, tuple[Adapter, ...], most=LARGEST_WISH)
+        except DecodingError as error:
             raise web.HTTPBadRequest(text=f"the body is no list of adapters: {error}") from error
         if fault := _fault(wish):
             raise web.HTTPBadRequest(text=fault)

@@ -13,16 +13,17 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object, created_unix, resource_version
 
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
+ROUTE_BYTES = 16384
+"""A longer annotation is no route: it is refused before it is parsed."""
 MOST_LABELS = 100
 """A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
 MOST_LABEL_CHARACTERS = 8192
 """Characters of the labels that a route written by the controller may have, so that its annotation can be read."""
-MOST_BYTES = 16384
-"""Size of an annotation that is read at all."""
 MOST_IDS = 64
 MOST_FEATURES = 64
 MOST_PORTS = 100
@@ -181,12 +182,10 @@ def _read(text: str) -> Route:
     """Whoever may annotate a Service writes it: whatever is wrong with it is the fault of that Service alone."""
     if text == NOT_HELD:
         raise InvalidRoute(f"the annotations {ROUTE} of this namespace's Services are too large together: remove some")
-    if len(text) > MOST_BYTES or len(text.encode(errors="replace")) > MOST_BYTES:
-        raise InvalidRoute(f"annotation {ROUTE}: larger than {MOST_BYTES} bytes")
     try:
-        return msgspec.json.decode(text, type=Route)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise InvalidRoute(f"annotation {ROUTE}: {_cut(str(error), 200)}") from error
+        return decode_json(text, Route, most=ROUTE_BYTES)
+    except DecodingError as error:
+        raise InvalidRoute(f"annotation {ROUTE}: {error}") from error
 
 
 def _short(text: str) -> str:

@@ -9,7 +9,7 @@ the folder is no place for weights from then on, and it may be asked for again.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,6 +18,7 @@ from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
 from slipway.apis.kubeai.model import Model, claim_reference, profile_of, read_config
 from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image, loader_options, pod_security
 from slipway.apis.kubeai.sources import credentials
+from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
 from slipway.serving import agent, volumes
@@ -31,6 +32,8 @@ from slipway.serving.times import unix_time
 
 LOADED = "models.kubeai.org/"
 """Prefix of the claim's annotation for each Model whose weights are complete on it."""
+NOTE_BYTES = 16384
+"""Of such an annotation. One that is longer is none of ours, as its url would be longer than a Model may have."""
 RETRIES = 4
 RETRY_SECONDS = 300
 """After a load that failed for good another one is tried, as what was wrong may lie in no object that we watch."""
@@ -67,8 +70,8 @@ def loaded(world: World) -> bool:
         return False
     text = (claim["metadata"].get("annotations") or {}).get(LOADED + world.resource["metadata"]["name"], "{}")
     try:
-        told = msgspec.json.decode(text, type=dict)
-    except msgspec.DecodeError:
+        told = decode_json(text, dict[str, Any], most=NOTE_BYTES)
+    except DecodingError:
         return False
     # The original writes no url.
     return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)

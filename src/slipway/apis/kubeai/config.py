@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from slipway.decoding import DecodingError, decode_yaml
 from slipway.kube.objects import Object
 from slipway.kube.quantity import multiply
 from slipway.serving.plan import Invalid
@@ -32,6 +33,8 @@ SECTIONS = (
     "modelRollouts",
     "modelAutoscaling",
 )
+LONGEST = 1 << 20
+"""Bytes of the configuration: a ConfigMap takes no more."""
 UNUSED = (
     "messaging",
     "leaderElection",
@@ -257,9 +260,9 @@ def _system_config(text: str) -> SystemConfig:
 
 def _load(text: str) -> Object:
     try:
-        given = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidConfig(f"it is not YAML: {' '.join(str(error).split())}") from error
+        given = decode_yaml(text, most=LONGEST)
+    except DecodingError as error:
+        raise InvalidConfig(f"it is not YAML: {error}") from error
     return _mapping(given, "it")
 
 

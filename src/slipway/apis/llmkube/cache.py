@@ -16,6 +16,7 @@ import msgspec
 from slipway.apis.llmkube import names, sources, uses
 from slipway.apis.llmkube.weights import Model, read
 from slipway.artifacts.report import Report
+from slipway.decoding import decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, created_unix, deleting, uid
 from slipway.serving.plan import Invalid, Reference, World
@@ -24,6 +25,8 @@ from slipway.serving.times import unix_time
 
 LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
 KEY = re.compile(r"[0-9a-f]{16}")
+RECORD_BYTES = 16384
+"""Of what the inventory says of one folder; a loader's report, the largest part of it, has 3.5 KB at most."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -95,10 +98,10 @@ def inventory(found: Object | None) -> dict[str, Record]:
 def _record(text: str) -> Record:
     """What cannot be read says that something is there, and no more."""
     try:
-        record = msgspec.json.decode(text, type=Record)
+        record = decode_json(text, Record, most=RECORD_BYTES)
         for stamp in (record.loaded, record.seen.at if record.seen else "", record.evicted_at):
             unix_time(stamp or timestamp(0))
-    except (msgspec.MsgspecError, ValueError):
+    except ValueError:
         return Record()
     return record
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import aiohttp
+
+from slipway.decoding import DecodingError, decode_json
 
 LIST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 WORK_TIMEOUT = aiohttp.ClientTimeout(total=300)
 """Seconds: a large adapter is read from the disk and copied to every accelerator."""
 ALREADY = re.compile(r"already\b.*\bloaded", re.DOTALL)
 ABSENT = "cannot be found"
+LARGEST_ANSWER = 4 << 20
+"""Bytes of an answer that is read as a document."""
 LONGEST = 300
 """Characters of an engine's message that are passed on."""
 
@@ -87,8 +90,8 @@ class Engine:
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
             raise SilentError("the engine gives no answer") from error
         try:
-            return answer.status, json.loads(text)
-        except ValueError:
+            return answer.status, decode_json(text, most=LARGEST_ANSWER)
+        except DecodingError:
             return answer.status, text
 
 

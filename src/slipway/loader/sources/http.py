@@ -5,7 +5,6 @@ Messages of the HTTP libraries quote whole addresses, signatures included; so no
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,11 +19,14 @@ from requests.auth import AuthBase
 from slipway import __version__
 from slipway.artifacts.guard import Guard
 from slipway.artifacts.huggingface import passes
+from slipway.decoding import DecodingError, decode_json
 from slipway.loader.errors import LoadError, PassingError
 from slipway.loader.sources.guarded import GuardedAdapter
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and to wait for the next byte."""
+LARGEST_DOCUMENT = 64 << 20
+"""Bytes of a list of files, or of a page of one."""
 CONNECTIONS = 32
 """Kept open between requests."""
 MOST_REDIRECTS = 5
@@ -177,8 +179,8 @@ def document(client: requests.Session, url: str, explain: Explain) -> Any:
     with get(client, url, explain) as response:
         try:
             with connected():
-                return json.loads(response.content)
-        except ValueError as error:
+                return decode_json(response.content, most=LARGEST_DOCUMENT)
+        except DecodingError as error:
             raise PassingError(f"{host_of(url)} answers with something that is no JSON") from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,6 +10,7 @@ import yaml
 
 from slipway.apis.kubeai import config as module
 from slipway.apis.kubeai.config import InvalidConfig, ResourceProfile, SharedFilesystem, SystemConfig, parse
+from slipway.decoding import decode_yaml
 from slipway.serving.plan import Invalid
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai" / "config"
@@ -35,9 +35,7 @@ def refused(text: str) -> str:
 def test_a_text_is_read_once_be_it_valid_or_not(text: str, fault: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     text, read = f"# read once\n{text}", []
     monkeypatch.setattr(
-        module,
-        "yaml",
-        SimpleNamespace(safe_load=lambda given: read.append(given) or yaml.safe_load(given), YAMLError=yaml.YAMLError),
+        module, "decode_yaml", lambda given, *, most: read.append(given) or decode_yaml(given, most=most)
     )
     told = {refused(text) if fault else str(parse(text)) for _unused in range(5)}
     assert read.count(text) == 1

@@ -1,0 +1,66 @@
+"""Decoding: JSON and YAML that strangers wrote, such as annotations, ConfigMaps and answers of pods.
+
+Whoever may write one of these may write anything into it. So every failure is the same exception, a RecursionError of
+deep nesting among them, and text that is longer than it has any reason to be is refused before it is parsed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, overload
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+Text = bytes | bytearray | msgspec.Raw | str
+
+MESSAGE_CHARACTERS = 300
+"""The longest message of a failure: it quotes what strangers wrote, and goes into logs, conditions and Events."""
+
+
+class DecodingError(ValueError):
+    """The text is not what it should be. The message is one printable line of at most MESSAGE_CHARACTERS."""
+
+
+@overload
+def decode_json(text: Text, *, most: int) -> Any: ...
+@overload
+def decode_json(text: Text, type_: type[T], *, most: int) -> T: ...
+def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
+    """Decodes JSON of at most ``most`` bytes as a type that msgspec knows. Raises DecodingError."""
+    refuse_longer(text, most)
+    try:
+        return msgspec.json.decode(text, type=type_)
+    except RecursionError as error:
+        raise DecodingError("it is nested too deep") from error
+    except ValueError as error:  # msgspec's errors and those of Unicode are ValueErrors
+        raise DecodingError(said(error)) from error
+
+
+def decode_yaml(text: str, *, most: int) -> Any:
+    """Decodes one YAML document of at most ``most`` bytes into plain values. Raises DecodingError."""
+    refuse_longer(text, most)
+    try:
+        return yaml.safe_load(text)
+    except RecursionError as error:
+        raise DecodingError("it is nested too deep") from error
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
+        raise DecodingError(said(error)) from error
+
+
+def refuse_longer(text: Text, most: int) -> None:
+    """Raises DecodingError for text of more than ``most`` bytes."""
+    size = len(text)
+    if size <= most and isinstance(text, str) and not text.isascii():  # only then it has more bytes than characters
+        size = len(text.encode(errors="replace"))
+    if size > most:
+        raise DecodingError(f"it is longer than {most} bytes")
+
+
+def said(error: BaseException) -> str:
+    """What an exception says, as one printable line of bounded length; its type where it says nothing."""
+    words = " ".join(str(error)[: 4 * MESSAGE_CHARACTERS].split())
+    line = "".join(character if character.isprintable() else "?" for character in words)
+    if len(line) > MESSAGE_CHARACTERS:
+        line = f"{line[: MESSAGE_CHARACTERS - 3]}..."
+    return line or type(error).__name__

@@ -1,0 +1,121 @@
+"""What strangers wrote is decoded or refused by one exception with a short message, whatever it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.apis.kubeai.config import InvalidConfig, parse
+from slipway.apis.llmkube import names
+from slipway.apis.llmkube.cache import Record, inventory
+from slipway.artifacts import report
+from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
+from slipway.gateway import keys
+from slipway.kube.errors import MOST_RETRY_SECONDS, Conflict, ServerError, error_from_body
+from slipway.serving.route import ROUTE, ROUTE_BYTES, InvalidRoute, routed_service
+
+DEEP = "[" * 1500 + "]" * 1500
+HOSTILE = {
+    "nested": DEEP,
+    "nested in a field that nobody knows": f'{{"x":{DEEP}}}',
+    "never closed": "[" * 100_000,
+    "cut off": '{"models":["a',
+    "half a surrogate pair": '"\\ud800"',
+    "a lone surrogate": "\ud800",
+    "NUL": "\0",
+    "a number that is none": "1e999",
+    "nothing": "",
+    "a byte order mark": "\ufeff{}",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_json_is_one_exception_with_one_short_line(text: str) -> None:
+    for given in (text, text.encode(errors="surrogatepass")):
+        with pytest.raises(DecodingError) as caught:
+            decode_json(given, dict[str, float], most=1 << 20)
+        message = str(caught.value)
+        assert 0 < len(message) <= MESSAGE_CHARACTERS
+        assert message.isprintable()
+
+
+YAML = (DEEP, "a: [", "\0", "a: !!python/object:os.x {}", "2026-99-99", "\ud800", "? {a: {}}\n: 1", "1" * 5000)
+
+
+@pytest.mark.parametrize("text", YAML, ids=[text[:12] for text in YAML])
+def test_hostile_yaml_is_the_same_exception(text: str) -> None:
+    with pytest.raises(DecodingError):
+        decode_yaml(text, most=1 << 20)
+
+
+def test_a_message_quotes_no_more_of_hostile_text_than_a_line() -> None:
+    for text in (f'"{"x" * 5000}\\n\\u0007"', f'{{"{"k" * 5000}": "\\u0000"}}'):
+        with pytest.raises(DecodingError) as caught:
+            decode_json(text, dict[str, int], most=1 << 20)
+        assert len(str(caught.value)) <= MESSAGE_CHARACTERS
+        assert str(caught.value).isprintable()
+
+
+def test_text_above_its_limit_is_refused_before_it_is_parsed() -> None:
+    """What is longer would be told as malformed, had it been parsed."""
+    assert decode_json('"é"', most=4) == "é"
+    for text in ('"éé', '"éé'.encode(), bytearray(b"xxxxx"), "\ud800" * 5):
+        with pytest.raises(DecodingError, match="longer than 4 bytes"):
+            decode_json(text, most=4)
+    with pytest.raises(DecodingError, match="longer than 3 bytes"):
+        decode_yaml("[[[[", most=3)
+
+
+def routed(annotation: str) -> dict[str, object]:
+    metadata = {"name": "a", "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": {**metadata, "annotations": {ROUTE: annotation}}, "spec": {"ports": [{"name": "http"}]}}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_annotation_is_an_invalid_route(text: str) -> None:
+    with pytest.raises(InvalidRoute):
+        routed_service(routed(text))
+
+
+def test_a_route_is_as_long_as_its_limit_and_no_longer() -> None:
+    text = '{"source":"' + "x" * (ROUTE_BYTES - 13) + '"}'
+    assert len(text) == ROUTE_BYTES
+    assert decode_json(text, most=ROUTE_BYTES)
+    with pytest.raises(InvalidRoute, match=f"longer than {ROUTE_BYTES} bytes"):
+        routed_service(routed(f"{text} "))
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_notes_reports_and_statuses_say_nothing_and_end_nothing(text: str) -> None:
+    assert report.read(text) is None
+    claim = {"metadata": {"annotations": {f"{names.LOADED}{'0' * 16}": text}}}
+    assert inventory(claim) == {"0" * 16: Record()}
+    assert isinstance(error_from_body(500, text.encode(errors="surrogatepass")), ServerError)
+
+
+def test_a_hostile_configuration_is_told_as_one() -> None:
+    for text in (DEEP, "a: [", "x: " + "y" * (1 << 20)):
+        with pytest.raises(InvalidConfig):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    "details",
+    ['"x"', "[]", '{"causes":{}}', '{"causes":[7]}', '{"retryAfterSeconds":"soon"}', '{"causes":[{"field":{}}]}'],
+)
+def test_a_status_of_odd_types_is_a_server_error(details: str) -> None:
+    body = f'{{"kind":"Status","code":409,"details":{details}}}'.encode()
+    assert isinstance(error_from_body(409, body), ServerError)
+
+
+def test_no_answer_makes_anybody_wait_for_ever() -> None:
+    assert error_from_body(429, b"", "9" * 400).retry_after == MOST_RETRY_SECONDS
+    told = b'{"kind":"Status","code":409,"details":{"retryAfterSeconds":1e300}}'
+    error = error_from_body(409, told)
+    assert isinstance(error, Conflict)
+    assert error.retry_after == MOST_RETRY_SECONDS
+
+
+def test_a_key_that_is_no_base64_lets_nobody_in_and_shuts_nobody_out() -> None:
+    good = keys.hashes({"data": {"good": "c2stMQ=="}})
+    assert keys.hashes({"data": {"bad": "c", "odd": 7, "good": "c2stMQ==", "none": None}}) == good
+    assert keys.hashes({"data": None}) == ()
