@@ -11,7 +11,7 @@ from slipway.artifacts import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway import keys
 from slipway.kube.errors import MOST_RETRY_SECONDS, Conflict, ServerError, error_from_body
-from slipway.serving.route import ROUTE, ROUTE_BYTES, InvalidRoute, routed_service
+from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRoute, routed_service
 
 DEEP = "[" * 1500 + "]" * 1500
 HOSTILE = {
@@ -77,10 +77,10 @@ def test_a_hostile_annotation_is_an_invalid_route(text: str) -> None:
 
 
 def test_a_route_is_as_long_as_its_limit_and_no_longer() -> None:
-    text = '{"source":"' + "x" * (ROUTE_BYTES - 13) + '"}'
-    assert len(text) == ROUTE_BYTES
-    assert decode_json(text, most=ROUTE_BYTES)
-    with pytest.raises(InvalidRoute, match=f"longer than {ROUTE_BYTES} bytes"):
+    text = '{"source":"' + "x" * (MOST_BYTES - 13) + '"}'
+    assert len(text) == MOST_BYTES
+    assert decode_json(text, most=MOST_BYTES)
+    with pytest.raises(InvalidRoute, match=f"longer than {MOST_BYTES} bytes"):
         routed_service(routed(f"{text} "))
 
 

@@ -89,8 +89,11 @@ def _manager(
 
     gateways = Gateways(client, pods, namespace, settings.gateways)
     autoscaler = Autoscaler(client, reconcilers, gateways, namespace, recorder, metrics)
+    informers = [*observed.informers, gateways.pods, *(reconciler.resources for reconciler in reconcilers)]
+    for informer in informers:
+        informer.on_fault(recorder.record_fault)
     return Manager(
-        informers=[*observed.informers, gateways.pods, *(reconciler.resources for reconciler in reconcilers)],
+        informers=informers,
         controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
         elector=elector,
         first=take_key,

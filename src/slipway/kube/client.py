@@ -14,20 +14,25 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.answers import OBJECT_BYTES, Lines, Page, WatchEvent, metadata_of, read_event, read_page
 from slipway.kube.credentials import Credentials
 from slipway.kube.errors import (
+    STATUS_BYTES,
     ConnectionFailed,
     NotLeader,
     RequestTimeout,
     ServerError,
     Unauthorized,
     error_from_body,
-    error_from_status,
 )
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import Key, Kind, Object, key, resource_version
+from slipway.kube.objects import Key, Kind, Object, key
 
-PAGE_SIZE = 500
+FIRST_PAGE, PAGE_SIZE = 100, 500
+"""Objects that are asked for in the first page of a list, and at most in a later one."""
+PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 4 << 20
+"""What a page is meant to have; one with more than the second is given up, and asked for again with fewer objects."""
 REQUEST_SECONDS = 30.0
 """A request that takes longer is given up."""
 IDLE_SECONDS = 80.0
@@ -36,22 +41,10 @@ WATCH_SECONDS = 300
 """The server is asked to end a watch after this time, so that long-lived connections spread over API servers."""
 
 _JSON = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _REQUEST_LIMIT = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=10)
 _WATCH_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=IDLE_SECONDS)
-
-
-class Page(NamedTuple):
-    """One page of a list, and the version of the collection that all its pages show."""
-
-    items: list[Object]
-    resource_version: str
-
-
-class WatchEvent(NamedTuple):
-    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the object."""
-
-    type: str
-    object: Object
 
 
 class _Request(NamedTuple):
@@ -63,6 +56,7 @@ class _Request(NamedTuple):
     limit: aiohttp.ClientTimeout
     data: bytes | None = None
     content_type: str = _JSON
+    accept: str = _JSON
 
 
 class Client:
@@ -77,12 +71,15 @@ class Client:
         session: aiohttp.ClientSession,
         metrics: Metrics,
         may_write: Callable[[], bool] = lambda: True,
+        *,
+        metadata_only: bool = False,
     ) -> None:
         self._credentials = credentials
         self._session = session
         self._proxy = credentials.proxy
         self.metrics = metrics
         self._may_write = may_write
+        self._metadata_only = metadata_only
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
@@ -97,13 +94,19 @@ class Client:
         """The same connection, but each write first asks ``may_write`` and raises NotLeader when it says no."""
         return Client(self._credentials, self._session, self.metrics, may_write)
 
+    def of_metadata(self) -> Client:
+        """The same connection, but what is read of an object is what it is and its metadata: the rest is not sent."""
+        return Client(self._credentials, self._session, self.metrics, self._may_write, metadata_only=True)
+
     async def close(self) -> None:
         """Closes the connections, those of fenced clients too."""
         await self._session.close()
 
     async def get(self, kind: Kind, name: Key, *, subresource: str = "", cached: bool = False) -> Object:
         """Reads one object. Raises NotFound. ``cached``: what the server has in memory will do, however old it is."""
-        return await self._object("GET", kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""})
+        path, parameters = kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""}
+        found = await self._object("GET", path, parameters, accept=_METADATA if self._metadata_only else _JSON)
+        return metadata_of(kind, found) if self._metadata_only else found
 
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
         """Creates one object. Raises Conflict when the name is taken."""
@@ -151,26 +154,44 @@ class Client:
         await self._object("DELETE", kind.path(*name), body=options)
 
     async def pages(self, kind: Kind, *, namespace: str = "", labels: str = "") -> AsyncIterator[Page]:
-        """A consistent list in pages of 500. Raises Gone when it took so long that the rest is no longer there."""
-        parameters = {"limit": str(PAGE_SIZE), "labelSelector": labels}
+        """A consistent list in pages of about PAGE_BYTES, whatever the size of its objects.
+
+        An object that cannot be decoded costs itself alone. Raises Gone when it took so long that the rest is no longer
+        there.
+        """
+        limit, token = FIRST_PAGE, ""
+        accept = _METADATA_LIST if self._metadata_only else _JSON
         while True:
-            answer = await self._object("GET", kind.path(namespace), parameters)
-            items: list[Object] = answer.get("items") or []
-            for item in items:  # the items of a list do not say what they are
-                item["apiVersion"], item["kind"] = kind.api_version, kind.kind
-            yield Page(items, resource_version(answer))
-            token = answer["metadata"].get("continue")
+            parameters = {"limit": str(limit), "labelSelector": labels, "continue": token}
+            most = MOST_PAGE_BYTES if limit > 1 else OBJECT_BYTES
+            body = await self._body(
+                _Request("GET", kind.path(namespace), parameters, _REQUEST_LIMIT, accept=accept), most
+            )
+            if body is None and limit == 1:
+                raise ServerError(f"a list of {kind.kind}: one object with more than {most} bytes")
+            if body is None:
+                limit = max(1, limit // 8)
+                continue
+            page, token = read_page(kind, body, metadata_only=self._metadata_only)
+            yield page
             if not token:
                 return
-            parameters["continue"] = token
+            limit = min(PAGE_SIZE, max(1, PAGE_BYTES * len(page.items) // len(body))) if page.items else limit
 
     async def watch(
-        self, kind: Kind, *, since: str, namespace: str = "", labels: str = "", seconds: int = WATCH_SECONDS
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        namespace: str = "",
+        labels: str = "",
+        seconds: int = WATCH_SECONDS,
     ) -> AsyncIterator[WatchEvent]:
         """Changes after the resource version ``since``, bookmarks among them, until the server ends the stream.
 
         Raises Gone when ``since`` is too old, be it told by HTTP or in the stream; RequestTimeout after IDLE_SECONDS
-        of silence; ConnectionFailed when the stream breaks, also in the middle of a line.
+        of silence; ConnectionFailed when the stream breaks, also in the middle of a line; ServerError for a line that
+        is no event or has more than OBJECT_BYTES.
         """
         parameters = {
             "watch": "true",
@@ -179,19 +200,18 @@ class Client:
             "labelSelector": labels,
             "timeoutSeconds": str(seconds),
         }
-        response = await self._send(_Request("GET", kind.path(namespace), parameters, _WATCH_LIMIT))
-        rest = b""
+        accept = _METADATA if self._metadata_only else _JSON
+        response = await self._send(_Request("GET", kind.path(namespace), parameters, _WATCH_LIMIT, accept=accept))
+        lines = Lines(OBJECT_BYTES)
         try:
             async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        yield _event(line)
+                for line in lines.feed(chunk):
+                    yield read_event(kind, line, metadata_only=self._metadata_only)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _no_answer("watch", error) from error
         finally:
             response.close()
-        if rest.strip():
+        if lines.rest.strip():
             raise ConnectionFailed("the watch ended in the middle of a line")
 
     async def _object(
@@ -201,18 +221,31 @@ class Client:
         parameters: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = _JSON,
+        accept: str = _JSON,
     ) -> Object:
         """Sends one request and decodes the object that comes back."""
         if method != "GET" and not self._may_write():
             raise NotLeader(f"{method} {path} not sent: this process does not lead")
         data = msgspec.json.encode(body) if body is not None else None
+        request = _Request(method, path, parameters or {}, _REQUEST_LIMIT, data, content_type, accept)
+        answer = await self._body(request, OBJECT_BYTES)
+        if answer is None:
+            raise ServerError(f"{method} {path}: the answer has more than {OBJECT_BYTES} bytes")
         try:
-            response = await self._send(_Request(method, path, parameters or {}, _REQUEST_LIMIT, data, content_type))
-            async with response:
-                answer = await response.read()
+            decoded = decode_json(answer, most=OBJECT_BYTES)
+        except DecodingError as error:
+            raise ServerError(f"{method} {path}: the answer is not JSON: {error}") from error
+        if not isinstance(decoded, dict) or not isinstance(decoded.get("metadata", {}), dict):
+            raise ServerError(f"{method} {path}: the answer is not an object")
+        return decoded
+
+    async def _body(self, request: _Request, most: int) -> bytes | None:
+        """Sends one request. Returns the answer; None: it has more than ``most`` bytes."""
+        try:
+            async with await self._send(request) as response:
+                return await _read(response, most)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise _no_answer(f"{method} {path}", error) from error
-        return _decode(answer)
+            raise _no_answer(f"{request.method} {request.path}", error) from error
 
     async def _send(self, request: _Request) -> aiohttp.ClientResponse:
         """Sends a request, a second time with a fresh token after a 401. Returns what succeeded, raises the rest."""
@@ -223,7 +256,7 @@ class Client:
             return await self._once(request)
 
     async def _once(self, request: _Request) -> aiohttp.ClientResponse:
-        headers = {"Accept": _JSON, "User-Agent": "slipway"}
+        headers = {"Accept": request.accept, "User-Agent": "slipway"}
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
         if request.data is not None:
@@ -245,7 +278,8 @@ class Client:
             if response.status < 300:
                 return response
             async with response:
-                raise error_from_body(response.status, await response.read(), response.headers.get("Retry-After"))
+                body = await _read(response, STATUS_BYTES) or b""
+                raise error_from_body(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self.metrics.requests.labels("<error>", request.method).inc()
             raise _no_answer(f"{request.method} {request.path}", error) from error
@@ -256,25 +290,13 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailed | RequestTimeout
     return kind(f"{what}: {error or type(error).__name__}")
 
 
-def _decode(data: bytes) -> Object:
-    try:
-        decoded = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise ServerError(f"the answer is not JSON: {error}") from error
-    if not isinstance(decoded, dict):
-        raise ServerError("the answer is not an object")
-    return decoded
-
-
-def _event(line: bytes) -> WatchEvent:
-    """Decodes a line of a watch. An ERROR event and an unknown one are raised."""
-    try:
-        event = _decode(line)
-        kind, obj = event["type"], event["object"]
-    except KeyError as error:
-        raise ServerError(f"a watch event without {error}") from error
-    if kind == "ERROR":
-        raise error_from_status(obj)
-    if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
-        raise ServerError(f"unknown watch event {kind!r}")
-    return WatchEvent(kind, obj)
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes | None:
+    """The body; None where it has more than ``most`` bytes, of which no more are read."""
+    parts: list[bytes] = []
+    async for chunk in response.content.iter_any():
+        parts.append(chunk)
+        most -= len(chunk)
+        if most < 0:
+            response.close()
+            return None
+    return b"".join(parts)

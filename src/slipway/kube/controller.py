@@ -78,21 +78,21 @@ class Controller:
     def watch(self, informer: Informer, keys: Keys = own_key) -> None:
         """Reconciles the keys that ``keys`` gives for the old and the new state of each object that changes."""
 
-        def of_both(change: Change) -> Iterable[Key]:
-            states = (obj for obj in (change.old, change.new) if obj is not None)
-            return (wanted for obj in states for wanted in keys(obj))
-
-        self.watch_changes(informer, of_both)
+        # Apart, so that a state which ``keys`` cannot take does not cost the other one its keys.
+        self._feed(informer, lambda change: keys(change.old) if change.old is not None else ())
+        self.watch_changes(informer, lambda change: keys(change.new) if change.new is not None else ())
 
     def watch_changes(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
         """Reconciles the keys that ``keys`` gives for each change, by what differs between old and new."""
+        self._feed(informer, keys)
+        self.informers.append(informer)
 
+    def _feed(self, informer: Informer, keys: Callable[[Change], Iterable[Key]]) -> None:
         def handler(change: Change) -> None:
             for wanted in keys(change):
                 self.queue.add(wanted)
 
         informer.add_handler(handler)
-        self.informers.append(informer)
 
     async def run(self) -> None:
         """Works until cancelled, once every store is filled."""

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 MESSAGE_BYTES = 1024
 """The API server refuses longer messages."""
+FAULT_REASON = "InvalidObject"
 _WAITING = 1000
 _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
@@ -60,6 +61,10 @@ class Recorder:
             self._waiting.popitem(last=False)
             self._metrics.events_dropped.inc()
         self._ready.set()
+
+    def record_fault(self, kind: Kind, obj: Object, message: str) -> None:
+        """Tells on an object that it cannot be used as it is; for :meth:`Informer.on_fault`."""
+        self.record(kind, obj, "Warning", FAULT_REASON, message)
 
     async def run(self) -> None:
         """Writes events until cancelled."""

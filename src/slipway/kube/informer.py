@@ -3,7 +3,8 @@
 Lists in pages, compares the list with the store (so that deletions during an outage are told, also of an object that
 was made again under the same name), then watches with bookmarks. Where the watch ends it goes on from the last version;
 where that version is too old (410) it lists again. Nothing that a server sends ends it, only the task's cancellation;
-where the kind is not installed it asks again until it is.
+where the kind is not installed it asks again until it is. An object that cannot be decoded, trimmed or indexed, or that
+a handler cannot take, costs itself alone (:mod:`slipway.kube.faults`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
+from slipway.decoding import DecodingError
+from slipway.kube.answers import WatchEvent
 from slipway.kube.backoff import Backoff
-from slipway.kube.client import WATCH_SECONDS, Client, WatchEvent
+from slipway.kube.client import WATCH_SECONDS, Client
 from slipway.kube.errors import ApiError, Gone, NotFound, ServerError
-from slipway.kube.objects import Key, Kind, Object, key, resource_version, uid, version_number
+from slipway.kube.faults import Listener
+from slipway.kube.objects import Key, Kind, Object, resource_version, uid, version_number
+from slipway.kube.salvage import identified, identity
 from slipway.kube.store import Change, IndexFunction, Store
 
 log = logging.getLogger(__name__)
@@ -39,8 +44,9 @@ class SetBack(RuntimeError):
 class Informer:
     """One kind, all namespaces or one, optionally only objects that match a label selector.
 
-    ``trim`` may drop parts that nobody needs before an object is stored; managed fields are dropped always. Handlers
-    are called in the event loop and must return at once.
+    ``trim`` may drop parts that nobody needs before an object is stored, or by None all of it; managed fields are
+    dropped always. Handlers are called in the event loop and must return at once. With ``metadata_only`` the server
+    is asked for the metadata alone, and the store has nothing else.
     """
 
     def __init__(
@@ -51,11 +57,13 @@ class Informer:
         namespace: str = "",
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
-        trim: Callable[[Object], Object] = lambda obj: obj,
+        trim: Callable[[Object], Object | None] = lambda obj: obj,
+        metadata_only: bool = False,
         store: Store | None = None,
     ) -> None:
         """``store``: one that others fill with other namespaces; it has its own indexes."""
         self.kind = kind
+        self.metadata_only = metadata_only
         self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
         self.told = asyncio.Event()
@@ -69,11 +77,19 @@ class Informer:
         self._stale = 0
         self._complaint = ""
 
+    @property
+    def _reader(self) -> Client:
+        return self._client.of_metadata() if self.metadata_only else self._client
+
     def add_handler(self, handler: Handler) -> None:
         """Calls ``handler`` with every change from now on, and with the objects that are there already."""
         self._handlers.append(handler)
         for obj in self.store.all():
             handler(Change(None, obj))
+
+    def on_fault(self, listener: Listener) -> None:
+        """Calls ``listener`` with every object that is at fault from now on, once for each of its versions."""
+        self.store.faults.listen(listener)
 
     async def run(self) -> None:
         """Lists and watches until cancelled."""
@@ -90,20 +106,29 @@ class Informer:
         """Reads one object from the API server into the store, for who cannot wait for the watch. Raises ApiError."""
         before = self.store.get(name)
         try:
-            self._tell(self.store.put(self._prepare(await self._client.get(self.kind, name))))
+            self._accept(await self._reader.get(self.kind, name))
         except NotFound:
             if before is not None:
                 self._tell(self.store.drop(name, uid(before), resource_version(before)))
 
     async def _list(self) -> str:
         objects: list[Object] = []
+        faulty: list[tuple[Object, Exception]] = []
         version = ""
-        async for page in self._client.pages(self.kind, namespace=self._namespace, labels=self._labels):
-            objects += map(self._prepare, page.items)
+        async for page in self._reader.pages(self.kind, namespace=self._namespace, labels=self._labels):
+            faulty += [(one.object, DecodingError(one.fault)) for one in page.unreadable]
+            for item in page.items:
+                try:
+                    objects += filter(None, (self._prepare(item),))
+                except Exception as error:  # noqa: BLE001  # told as the object's fault
+                    faulty.append((identity(item["metadata"]), error))
             version = page.resource_version
         self._refuse_the_past(version)
         self._client.metrics.informer_lists.labels(self.kind.plural).inc()
         self._tell(self.store.replace(objects, version, self._namespace))
+        noted = {self._note(obj, [error]) for obj, error in faulty}
+        mine = (name for name in self.store.faults.others(noted) if self._namespace in ("", name.namespace))
+        self._forget([name for name in mine if self.store.get(name) is None])
         self.synced.set()
         self.told.set()
         return version
@@ -150,7 +175,7 @@ class Informer:
     async def _follow(self, version: str) -> str:
         """One watch request. Returns the version at which it ended."""
         seconds = int(WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
-        stream = self._client.watch(
+        stream = self._reader.watch(
             self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
         )
         async for event in stream:
@@ -160,23 +185,57 @@ class Informer:
         return version
 
     def _take(self, event: WatchEvent) -> None:
-        changes: list[Change] = []
         if event.type == "DELETED":
-            obj = event.object
-            changes = self.store.drop(key(obj), uid(obj), resource_version(obj))
+            self._drop(event.object)
         elif event.type != "BOOKMARK":
-            changes = self.store.put(self._prepare(event.object))
-        self._tell(changes)
+            self._accept(event.object, event.fault)
         self.store.advance(resource_version(event.object), self._namespace)
 
-    def _prepare(self, obj: Object) -> Object:
-        obj["metadata"].pop("managedFields", None)
+    def _accept(self, obj: Object, fault: str = "") -> None:
+        """Stores an object and tells what that changed. One that cannot be stored is no longer there, and at fault."""
+        try:
+            if fault:
+                raise DecodingError(fault)  # noqa: TRY301
+            prepared = self._prepare(obj)
+        except Exception as error:  # noqa: BLE001  # told as the object's fault
+            self._drop(obj)
+            self._note(obj, [error])
+            return
+        if prepared is None:
+            self._drop(obj)
+        else:
+            self._tell(self.store.put(prepared))
+
+    def _drop(self, obj: Object) -> None:
+        found = identity(obj.get("metadata"))["metadata"]
+        name = Key(found.get("namespace", ""), found.get("name", ""))
+        self._tell(self.store.drop(name, found.get("uid", ""), found.get("resourceVersion", "")))
+        self._forget([name])
+
+    def _prepare(self, obj: Object) -> Object | None:
+        identified(obj)["metadata"].pop("managedFields", None)
         return self._trim(obj)
 
     def _tell(self, changes: list[Change]) -> None:
+        """Tells handlers. One that fails does not keep the change from the others; its object is at fault."""
         for change in changes:
+            self._forget([change.key])
+            faults: list[Exception] = list(change.faults)
             for handler in self._handlers:
-                handler(change)
+                try:
+                    handler(change)
+                except Exception as error:  # noqa: BLE001  # told as the object's fault
+                    faults.append(error)
+            if faults:
+                self._note(change.new or change.old or {}, faults)
+            if change.new is None:
+                self._forget([change.key])
+
+    def _note(self, obj: Object, errors: Sequence[BaseException]) -> Key:
+        return self.store.faults.note(self._client.metrics, self.kind, obj, errors)
+
+    def _forget(self, names: Collection[Key]) -> None:
+        self.store.faults.forget(self._client.metrics, self.kind, names)
 
     def _complain(self, error: ApiError) -> None:
         """Logs a failure once, not at every attempt."""

@@ -35,6 +35,12 @@ class Metrics:
             buckets=_SECONDS,
         )
         self.informer_lists = Counter("informer_lists", "Full lists taken.", ["kind"], registry=self.registry)
+        self.object_faults = Gauge(
+            "slipway_object_faults",
+            "Objects that cannot be used as they are; each has an Event that says why.",
+            ["kind"],
+            registry=self.registry,
+        )
         self.leading = Gauge(
             "leader_election_master_status", "1 while this process leads.", ["name"], registry=self.registry
         )

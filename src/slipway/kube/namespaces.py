@@ -38,10 +38,14 @@ class ChosenNamespaces(Informer):
         *,
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
-        trim: Callable[[Object], Object] = lambda obj: obj,
+        trim: Callable[[Object], Object | None] = lambda obj: obj,
+        metadata_only: bool = False,
     ) -> None:
-        super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim)
-        self._parts = [_Part(client, kind, name, self.store, labels=labels, trim=trim) for name in namespaces]
+        super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim, metadata_only=metadata_only)
+        self._parts = [
+            _Part(client, kind, name, self.store, labels=labels, trim=trim, metadata_only=metadata_only)
+            for name in namespaces
+        ]
         for part in self._parts:
             part.add_handler(lambda change: self._tell([change]))
 
@@ -69,9 +73,12 @@ class _Part(Informer):
         store: Store,
         *,
         labels: str,
-        trim: Callable[[Object], Object],
+        trim: Callable[[Object], Object | None],
+        metadata_only: bool,
     ) -> None:
-        super().__init__(client, kind, namespace=namespace, labels=labels, trim=trim, store=store)
+        super().__init__(
+            client, kind, namespace=namespace, labels=labels, trim=trim, metadata_only=metadata_only, store=store
+        )
         self._refusals = 0
 
     async def _list(self) -> str:

@@ -112,7 +112,7 @@ def version_number(version: str) -> int:
 
     Kubernetes promises numbers since 1.35; before it every server that keeps its objects in etcd has them.
     """
-    return int(version) if version.isdecimal() else 0
+    return int(version) if version.isdecimal() and len(version) <= 20 else 0
 
 
 def labels(obj: Object) -> dict[str, str]:

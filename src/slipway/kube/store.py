@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import NamedTuple
 
+from slipway.kube.faults import Faults
 from slipway.kube.objects import Key, Object, key, resource_version, uid, version_number
 
 IndexFunction = Callable[[Object], Iterable[str]]
@@ -20,6 +21,8 @@ class Change(NamedTuple):
 
     old: Object | None
     new: Object | None
+    faults: tuple[Exception, ...] = ()
+    """What index functions raised of ``new``, which has no value in their indexes."""
 
     @property
     def type(self) -> str:
@@ -45,8 +48,12 @@ class Store:
     """
 
     def __init__(self, indexes: Mapping[str, IndexFunction] | None = None) -> None:
+        self.faults = Faults()
+        """Objects that belong here and cannot be taken as they are; those that only lack an index are here too."""
         self._functions = dict(indexes or {})
         self._objects: dict[Key, Object] = {}
+        self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}
+        """What each index function gave for each object: asked again, it might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._waiting: set[asyncio.Future[None]] = set()
         self._revisions: dict[str, int] = {}
@@ -142,18 +149,34 @@ class Store:
         return True
 
     def _set(self, name: Key, old: Object | None, new: Object | None) -> Change:
+        nothing: tuple[tuple[str, ...], ...] = ((),) * len(self._functions)
+        faults: tuple[Exception, ...] = ()
+        before, after = self._values.pop(name, nothing), nothing
         if new is None:
             del self._objects[name]
         else:
-            self._objects[name] = new
-        for index, function in self._functions.items():
-            entries = self._indexes[index]
-            before = set(function(old)) if old is not None else set()
-            after = set(function(new)) if new is not None else set()
-            for value in before - after:
+            after, faults = self._indexed(new)
+            self._objects[name], self._values[name] = new, after
+        for entries, old_values, new_values in zip(self._indexes.values(), before, after, strict=True):
+            if old_values == new_values:
+                continue
+            for value in set(old_values) - set(new_values):
                 entries[value].discard(name)
                 if not entries[value]:
                     del entries[value]
-            for value in after - before:
+            for value in new_values:
                 entries.setdefault(value, set()).add(name)
-        return Change(old, new)
+        return Change(old, new, faults)
+
+    def _indexed(self, obj: Object) -> tuple[tuple[tuple[str, ...], ...], tuple[Exception, ...]]:
+        """What each index function gives for an object, and what they raise: strangers wrote it, and it must not cost
+        the others their store."""
+        values: list[tuple[str, ...]] = []
+        faults: list[Exception] = []
+        for function in self._functions.values():
+            try:
+                values.append(tuple(dict.fromkeys(function(obj))))
+            except Exception as error:  # noqa: BLE001  # told as the object's fault
+                values.append(())
+                faults.append(error)
+        return tuple(values), tuple(faults)

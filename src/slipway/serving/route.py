@@ -18,8 +18,8 @@ from slipway.kube.objects import Object, created_unix, resource_version
 
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
-ROUTE_BYTES = 16384
-"""A longer annotation is no route: it is refused before it is parsed."""
+MOST_BYTES = 16384
+"""Size of an annotation that is read at all."""
 MOST_LABELS = 100
 """A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
 MOST_LABEL_CHARACTERS = 8192
@@ -183,7 +183,7 @@ def _read(text: str) -> Route:
     if text == NOT_HELD:
         raise InvalidRoute(f"the annotations {ROUTE} of this namespace's Services are too large together: remove some")
     try:
-        return decode_json(text, Route, most=ROUTE_BYTES)
+        return decode_json(text, Route, most=MOST_BYTES)
     except DecodingError as error:
         raise InvalidRoute(f"annotation {ROUTE}: {error}") from error
 

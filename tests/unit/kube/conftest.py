@@ -82,6 +82,12 @@ async def hang_up(request: web.Request) -> web.StreamResponse:
     raise asyncio.CancelledError
 
 
+def nested(obj: dict[str, Any], depth: int = 1500) -> bytes:
+    """An object with a field that is nested deeper than a decoder goes."""
+    text = json.dumps({**obj, "deep": "DEEP"})
+    return text.replace('"DEEP"', "[" * depth + "]" * depth).encode()
+
+
 def event(kind: str, obj: dict[str, Any]) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
@@ -188,11 +194,12 @@ class ApiServer:
 
     def list(self, request: web.Request) -> web.Response:
         items = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
-        start = int(request.query.get("continue", 0))
-        metadata = {"resourceVersion": str(self.version)}
-        if start + self.page < len(items):
-            metadata["continue"] = str(start + self.page)
-        return web.json_response({"metadata": metadata, "items": items[start : start + self.page]})
+        start = int(request.query.get("continue") or 0)
+        metadata, end = {"resourceVersion": str(self.version)}, start + min(self.page, int(request.query["limit"]))
+        if end < len(items):
+            metadata["continue"] = str(end)
+        shown = [_shown(request, obj) for obj in items[start:end]]
+        return web.json_response({"metadata": metadata, "items": shown})
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -219,12 +226,12 @@ class ApiServer:
             news, told = self.history[told:], len(self.history)
             for _unused, kind, path, obj in news:
                 if self.matches(path, obj, request) and request.transport is not None:
-                    await response.write(event(kind, obj))
+                    await response.write(event(kind, _shown(request, obj)))
 
     async def get(self, request: web.Request, _unused: Any) -> web.Response:
         if request.path not in self.objects:
             return web.json_response(status(404, "NotFound"), status=404)
-        return web.json_response(self.objects[request.path])
+        return web.json_response(_shown(request, self.objects[request.path]))
 
     async def post(self, request: web.Request, body: Any) -> web.Response:
         path = f"{request.path}/{body['metadata']['name']}"
@@ -281,6 +288,13 @@ class ApiServer:
             return web.json_response(status(409, "Conflict"), status=409)
         await self.remove(request.path)
         return web.json_response({"kind": "Status", "status": "Success"})
+
+
+def _shown(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:
+    """The object in the form that is asked for: whole, or its metadata alone."""
+    if "as=PartialObjectMetadata" not in request.headers.get("Accept", ""):
+        return obj
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
 
 
 def _merge(old: Any, new: Any) -> Any:

@@ -166,15 +166,13 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_the_other
     await eventually(lambda: seen[-1] == "u")
 
 
-async def test_a_bug_outside_of_reconciliation_ends_the_process(server, client, metrics, listen):
-    def broken(_unused):
+async def test_a_bug_outside_of_reconciliation_ends_the_process(metrics, listen):
+    async def broken():
         raise ValueError("bug")
 
-    process = Process(client, metrics, listen)
-    process.informer.add_handler(broken)
-    await server.put(f"{PODS}/a")
+    manager = Manager(informers=[], controllers=[], metrics=metrics, listen=listen, background=[broken])
     with pytest.raises(ExceptionGroup):
-        await asyncio.wait_for(process.manager.run(), PATIENCE)
+        await asyncio.wait_for(manager.run(), PATIENCE)
 
 
 async def test_row_43_a_blocked_event_loop_is_unhealthy(metrics, listen, monkeypatch):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slipway.serving.route import (
+    MOST_BYTES,
     ROUTE,
-    ROUTE_BYTES,
     InvalidRoute,
     PrefixHash,
     Route,
@@ -116,8 +116,8 @@ def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_de
         json.dumps({"labels": {"k" * 318: ""}}),
         json.dumps({"labels": {"k": "v" * 64}}),
         json.dumps({"created": -1}),
-        json.dumps({"models": ["a"], "x": "y" * ROUTE_BYTES}),
-        json.dumps({"models": ["a"], "x": "\u00e9" * (ROUTE_BYTES // 2)}, ensure_ascii=False),
+        json.dumps({"models": ["a"], "x": "y" * MOST_BYTES}),
+        json.dumps({"models": ["a"], "x": "\u00e9" * (MOST_BYTES // 2)}, ensure_ascii=False),
         '{"x":' + "[" * 8000 + "]" * 8000 + "}",
         '{"models":["\\ud800"]}',
     ],

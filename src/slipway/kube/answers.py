@@ -1,0 +1,119 @@
+"""Answers: what the API server says to a list and in a watch. Pure.
+
+Its objects are what strangers wrote. One that cannot be decoded is told by its identity and its fault, and costs nobody
+else anything; an answer that is none as a whole is a ServerError that names the kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.errors import ServerError, error_from_status
+from slipway.kube.objects import Kind, Object
+from slipway.kube.salvage import Salvaged, Unreadable, identity, salvage_event, salvage_list
+
+OBJECT_BYTES = 10 << 20
+"""No object has more: the 1.5 MiB that etcd takes can come to nine in JSON, which writes ``<`` as six bytes."""
+
+
+class Page(NamedTuple):
+    """One page of a list, and the version of the collection that all its pages show."""
+
+    items: list[Object]
+    resource_version: str
+    unreadable: tuple[Unreadable, ...] = ()
+    """Objects of the page that are not among the items, as they cannot be decoded."""
+
+
+class WatchEvent(NamedTuple):
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, and the object."""
+
+    type: str
+    object: Object
+    fault: str = ""
+    """Why the object cannot be decoded; then there is its identity alone."""
+
+
+class Lines:
+    """Takes a stream apart into lines, at a cost that does not grow with the number of pieces in which one comes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.rest = bytearray()
+        """What came after the last line."""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in ``chunk``, without empty ones. Raises ServerError for one that gets too long."""
+        *ended, rest = chunk.split(b"\n")
+        if ended:
+            self.rest += ended[0]
+            ended[0], self.rest = bytes(self.rest), bytearray()
+        self.rest += rest
+        if len(self.rest) > self._most:
+            raise ServerError(f"a line of the watch has more than {self._most} bytes")
+        return [line for line in ended if line.strip()]
+
+
+def metadata_of(kind: Kind, obj: Object) -> Object:
+    """What an object of a kind is, and its metadata, be it sent whole or as PartialObjectMetadata."""
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": obj.get("metadata") or {}}
+
+
+def read_page(kind: Kind, body: bytes, *, metadata_only: bool) -> tuple[Page, str]:
+    """A page, and the token of the next one; empty: there is none."""
+    try:
+        metadata, items, unreadable = _list(body)
+    except DecodingError as error:
+        raise ServerError(f"a list of {kind.kind}: the answer is not JSON: {error}") from error
+    if not isinstance(metadata, dict) or not isinstance(items, list):
+        raise ServerError(f"a list of {kind.kind}: the answer is not a list")
+    told, odd = [], list(unreadable)
+    for item in items:
+        if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
+            odd.append(Unreadable(identity(None), "it is not an object with metadata"))
+        elif metadata_only:
+            told.append(metadata_of(kind, item))
+        else:  # the items of a list do not say what they are
+            item["apiVersion"], item["kind"] = kind.api_version, kind.kind
+            told.append(item)
+    token = metadata.get("continue")
+    page = Page(told, str(metadata.get("resourceVersion", "")), tuple(odd))
+    return page, token if isinstance(token, str) else ""
+
+
+def _list(body: bytes) -> Salvaged:
+    """What a list says. Raises DecodingError where it is none."""
+    try:
+        answer = decode_json(body, most=OBJECT_BYTES)
+    except DecodingError:
+        return salvage_list(body)
+    if not isinstance(answer, dict):
+        raise DecodingError("it is not an object")
+    return Salvaged(answer.get("metadata") or {}, answer.get("items") or [], [])
+
+
+def read_event(kind: Kind, line: bytes, *, metadata_only: bool) -> WatchEvent:
+    """Decodes a line of a watch. An ERROR event and an unknown one are raised."""
+    try:
+        type_, obj, fault = _told(line)
+    except DecodingError as error:
+        raise ServerError(f"a watch of {kind.kind}: a line that is not an event: {error}") from error
+    if type_ == "ERROR":
+        raise error_from_status(obj)
+    if type_ not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+        raise ServerError(f"a watch of {kind.kind}: an unknown event {str(type_)[:64]!r}")
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        return WatchEvent(type_, identity(None), "it is not an object with metadata")
+    return WatchEvent(type_, metadata_of(kind, obj) if metadata_only else obj, fault)
+
+
+def _told(line: bytes) -> tuple[Any, Any, str]:
+    """Type, object and its fault, as an event says. Raises DecodingError for a line that is none."""
+    try:
+        event = decode_json(line, most=OBJECT_BYTES)
+    except DecodingError as error:
+        return *salvage_event(line), str(error)
+    if not isinstance(event, dict) or not {"type", "object"} <= event.keys():
+        raise DecodingError("it has no type or no object")
+    return event["type"], event["object"], ""

@@ -1,0 +1,76 @@
+"""Faults: objects of one kind that an informer cannot take as they are, whatever is wrong with them.
+
+Anybody who may write an object may write one that no function of ours was made for. It is told once for each of its
+versions, by the log and to whoever listens; the metric says how many there are now, and one that is mended or gone is
+no longer among them.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Collection, Sequence
+
+from slipway.decoding import DecodingError, said
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Key, Kind, Object
+from slipway.kube.salvage import identity
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Kind, Object, str], None]
+"""Takes the kind, the identity of the object (it has a uid) and a sentence."""
+
+
+class Faults:
+    """What is at fault now."""
+
+    def __init__(self) -> None:
+        self._versions: dict[Key, tuple[str, str]] = {}
+        """uid and version of each object at fault."""
+        self._listeners: list[Listener] = []
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def listen(self, listener: Listener) -> None:
+        """Calls ``listener`` with each fault from now on."""
+        self._listeners.append(listener)
+
+    def note(self, metrics: Metrics, kind: Kind, obj: Object, errors: Sequence[BaseException]) -> Key:
+        """Takes note of an object's faults, of which the first is told. Returns the object's key, as far as it has
+        one."""
+        found = identity(obj.get("metadata"))
+        metadata = found["metadata"]
+        name = Key(metadata.get("namespace", ""), metadata.get("name", ""))
+        version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+        if self._versions.get(name) == version:
+            return name
+        if name not in self._versions:
+            metrics.object_faults.labels(kind.plural).inc()
+        self._versions[name] = version
+        fault, place = _described(errors[0])
+        log.warning("%s %s cannot be used as it is: %s%s", kind.kind, name, fault, place)
+        if version[0] and name.name:
+            for listener in self._listeners:
+                listener(kind, found, f"Slipway cannot use this object as it is: {fault}")
+        return name
+
+    def forget(self, metrics: Metrics, kind: Kind, names: Collection[Key]) -> None:
+        """Takes note that these objects are mended or gone."""
+        for name in names:
+            if self._versions.pop(name, None) is not None:
+                metrics.object_faults.labels(kind.plural).dec()
+
+    def others(self, names: Collection[Key]) -> set[Key]:
+        """The objects at fault that are not among these."""
+        return self._versions.keys() - set(names)
+
+
+def _described(error: BaseException) -> tuple[str, str]:
+    """What is wrong, and where in the program that was found."""
+    if isinstance(error, DecodingError):
+        return said(error), ""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = f" ({frames[0].filename.rpartition('/')[2]}:{frames[0].lineno}, {frames[0].name})" if frames else ""
+    return f"{type(error).__name__}: {said(error)}", place
