@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from functools import partial
 
 from slipway.kube.applier import OWNER, by_owner
 from slipway.kube.client import Client
@@ -28,8 +29,9 @@ from slipway.kube.objects import (
 )
 from slipway.kube.store import Change, IndexFunction
 from slipway.serving.claims import DEFAULT, Rules, only_name
+from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.plan import USES, Api, Reference
-from slipway.serving.route import ROUTE, InvalidRoute, RoutedService, Routes, age, routed_service
+from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRoute, RoutedService, Routes, age, bounded, routed_service
 from slipway.serving.workload import MANAGER
 
 WORKLOAD = "workload"
@@ -72,17 +74,30 @@ class Observed:
         apis, mine = tuple(apis), f"{MANAGED_BY}={MANAGER}"
         self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
         kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
-        self.children = {kind: self.informer(kind, labels=mine, indexes={OWNER: by_owner}) for kind in kinds}
+        served = frozenset((resource.kind.group, resource.kind.kind) for api in apis for resource in api.resources)
+        self.children = {
+            kind: self.informer(
+                kind,
+                labels=mine,
+                indexes={OWNER: by_owner},
+                trim=partial(_child, served),
+                # Nobody reads what is in them but the applier, which asks for the one that changed.
+                metadata_only=kind == CONFIG_MAP,
+            )
+            for kind in kinds
+        }
         self.shared = {
             kind: self._shared(kind, namespace)
             for kind in dict.fromkeys(kind for api in apis for kind in api.shared_kinds)
         }
         indexes = {WORKLOAD: _workloads, NAMESPACED: _namespace_of_users}
-        self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_without_spec)
-        self.policies = self.informer(NETWORK_POLICY, indexes={FOREIGN: _foreign_namespace}, trim=_existence)
+        self.pods = self.informer(POD, labels=PODS, indexes=indexes, trim=_pod)
+        self.policies = self.informer(
+            NETWORK_POLICY, indexes={FOREIGN: _foreign_namespace}, trim=_existence, metadata_only=True
+        )
         self._rules, self._read = rules, Routes(rules.apply)
         asked = {NAMES: self._names, QUALIFIED: self._qualified, NAMESPACED: lambda obj: [key(obj).namespace]}
-        self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes=asked)
+        self.routes = self.informer(SERVICE, labels=f"{ROUTE}=true", indexes=asked, trim=_route)
         self.routes.add_handler(self._forget)
         self.namespaces = (
             Informer(client, NAMESPACE, labels=routed_namespaces, trim=only_name) if routed_namespaces else None
@@ -94,12 +109,21 @@ class Observed:
         *,
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
-        trim: Callable[[Object], Object] = lambda obj: obj,
+        trim: Callable[[Object], Object | None] = lambda obj: obj,
+        metadata_only: bool = False,
     ) -> Informer:
         """An informer of a kind wherever the controller looks."""
         if self._namespaces and kind.namespaced:
-            return ChosenNamespaces(self._client, kind, self._namespaces, labels=labels, indexes=indexes, trim=trim)
-        return Informer(self._client, kind, labels=labels, indexes=indexes, trim=trim)
+            return ChosenNamespaces(
+                self._client,
+                kind,
+                self._namespaces,
+                labels=labels,
+                indexes=indexes,
+                trim=trim,
+                metadata_only=metadata_only,
+            )
+        return Informer(self._client, kind, labels=labels, indexes=indexes, trim=trim, metadata_only=metadata_only)
 
     @property
     def informers(self) -> list[Informer]:
@@ -236,8 +260,8 @@ class Observed:
             return self.informer(kind, indexes={EXTENDED: _extended}, trim=_equipment)
         indexes = {NAMESPACED: lambda obj: [key(obj).namespace]}
         if kind == CONFIG_MAP:
-            return Informer(self._client, kind, namespace=namespace, indexes=indexes)
-        return self.informer(kind, indexes=indexes)
+            return Informer(self._client, kind, namespace=namespace, indexes=indexes, trim=_with_annotations_bounded)
+        return self.informer(kind, indexes=indexes, trim=_with_annotations_bounded)
 
     def _workload(self, name: str) -> Object | None:
         kind, _unused, child = name.partition(" ")
@@ -309,5 +333,43 @@ def _foreign_namespace(policy: Object) -> Iterable[str]:
     return [] if policy["ours"] else [key(policy).namespace]
 
 
-def _without_spec(pod: Object) -> Object:
-    return {field: value for field, value in pod.items() if field != "spec"}
+def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
+    """An object with our label, which anybody may give to anything: nothing of one that is owned by nothing of these
+    groups and kinds, or where there are none by nothing at all."""
+    owner = controller_owner(obj)
+    if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
+        return None
+    return _with_annotations_bounded(obj)
+
+
+def _pod(pod: Object) -> Object | None:
+    """A pod without its spec and annotations of others; nothing of one that belongs to no Deployment or Job and uses
+    nothing."""
+    annotations = pod["metadata"].get("annotations") or {}
+    kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
+    if USES not in kept and not _workloads(pod):
+        return None
+    metadata = {**pod["metadata"], "annotations": kept}
+    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata}
+
+
+def _route(service: Object) -> Object:
+    """What is read of a Service that takes part in routing and need not be ours."""
+    metadata, kept = service["metadata"], {}
+    for field in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "ownerReferences"):
+        if field in metadata:
+            kept[field] = metadata[field]
+    annotations = metadata.get("annotations") or {}
+    kept["labels"] = {ROUTE: labels(service)[ROUTE]} if ROUTE in labels(service) else {}
+    kept["annotations"] = {ROUTE: bounded(annotations[ROUTE])} if ROUTE in annotations else {}
+    ports = [{"name": port.get("name", "")} for port in service["spec"].get("ports") or ()]
+    return {"kind": SERVICE.kind, "metadata": kept, "spec": {"ports": ports}}
+
+
+def _with_annotations_bounded(obj: Object) -> Object:
+    """The object, but for annotations that are longer than any of ours."""
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    if all(len(text) <= MOST_BYTES for text in annotations.values()):
+        return obj
+    kept = {name: bounded(text) for name, text in annotations.items()}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}

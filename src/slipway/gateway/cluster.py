@@ -24,7 +24,7 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import ENDPOINT_SLICE, NAMESPACE, SECRET, SERVICE, Key, Object, key, uid
 from slipway.kube.store import Change
 from slipway.serving.claims import Rules, only_name
-from slipway.serving.route import MOST_BYTES, MOST_PORTS, NOT_HELD, ROUTE
+from slipway.serving.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
 
 log = logging.getLogger(__name__)
 
@@ -214,7 +214,7 @@ def _trim_service(service: Object) -> Object:
         k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp") if k in metadata
     }
     annotation = (metadata.get("annotations") or {}).get(ROUTE)
-    kept["annotations"] = {ROUTE: annotation[: MOST_BYTES + 1]} if annotation is not None else {}
+    kept["annotations"] = {ROUTE: bounded(annotation)} if annotation is not None else {}
     ports = ((service.get("spec") or {}).get("ports") or [])[: MOST_PORTS + 1]
     return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
 

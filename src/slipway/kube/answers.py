@@ -60,7 +60,7 @@ def metadata_of(kind: Kind, obj: Object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": obj.get("metadata") or {}}
 
 
-def read_page(kind: Kind, body: bytes, *, metadata_only: bool) -> tuple[Page, str]:
+def read_page(kind: Kind, body: bytes | bytearray, *, metadata_only: bool) -> tuple[Page, str]:
     """A page, and the token of the next one; empty: there is none."""
     try:
         metadata, items, unreadable = _list(body)
@@ -82,12 +82,12 @@ def read_page(kind: Kind, body: bytes, *, metadata_only: bool) -> tuple[Page, st
     return page, token if isinstance(token, str) else ""
 
 
-def _list(body: bytes) -> Salvaged:
+def _list(body: bytes | bytearray) -> Salvaged:
     """What a list says. Raises DecodingError where it is none."""
     try:
         answer = decode_json(body, most=OBJECT_BYTES)
     except DecodingError:
-        return salvage_list(body)
+        return salvage_list(bytes(body))
     if not isinstance(answer, dict):
         raise DecodingError("it is not an object")
     return Salvaged(answer.get("metadata") or {}, answer.get("items") or [], [])

@@ -245,6 +245,8 @@ class Applier:
         desired = digest(child)
         child = self._marked(child, desired)
         stored = informer.store.get(name)
+        if stored is not None and informer.metadata_only and not self._seen(kind, stored):
+            stored = await self._look(kind, name)  # its metadata do not tell what changed
         if stored is not None and self._unchanged(kind, stored, child, desired):
             return
         # The store shows only what carries our label: before the first write look whether the name is free.
@@ -313,6 +315,11 @@ class Applier:
             return False
         self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
         return True
+
+    def _seen(self, kind: Kind, stored: Object) -> bool:
+        """Whether the store shows the very version that the last write made, or that was compared last."""
+        sent = self._sent.get((kind, key(stored)))
+        return sent is not None and sent.resource_version == resource_version(stored)
 
     def _sent_before(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> _Sent | None:
         """What the process before this one sent, where the mark says that it was this and nothing of it was changed."""

@@ -31,7 +31,7 @@ from slipway.kube.objects import Key, Kind, Object, key
 
 FIRST_PAGE, PAGE_SIZE = 100, 500
 """Objects that are asked for in the first page of a list, and at most in a later one."""
-PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 4 << 20
+PAGE_BYTES, MOST_PAGE_BYTES = 1 << 20, 2 << 20
 """What a page is meant to have; one with more than the second is given up, and asked for again with fewer objects."""
 REQUEST_SECONDS = 30.0
 """A request that takes longer is given up."""
@@ -239,7 +239,7 @@ class Client:
             raise ServerError(f"{method} {path}: the answer is not an object")
         return decoded
 
-    async def _body(self, request: _Request, most: int) -> bytes | None:
+    async def _body(self, request: _Request, most: int) -> bytearray | None:
         """Sends one request. Returns the answer; None: it has more than ``most`` bytes."""
         try:
             async with await self._send(request) as response:
@@ -278,7 +278,7 @@ class Client:
             if response.status < 300:
                 return response
             async with response:
-                body = await _read(response, STATUS_BYTES) or b""
+                body = await _read(response, STATUS_BYTES) or bytearray()
                 raise error_from_body(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self.metrics.requests.labels("<error>", request.method).inc()
@@ -290,13 +290,12 @@ def _no_answer(what: str, error: Exception) -> ConnectionFailed | RequestTimeout
     return kind(f"{what}: {error or type(error).__name__}")
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes | None:
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytearray | None:
     """The body; None where it has more than ``most`` bytes, of which no more are read."""
-    parts: list[bytes] = []
+    body = bytearray()
     async for chunk in response.content.iter_any():
-        parts.append(chunk)
-        most -= len(chunk)
-        if most < 0:
+        body += chunk
+        if len(body) > most:
             response.close()
             return None
-    return b"".join(parts)
+    return body

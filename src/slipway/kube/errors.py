@@ -143,7 +143,7 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
     )
 
 
-def error_from_body(status: int, body: bytes, retry_after: str | None = None) -> ApiError:
+def error_from_body(status: int, body: bytes | bytearray, retry_after: str | None = None) -> ApiError:
     """The error that an HTTP answer means. A body that is no Status (a proxy's page) is quoted, cut at 200 bytes."""
     wait = _bounded(float(retry_after)) if retry_after and retry_after.isdecimal() else None
     try:

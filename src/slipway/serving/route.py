@@ -20,6 +20,8 @@ ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
 MOST_BYTES = 16384
 """Size of an annotation that is read at all."""
+OVERSIZED = " " * (MOST_BYTES + 1)
+"""Stands for an annotation that is longer than that: it has the same fault, and is the same text for all of them."""
 MOST_LABELS = 100
 """A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
 MOST_LABEL_CHARACTERS = 8192
@@ -230,6 +232,11 @@ class Routes:
     def forget(self, service: Object) -> None:
         """Forgets one that is gone."""
         self._known.pop(service["metadata"].get("uid", ""), None)
+
+
+def bounded(annotation: str) -> str:
+    """An annotation as it is worth keeping: one that is not read is not held in memory."""
+    return annotation if len(annotation) <= MOST_BYTES else OVERSIZED
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:

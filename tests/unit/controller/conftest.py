@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from slipway.controller.agents import Agents
@@ -41,11 +42,15 @@ def made(kind: Kind, name: str, **fields: Any) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
+class ToySpec(msgspec.Struct):
+    """Toys are never checked against it."""
+
+
 class Toys:
     """See :class:`slipway.serving.plan.Api`. What a Toy's plan holds stands in its spec."""
 
     name = "toys"
-    resources: tuple[CustomResource, ...] = ()
+    resources = (CustomResource(kind=TOY, spec=ToySpec),)
     child_kinds = (SERVICE, DEPLOYMENT, CONFIG_MAP, JOB)
     shared_kinds = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
     user_kinds: tuple[Kind, ...] = ()

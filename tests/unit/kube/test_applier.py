@@ -12,7 +12,7 @@ from slipway.kube.applier import OWNER, Applied, Applier, by_owner
 from slipway.kube.errors import NotLeader, ServerError, TooManyRequests
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
-from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, Kind, uid
+from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, Key, Kind, uid
 
 from .conftest import PATIENCE
 
@@ -442,3 +442,58 @@ async def test_after_a_restart_an_object_of_an_earlier_owner_is_not_taken_for_ou
     await restarted(bench, client)
     applied = await bench.sync(owner(identity="another"), [deployment()])
     assert applied.waiting == ("Deployment m",)
+
+
+async def test_of_config_maps_the_store_has_metadata_alone_and_they_are_mended_all_the_same(
+    server, client, start, eventually
+):
+    """The applier looks at the one that changed: our own writes, and a restart, cost no look that writes."""
+    maps, path = Kind("", "v1", "ConfigMap", "configmaps"), "/api/v1/namespaces/models/configmaps/files"
+    owner = await server.put("/apis/test/v1/namespaces/models/toys/t", apiVersion="test/v1", kind="Toy")
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "files", "namespace": "models"},
+        "data": {"file": "content"},
+    }
+
+    def applier():
+        informer = Informer(client, maps, indexes={OWNER: by_owner}, metadata_only=True)
+        start(informer.run())
+        kind = Kind("test", "v1", "Toy", "toys")
+        made = Applier(
+            client, kind, {maps: informer}, Expectations(), field_manager="f", manager="slipway", mark="test/mark"
+        )
+        return made, informer
+
+    def patches():
+        return len(server.requests("PATCH", "configmaps"))
+
+    first, informer = applier()
+    await informer.synced.wait()
+    await first.sync(owner, [wanted])
+    await eventually(lambda: informer.store.get(Key("models", "files")) is not None)
+    assert "data" not in informer.store.get(Key("models", "files"))
+    await first.sync(owner, [wanted])
+    assert (patches(), len(server.requests("GET", "configmaps/files"))) == (1, 1)
+    # Somebody's label is nothing to us, whatever else they changed is.
+    stored = server.objects[path]
+    await server.store(path, {**stored, "metadata": {**stored["metadata"], "labels": {"x": "y", **LABELS}}})
+    await eventually(lambda: "x" in informer.store.get(Key("models", "files"))["metadata"]["labels"])
+    await first.sync(owner, [wanted])
+    assert patches() == 1
+    await server.store(path, {**server.objects[path], "data": {"file": "theirs"}})
+    await eventually(lambda: informer.store.revision == server.version)
+    await first.sync(owner, [wanted])
+    assert (patches(), server.objects[path]["data"]) == (2, {"file": "content"})
+    second, informer = applier()
+    await informer.synced.wait()
+    await second.sync(owner, [wanted])
+    assert patches() == 2
+    stored = server.objects[path]
+    third, informer = applier()
+    await server.store(path, {**stored, "data": {"file": "theirs"}})
+    await informer.synced.wait()
+    await eventually(lambda: informer.store.revision == server.version)
+    await third.sync(owner, [wanted])
+    assert (patches(), server.objects[path]["data"]) == (3, {"file": "content"})
