@@ -14,8 +14,9 @@ import yaml
 from slipway.apis import APIS
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from tests.schemas import faults, schema_of
+from tests.schemas import KEEP, faults, schema_of
 
+ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
 STATUSES = sorted(GOLDEN.glob("*/*.status.yaml"))
 SCHEMAS = {
@@ -79,3 +80,43 @@ def test_a_status_that_would_not_be_kept_is_found() -> None:
         "lastUpdated",
         "phase",
     ]
+
+
+KRYPTON = SCHEMAS["krypton", "Model"]["spec"]
+SOURCE = {"source": {"huggingface": "acme/tiny", "file": "tiny.gguf"}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resources": {"limits": {"memory": "1Gi", "cpu": 2, "nvidia.com/gpu": "1"}, "requests": {"cpu": "1e-1"}}},
+        {"env": [{"name": "A", "value": ""}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]},
+        {"env": [{"name": "C", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}}]},
+        {"envFrom": [{"prefix": "X_", "secretRef": {"name": "s"}}, {"configMapRef": {"name": "c", "optional": True}}]},
+    ],
+)
+def test_what_a_pod_takes_of_a_krypton_model_its_definition_takes(spec: Object) -> None:
+    assert faults(KRYPTON, SOURCE | spec) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({"resources": {"limits": {"memory": "1GB"}}}, "resources.limits.memory"),
+        ({"resources": {"requests": {"cpu": "a lot"}}}, "resources.requests.cpu"),
+        ({"resources": {"limits": {"memory": [[[]]]}}}, "resources.limits.memory"),
+        ({"resources": {"deep": [[[]]]}}, "resources"),
+        ({"env": [{"value": "nameless"}]}, "env.0"),
+        ({"env": [{"name": "A", "deep": [[[]]]}]}, "env.0"),
+        ({"envFrom": [{"secretRef": {"name": 7}}]}, "envFrom.0.secretRef.name"),
+    ],
+)
+def test_what_no_pod_takes_of_a_krypton_model_is_refused_or_dropped_by_its_definition(spec: Object, place: str) -> None:
+    """An unknown field counts as a fault here; the API server drops it with all that is nested in it."""
+    assert [fault.partition(":")[0] for fault in faults(KRYPTON, SOURCE | spec)] == [place]
+
+
+def test_no_definition_keeps_what_it_does_not_know() -> None:
+    """Else anybody may store what is nested deeper than a decoder goes."""
+    kept = [path.name for path in (ROOT / "roles/crds/files").iterdir() if KEEP in path.read_text()]
+    assert kept == []

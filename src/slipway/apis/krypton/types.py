@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from slipway.kube.conditions import Condition
+from slipway.kube.core import core
 from slipway.kube.crd import Column, CustomResource
 from slipway.kube.objects import Kind, Object
 
@@ -15,6 +16,9 @@ KIND = Kind(group="krypton.ai", version="v1alpha1", kind="Model", plural="models
 
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
+Resources = Annotated[Object, core("ResourceRequirements")]
+EnvVar = Annotated[Object, core("EnvVar")]
+EnvSource = Annotated[Object, core("EnvFromSource")]
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -53,11 +57,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Replicas that always run."""
     max_replicas: Count = 1
     """Reserved for autoscaling."""
-    resources: Object | msgspec.UnsetType = msgspec.UNSET
+    resources: Resources | msgspec.UnsetType = msgspec.UNSET
     """Requests and limits of the engine's container, as in a pod."""
-    env: tuple[Object, ...] | msgspec.UnsetType = msgspec.UNSET
+    env: tuple[EnvVar, ...] | msgspec.UnsetType = msgspec.UNSET
     """Environment variables of the engine, as in a pod."""
-    env_from: tuple[Object, ...] | msgspec.UnsetType = msgspec.UNSET
+    env_from: tuple[EnvSource, ...] | msgspec.UnsetType = msgspec.UNSET
     """Sources of environment variables, as in a pod."""
     service_account_name: str | msgspec.UnsetType = msgspec.UNSET
     """ServiceAccount of the pods. Empty: one of the model's own, without permissions."""
