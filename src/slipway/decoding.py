@@ -6,6 +6,7 @@ deep nesting among them, and text that is longer than it has any reason to be is
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -16,6 +17,13 @@ Text = bytes | bytearray | msgspec.Raw | str
 
 MESSAGE_CHARACTERS = 300
 """The longest message of a failure: it quotes what strangers wrote, and goes into logs, conditions and Events."""
+
+
+_SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
+"""What YAML takes for text and nothing can encode."""
+_BRACKET = re.compile(r"[][{}]")
+YAML_DEPTH = 64
+"""Brackets that may be open in YAML. Those in its texts count as well."""
 
 
 class DecodingError(ValueError):
@@ -40,6 +48,13 @@ def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
 def decode_yaml(text: str, *, most: int) -> Any:
     """Decodes one YAML document of at most ``most`` bytes into plain values. Raises DecodingError."""
     refuse_longer(text, most)
+    depth = 0
+    for bracket in _BRACKET.findall(text):  # the parser's time grows with the cube of it
+        depth += 1 if bracket in "[{" else -1
+        if depth > YAML_DEPTH:
+            raise DecodingError("it is nested too deep")
+    if _SURROGATE.search(text):
+        raise DecodingError("it has half a character: write \\U0001f600 for what has two \\u in JSON")
     try:
         return yaml.safe_load(text)
     except RecursionError as error:

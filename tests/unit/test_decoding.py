@@ -38,7 +38,17 @@ def test_hostile_json_is_one_exception_with_one_short_line(text: str) -> None:
         assert message.isprintable()
 
 
-YAML = (DEEP, "a: [", "\0", "a: !!python/object:os.x {}", "2026-99-99", "\ud800", "? {a: {}}\n: 1", "1" * 5000)
+YAML = (
+    DEEP,
+    "a: [",
+    "\0",
+    "a: !!python/object:os.x {}",
+    "2026-99-99",
+    "\ud800",
+    "? {a: {}}\n: 1",
+    "1" * 5000,
+    'a: "\\ud800"',
+)
 
 
 @pytest.mark.parametrize("text", YAML, ids=[text[:12] for text in YAML])

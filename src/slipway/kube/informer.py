@@ -213,7 +213,7 @@ class Informer:
         self._forget([name])
 
     def _prepare(self, obj: Object) -> Object | None:
-        identified(obj)["metadata"].pop("managedFields", None)
+        identified(self.kind, obj)["metadata"].pop("managedFields", None)
         return self._trim(obj)
 
     def _tell(self, changes: list[Change]) -> None:

@@ -32,7 +32,7 @@ def _parsed(quantity: str) -> tuple[Fraction, str]:
     """What it comes to, and its suffix."""
     matched = FORM.fullmatch(quantity)
     if not matched or len(quantity) > 64:
-        raise ValueError(f"{quantity!r} is not a quantity such as 2, 500m or 24Gi")
+        raise ValueError(f"{quantity[:64]!r} is not a quantity such as 2, 500m or 24Gi")
     number, suffix, exponent = matched.groups()
     unit = Fraction(10) ** _exponent(exponent) if exponent else UNITS[suffix or ""]
     return Fraction(number) * unit, suffix or ""

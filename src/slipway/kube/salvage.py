@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.objects import Object
+from slipway.kube.objects import Kind, Object
 
 IDENTITY = ("namespace", "name", "uid", "resourceVersion")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[][{}:,]', re.DOTALL)
@@ -60,13 +60,13 @@ def identity(metadata: Any) -> Object:
     return {"metadata": {name: given[name] for name in IDENTITY if isinstance(given.get(name), str)}}
 
 
-def identified(obj: Object) -> Object:
+def identified(kind: Kind, obj: Object) -> Object:
     """The object, where it says what it is called and which one it is. Raises DecodingError."""
     metadata = obj.get("metadata") or {}
     if not all(isinstance(metadata.get(name, ""), str) for name in IDENTITY):
         raise DecodingError(f"one of {', '.join(IDENTITY)} is no text")
-    if not metadata.get("name") or not metadata.get("uid"):
-        raise DecodingError("it has no name or no uid")
+    if not metadata.get("name") or not metadata.get("uid") or (kind.namespaced and not metadata.get("namespace")):
+        raise DecodingError("it has no name, no namespace or no uid")
     return obj
 
 

@@ -13,7 +13,7 @@ def parse_duration(text: str) -> float:
     """Seconds in ``600s``, ``1h30m``, ``0``. Raises ValueError, with the form that is expected."""
     parts = PART.findall(text)
     if text != "0" and (not parts or "".join(number + unit for number, unit in parts) != text):
-        raise ValueError(f"{text!r} is not a duration such as 90s, 10m or 1h30m")
+        raise ValueError(f"{text[:64]!r} is not a duration such as 90s, 10m or 1h30m")
     return sum(float(number) * SECONDS[unit] for number, unit in parts)
 
 

@@ -1,0 +1,334 @@
+"""Generated text at every decoder of what strangers write, and at every informer: nothing ends, nobody else suffers.
+
+The cases are the same in each run. SLIPWAY_FUZZ multiplies their number: 6 takes about a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+
+from slipway.apis.kubeai import cache as kubeai_cache
+from slipway.apis.kubeai.config import InvalidConfig, parse
+from slipway.apis.llmkube import cache as llmkube_cache
+from slipway.apis.llmkube import names
+from slipway.artifacts import report, safetensors
+from slipway.artifacts.ranges import Malformed
+from slipway.controller import autoscaler, main
+from slipway.controller.agents import Agents
+from slipway.controller.settings import ControllerSettings
+from slipway.decoding import DecodingError, decode_json, decode_yaml
+from slipway.gateway import keys
+from slipway.gateway.cluster import Cluster
+from slipway.kube.answers import read_event, read_page
+from slipway.kube.errors import ApiError, error_from_body
+from slipway.kube.informer import Informer
+from slipway.kube.lease import LeaderElector
+from slipway.kube.manager import Manager
+from slipway.kube.objects import ENDPOINT_SLICE, MANAGED_BY, POD, SERVICE, Kind
+from slipway.kube.quantity import multiply
+from slipway.serving.agent import Adapter, AgentReport
+from slipway.serving.plan import USES, World
+from slipway.serving.route import ROUTE, InvalidRoute, routed_service
+from slipway.serving.settings import Settings
+from slipway.serving.times import parse_duration
+from tests.ports import reserved_port
+
+from . import hostile
+
+TIMES = int(os.environ.get("SLIPWAY_FUZZ", "1"))
+GOLDEN = Path(__file__).parents[1] / "apis" / "golden"
+SERVERS_OWN = frozenset({"resourceVersion", "uid", "name", "namespace", "apiVersion", "kind"})
+"""What the API server writes, or checks, of every object."""
+OWNER = {"apiVersion": "kubeai.org/v1", "kind": "Model", "name": "m", "uid": "u", "controller": True}
+
+
+def routed(annotation: Any) -> dict[str, Any]:
+    metadata = {"name": "a", "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": {**metadata, "annotations": {ROUTE: annotation}}, "spec": {"ports": [{"name": "http"}]}}
+
+
+def claim(name: str, annotation: str) -> dict[str, Any]:
+    return {"metadata": {"name": "c", "annotations": {name: annotation}}}
+
+
+def as_text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
+def header_of(data: bytes) -> Any:
+    file = len(data).to_bytes(8, "little") + data
+    return safetensors.parse(lambda position, size: file[position : position + size])
+
+
+def world(note: str) -> World:
+    """Of a Model of KubeAI's whose claim says this of it."""
+    reference, _unused = kubeai_cache.claim_of(
+        World(resource=MODEL, children={}, pods=(), routed=(), settings=Settings(), now=0.0)
+    )
+    found = {reference: claim(f"{kubeai_cache.LOADED}m", note)}
+    return World(resource=MODEL, children={}, pods=(), routed=(), settings=Settings(), now=0.0, referenced=found)
+
+
+ROUTE_OF = {"models": ["a", "b"], "port": "http", "scale": {"group": "g", "version": "v1"}, "labels": {"x": "y"}}
+NOTE = {"uid": "u", "url": "hf://a/b", "timestamp": "2026-01-01T00:00:00Z"}
+MODEL = {"metadata": {"name": "m", "namespace": "n", "uid": "u"}, "spec": {"url": "hf://a/b"}}
+RECORD = {"loaded": "2026-01-01T00:00:00Z", "by": "m", "report": {"file": "f", "size": 1}, "seen": {"at": "x"}}
+REPORT = {"file": "f", "size": 1, "gguf": {}, "safetensors": {"tensorCount": 1, "parameters": {}, "size": 1}}
+TENSORS = {"__metadata__": {}, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+STATUS = {"kind": "Status", "code": 409, "details": {"causes": [{"field": "f"}], "retryAfterSeconds": 1}}
+ITEM = {"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}}
+ADAPTERS = [{"name": "a", "url": "hf://a/b", "digest": "d"}]
+STATE = {"adapters": [{"name": "a", "digest": "d", "phase": "Loaded"}], "progress": {"doneBytes": 1}}
+
+Decoder = tuple[Any, Callable[[bytes], Any], tuple[type[Exception], ...]]
+DECODERS: dict[str, Decoder] = {
+    "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRoute,)),
+    "note of a cache": (NOTE, lambda data: kubeai_cache.loaded(world(as_text(data))), ()),
+    "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
+    "inventory of a cache": (
+        RECORD,
+        lambda data: llmkube_cache.inventory(claim(f"{names.LOADED}{'0' * 16}", as_text(data))),
+        (),
+    ),
+    "averages": ({"n/m": 1.5}, lambda data: autoscaler._averages(as_text(data)), ()),
+    "header of safetensors": (TENSORS, header_of, (Malformed,)),
+    "error": (STATUS, lambda data: error_from_body(409, data, as_text(data)[:500]), ()),
+    "list": (
+        {"metadata": {}, "items": [ITEM, ITEM]},
+        lambda data: read_page(POD, data, metadata_only=False),
+        (ApiError,),
+    ),
+    "list of metadata": ({"items": [ITEM, ITEM]}, lambda data: read_page(POD, data, metadata_only=True), (ApiError,)),
+    "event": ({"type": "ADDED", "object": ITEM}, lambda data: read_event(POD, data, metadata_only=False), (ApiError,)),
+    "wish for adapters": (
+        ADAPTERS,
+        lambda data: decode_json(data, tuple[Adapter, ...], most=1 << 20),
+        (DecodingError,),
+    ),
+    "state of a loader": (STATE, lambda data: decode_json(data, AgentReport, most=1 << 20), (DecodingError,)),
+    "configuration": ({"modelRollouts": {"surge": 1}}, lambda data: parse(as_text(data)), (InvalidConfig,)),
+    "YAML": ({"a": [{"b": 1}]}, lambda data: decode_yaml(as_text(data)[:300], most=900), (DecodingError,)),
+    "API keys": ({"a": "c2stMQ=="}, lambda data: keys.hashes({"data": {"a": as_text(data), "b": 7}}), ()),
+    "quantity": ("1Gi", lambda data: multiply(as_text(data), 3), (ValueError,)),
+    "duration": ("1h30m", lambda data: parse_duration(as_text(data)), (ValueError,)),
+}
+
+
+def refusal(call: Callable[[], Any], refusals: tuple[type[Exception], ...]) -> str:
+    """What one of these exceptions says; empty where there was none."""
+    try:
+        call()
+    except refusals as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_answers_or_refuses_by_its_own_exception(name: str) -> None:
+    base, decode, refusals = DECODERS[name]
+    random = Random(name)
+    for _unused in range(150 * TIMES):
+        data = hostile.text(random, base)
+        assert len(refusal(partial(decode, data), refusals)) < 5000
+
+
+# Informers
+
+
+def examples() -> dict[str, list[dict[str, Any]]]:
+    """Objects of each kind, by plural: what the golden examples have, with the labels that informers ask for."""
+    found: dict[str, list[dict[str, Any]]] = {
+        "services": [routed(json.dumps(ROUTE_OF)) | {"kind": "Service", "apiVersion": "v1"}],
+        "pods": [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"annotations": {USES: "0=0"}},
+                "status": {"phase": "Failed"},
+            }
+        ],
+        "nodes": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {}, "status": {"allocatable": {"nvidia.com/gpu": "1"}}}
+        ],
+        "endpointslices": [
+            {
+                "metadata": {"labels": {"kubernetes.io/service-name": "a"}},
+                "addressType": "IPv4",
+                "ports": [{"name": "http", "port": 8080}],
+                "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}],
+            }
+        ],
+    }
+    for path in sorted(GOLDEN.glob("*/*.yaml")):
+        document = yaml.safe_load(path.read_text())
+        objects = document if isinstance(document, list) else [document.get("resource")]
+        for obj in objects:
+            if isinstance(obj, dict) and "metadata" in obj and "kind" in obj:
+                found.setdefault(plural(obj["kind"]), []).append(obj)
+    return found
+
+
+def plural(kind: str) -> str:
+    return {"NetworkPolicy": "networkpolicies", "PriorityClass": "priorityclasses"}.get(kind, f"{kind.lower()}s")
+
+
+class Hostile:
+    """What the API server tells of each collection for a while: objects of strangers, among them one good one."""
+
+    def __init__(self, server: Any, seed: str) -> None:
+        self.server, self.random, self.examples = server, Random(seed), examples()
+        self.numbers = 0
+        self.lists: dict[str, int] = {}
+        self.watches: dict[str, int] = {}
+
+    def objects(self, kind: str, count: int) -> list[bytes]:
+        base = self.examples.get(kind) or [{"metadata": {}, "spec": {}, "data": {"a": "b"}, "status": {}}]
+        return [self.object(self.random.choice(base)) for _unused in range(count)]
+
+    def object(self, base: dict[str, Any]) -> bytes:
+        self.numbers += 1
+        labels = {MANAGED_BY: "slipway", ROUTE: "true", **(base["metadata"].get("labels") or {})}
+        own = {"namespace": "tenant", "name": f"x{self.numbers}", "uid": f"u{self.numbers}", "resourceVersion": "90"}
+        metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [OWNER], **base["metadata"]}
+        made = {**base, "metadata": {**metadata, "labels": labels, **own}}
+        keep = SERVERS_OWN if self.random.random() < 0.8 else frozenset({"resourceVersion"})
+        return hostile.encoded(hostile.changed(self.random, made, keep, self.random.randrange(1, 5)))
+
+    async def list(self, request: web.Request) -> web.Response:
+        kind = request.path.rpartition("/")[2]
+        self.lists[kind] = self.lists.get(kind, 0) + 1
+        body = b'{"metadata":{"resourceVersion":"%d"},"items":[%s]}' % (
+            self.server.version,
+            b",".join(self.objects(kind, 12 * TIMES)),
+        )
+        return web.Response(body=body, content_type="application/json")
+
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rpartition("/")[2]
+        self.watches[kind] = self.watches.get(kind, 0) + 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for obj in self.objects(kind, 12 * TIMES):
+            type_ = self.random.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED", "BOOKMARK"))
+            await response.write(b'{"type":"%s","object":%s}\n' % (type_.encode(), obj))
+        await response.write(hostile.damaged(self.random, obj).replace(b"\n", b"") + b"\n")
+        return response
+
+
+async def hostile_server(server: Any, kinds: list[Kind], seed: str) -> Hostile:
+    """Has the server tell hostile objects in the first list, and in the first watches, of each of these kinds."""
+    strangers = Hostile(server, seed)
+    for kind in kinds:
+        server.fault("GET", f"/{kind.plural}?limit", strangers.list, times=1)
+        server.fault("GET", f"/{kind.plural}?watch", strangers.watch, times=2)
+    return strangers
+
+
+GOOD: dict[str, dict[str, Any]] = {
+    "Node": {"status": {"allocatable": {"amd.com/gpu": "1"}}},
+    "Service": {"spec": {"ports": [{"name": "http", "port": 80}]}},
+    "Pod": {"status": {}},
+}
+
+
+def good_path(kind: Kind, informer: Informer) -> str:
+    return kind.path(informer._namespace or "tenant", "good")
+
+
+async def put_good(server: Any, informer: Informer) -> None:
+    kind = informer.kind
+    metadata = {"labels": {MANAGED_BY: "slipway", ROUTE: "true", "app.kubernetes.io/name": "slipway-gateway"}}
+    metadata |= {"ownerReferences": [OWNER], "annotations": {USES: "0=0"}}
+    await server.put(
+        good_path(kind, informer),
+        apiVersion=kind.api_version,
+        kind=kind.kind,
+        metadata=metadata,
+        **GOOD.get(kind.kind, {"spec": {}}),
+    )
+
+
+def has_good(informer: Informer) -> bool:
+    return any(obj["metadata"]["name"] == "good" for obj in informer.store.all())
+
+
+@pytest.mark.parametrize("seed", range(TIMES))
+async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metrics, start, eventually, seed) -> None:
+    settings = ControllerSettings(system_namespace="system", listen=f"127.0.0.1:{reserved_port()}")
+    elector = LeaderElector(client, "system", "boss", metrics=metrics)
+    async with aiohttp.ClientSession() as session:
+        # No pod of a stranger's is asked: what its address says is not ours to call.
+        agents = Agents(client, session, lambda _pod: "http://127.0.0.1:1")
+        manager = main._manager(settings, client, elector, session, agents, metrics)
+        informers = list(manager._informers)
+        strangers = await hostile_server(server, list({one.kind for one in informers}), f"controller {seed}")
+        task = start(run(manager))
+        await eventually(manager.ready, 120)
+        for informer in informers:
+            await put_good(server, informer)
+        await eventually(lambda: task.done() or all(map(has_good, informers)), 120)
+        assert not task.done(), task
+        assert strangers.lists.keys() >= {informer.kind.plural for informer in informers}
+        task.cancel()
+        await asyncio.wait({task})
+        await agents.close()
+
+
+async def run(manager: Manager) -> None:
+    await manager.run()
+
+
+class Control:
+    """Stands for the gateway's."""
+
+    def __init__(self) -> None:
+        self.table: Any = None
+
+    def route(self, table: Any) -> None:
+        self.table = table
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("seed", range(3 * TIMES))
+async def test_a_gateway_goes_on_and_routes_what_is_good(server, client, metrics, start, eventually, seed) -> None:
+    async def waiting() -> dict[str, int]:
+        return {}
+
+    await hostile_server(server, [SERVICE, ENDPOINT_SLICE], f"gateway {seed}")
+    cluster, control = Cluster(client, metrics, None, waiting), Control()
+    task = start(cluster.run(control))
+    await eventually(lambda: task.done() or control.table is not None)
+    for informer in (cluster._services, cluster._slices):
+        await put_good(server, informer)
+    await eventually(lambda: task.done() or "tenant/good" in control.table.models)
+    assert not task.done(), task
+
+
+async def test_a_fault_is_told_by_an_event_of_the_object(server, client, metrics, start, eventually) -> None:
+    """In the gateway; the controller is wired in the same way, and both through the same listener."""
+
+    async def waiting() -> dict[str, int]:
+        return {}
+
+    await server.put(SERVICE.path("tenant", "bad"), metadata={"labels": {ROUTE: "true"}, "annotations": 7}, spec={})
+    cluster = Cluster(client, metrics, None, waiting)
+    start(cluster.run(Control()))
+    await eventually(lambda: any(obj.get("reason") == "InvalidObject" for obj in server.objects.values()))
+    (event,) = [obj for obj in server.objects.values() if obj.get("reason") == "InvalidObject"]
+    assert event["involvedObject"]["name"] == "bad"
+    assert event["type"] == "Warning"
+    assert b'slipway_object_faults{kind="services"} 1.0' in metrics.text()
