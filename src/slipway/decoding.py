@@ -36,7 +36,8 @@ def decode_json(text: Text, *, most: int) -> Any: ...
 def decode_json(text: Text, type_: type[T], *, most: int) -> T: ...
 def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
     """Decodes JSON of at most ``most`` bytes as a type that msgspec knows. Raises DecodingError."""
-    refuse_longer(text, most)
+    if len(text) > most or isinstance(text, str):
+        refuse_longer(text, most)
     try:
         return msgspec.json.decode(text, type=type_)
     except RecursionError as error:

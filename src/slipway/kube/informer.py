@@ -22,7 +22,7 @@ from slipway.kube.client import WATCH_SECONDS, Client
 from slipway.kube.errors import ApiError, Gone, NotFound, ServerError
 from slipway.kube.faults import Listener
 from slipway.kube.objects import Key, Kind, Object, resource_version, uid, version_number
-from slipway.kube.salvage import identified, identity
+from slipway.kube.salvage import check, identity
 from slipway.kube.store import Change, IndexFunction, Store
 
 log = logging.getLogger(__name__)
@@ -213,13 +213,15 @@ class Informer:
         self._forget([name])
 
     def _prepare(self, obj: Object) -> Object | None:
-        identified(self.kind, obj)["metadata"].pop("managedFields", None)
+        check(self.kind, obj)
+        obj["metadata"].pop("managedFields", None)
         return self._trim(obj)
 
     def _tell(self, changes: list[Change]) -> None:
         """Tells handlers. One that fails does not keep the change from the others; its object is at fault."""
         for change in changes:
-            self._forget([change.key])
+            if self.store.faults:
+                self._forget([change.key])
             faults: list[Exception] = list(change.faults)
             for handler in self._handlers:
                 try:
@@ -228,8 +230,8 @@ class Informer:
                     faults.append(error)
             if faults:
                 self._note(change.new or change.old or {}, faults)
-            if change.new is None:
-                self._forget([change.key])
+                if change.new is None:
+                    self._forget([change.key])
 
     def _note(self, obj: Object, errors: Sequence[BaseException]) -> Key:
         return self.store.faults.note(self._client.metrics, self.kind, obj, errors)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from slipway.decoding import DecodingError, decode_json
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json, said
 from slipway.kube.objects import Kind, Object
 
 IDENTITY = ("namespace", "name", "uid", "resourceVersion")
@@ -60,14 +62,26 @@ def identity(metadata: Any) -> Object:
     return {"metadata": {name: given[name] for name in IDENTITY if isinstance(given.get(name), str)}}
 
 
-def identified(kind: Kind, obj: Object) -> Object:
-    """The object, where it says what it is called and which one it is. Raises DecodingError."""
-    metadata = obj.get("metadata") or {}
-    if not all(isinstance(metadata.get(name, ""), str) for name in IDENTITY):
-        raise DecodingError(f"one of {', '.join(IDENTITY)} is no text")
-    if not metadata.get("name") or not metadata.get("uid") or (kind.namespaced and not metadata.get("namespace")):
-        raise DecodingError("it has no name, no namespace or no uid")
-    return obj
+class _Metadata(msgspec.Struct, rename="camel"):
+    """What everybody relies on who reads an object."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+    namespace: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+def check(kind: Kind, obj: Object) -> None:
+    """Raises DecodingError for an object that does not say what it is called and which one it is, or whose labels or
+    annotations are no texts."""
+    try:
+        found = msgspec.convert(obj.get("metadata"), _Metadata)
+    except ValueError as error:
+        raise DecodingError(f"its metadata: {said(error)}") from error
+    if kind.namespaced and not found.namespace:
+        raise DecodingError("its metadata: it has no namespace")
 
 
 def _identity(item: bytes) -> Object:

@@ -272,7 +272,9 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
         # No pod of a stranger's is asked: what its address says is not ours to call.
         agents = Agents(client, session, lambda _pod: "http://127.0.0.1:1")
         manager = main._manager(settings, client, elector, session, agents, metrics)
-        informers = list(manager._informers)
+        informers, told = list(manager._informers), []
+        for informer in informers:
+            informer.on_fault(lambda *fault: told.append(fault))
         strangers = await hostile_server(server, list({one.kind for one in informers}), f"controller {seed}")
         task = start(run(manager))
         await eventually(manager.ready, 120)
@@ -280,6 +282,7 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
             await put_good(server, informer)
         await eventually(lambda: task.done() or all(map(has_good, informers)), 120)
         assert not task.done(), task
+        assert told
         assert strangers.lists.keys() >= {informer.kind.plural for informer in informers}
         task.cancel()
         await asyncio.wait({task})
