@@ -19,6 +19,8 @@ NOBODY = [
     ("get", "", "pods/log"),
     ("create", "", "serviceaccounts/token"),
     ("impersonate", "", "users"),
+    ("list", "", "configmaps"),
+    ("watch", "", "configmaps"),
     ("delete", "", "namespaces"),
     ("list", "", "namespaces"),
     ("patch", "", "nodes"),

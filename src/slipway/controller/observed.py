@@ -47,6 +47,8 @@ FOREIGN = "foreign"
 EXTENDED = "extended"
 """Index of nodes: the extended resources that they have."""
 WORKLOADS = frozenset({DEPLOYMENT.kind, JOB.kind})
+UNLISTED = frozenset({CONFIG_MAP})
+"""Kinds of children that are read by their names only, as others keep so much of theirs there."""
 PODS = f"{MANAGED_BY} in ({MANAGER},kubeai)"
 """Pods of KubeAI's models keep the original's label, which people and dashboards select by."""
 
@@ -73,17 +75,10 @@ class Observed:
         """
         apis, mine = tuple(apis), f"{MANAGED_BY}={MANAGER}"
         self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
-        kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds)
+        kinds = dict.fromkeys(kind for api in apis for kind in api.child_kinds if kind not in UNLISTED)
         served = frozenset((resource.kind.group, resource.kind.kind) for api in apis for resource in api.resources)
         self.children = {
-            kind: self.informer(
-                kind,
-                labels=mine,
-                indexes={OWNER: by_owner},
-                trim=partial(_child, served),
-                # Nobody reads what is in them but the applier, which asks for the one that changed.
-                metadata_only=kind == CONFIG_MAP,
-            )
+            kind: self.informer(kind, labels=mine, indexes={OWNER: by_owner}, trim=partial(_child, served))
             for kind in kinds
         }
         self.shared = {

@@ -15,7 +15,7 @@ import msgspec
 
 from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed, route_names
+from slipway.controller.observed import UNLISTED, Observed, route_names
 from slipway.controller.patches import difference, own_patch
 from slipway.kube import errors
 from slipway.kube.applier import OWNER, Applied, Applier, Failure, children_of
@@ -92,12 +92,13 @@ class Reconciler:
         self._applier = Applier(
             client,
             kind,
-            {child: observed.children[child] for child in api.child_kinds},
+            {child: observed.children[child] for child in api.child_kinds if child not in UNLISTED},
             expectations,
             field_manager=FIELD_MANAGER,
             manager=MANAGER,
             replaceable=frozenset({DEPLOYMENT, JOB}),
             mark=MARK,
+            unlisted=UNLISTED.intersection(api.child_kinds),
             shared={shared: observed.shared[shared] for shared in api.shared_kinds},
         )
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
@@ -108,7 +109,8 @@ class Reconciler:
         made = Controller(f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics)
         made.watch(self.resources)
         for child in self._api.child_kinds:
-            made.watch(self._observed.children[child], keys=owner_keys(self.kind))
+            if child not in UNLISTED:
+                made.watch(self._observed.children[child], keys=owner_keys(self.kind))
         for shared in self._api.shared_kinds:
             keys = self._equipped if shared == NODE else self._referring
             made.watch_changes(self._observed.shared[shared], keys)
@@ -198,7 +200,8 @@ class Reconciler:
 
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
         shared = await self._applier.ensure(resource, plan.shared)
-        applied = await self._applier.sync(resource, plan.children, finishing=finishing)
+        absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
+        applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
         noted = [await self._note(resource, note) for note in plan.notes]
         # The status must not be read off children as they were before.
         await self._expectations.met(uid(resource))

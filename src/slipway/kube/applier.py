@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -147,9 +148,13 @@ class Applier:
         manager: str,
         replaceable: frozenset[Kind] = frozenset(),
         shared: Mapping[Kind, Informer] | None = None,
+        unlisted: Iterable[Kind] = (),
         mark: str = "",
     ) -> None:
         """``manager`` is the value of the managed-by label; ``shared`` are the informers that ``ensure`` looks at.
+
+        ``unlisted`` are kinds of children that no informer lists, as others keep there what is none of our business:
+        each is read by its name whenever its owner is synced, and ``children`` has none of them.
 
         ``mark`` names the annotation of children that keeps the digest of what was sent last, so that a restart sends
         nothing again that is there as it should be; empty: there is none.
@@ -164,7 +169,8 @@ class Applier:
         self._replaceable = replaceable
         self._mark = mark
         self._shared = dict(shared or {})
-        kinds: list[Kind] = [*informers, *self._shared]
+        self._unlisted = frozenset(unlisted)
+        kinds: list[Kind] = [*informers, *self._shared, *self._unlisted]
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
@@ -175,9 +181,17 @@ class Applier:
         """The owner's children in the stores, by (kind, name). See :func:`children_of`."""
         return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
 
-    async def sync(self, owner: Object, children: Sequence[Object], *, finishing: bool = False) -> Applied:
+    async def sync(
+        self,
+        owner: Object,
+        children: Sequence[Object],
+        *,
+        absent: Iterable[tuple[Kind, Key]] = (),
+        finishing: bool = False,
+    ) -> Applied:
         """Makes the owner's children exactly ``children`` (complete intents without owner reference).
 
+        ``absent``: of kinds that no informer lists, children that there may have been and that are to be gone.
         ``finishing``: also for an owner that is being deleted; what goes then goes in the foreground, so that it is
         seen until all that it made is gone. Raises nothing but programming errors; see Applied for what a server may
         say.
@@ -189,6 +203,7 @@ class Applier:
         steps = [self._apply(owner, kind, child) for (kind, _unused), child in wanted.items()]
         if all(informer.synced.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
+        steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
         return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
@@ -241,12 +256,13 @@ class Applier:
         return {**obj, "metadata": metadata}
 
     async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
+        if kind in self._unlisted:
+            await self._apply_unlisted(owner, kind, child)
+            return
         name, informer = key(child), self._informers[kind]
         desired = digest(child)
         child = self._marked(child, desired)
         stored = informer.store.get(name)
-        if stored is not None and informer.metadata_only and not self._seen(kind, stored):
-            stored = await self._look(kind, name)  # its metadata do not tell what changed
         if stored is not None and self._unchanged(kind, stored, child, desired):
             return
         # The store shows only what carries our label: before the first write look whether the name is free.
@@ -261,6 +277,32 @@ class Applier:
         self._sent[kind, name] = _Sent(
             uid(answer), desired, resource_version(answer), digest(projection(child, answer))
         )
+
+    async def _apply_unlisted(self, owner: Object, kind: Kind, child: Object) -> None:
+        """The same where nothing tells of changes: the object itself says what was sent last."""
+        name, desired = key(child), digest(child)
+        child = self._marked(child, desired)
+        live = await self._look(kind, name, cached=False)
+        if live is not None:
+            try:
+                self._refuse_foreign(owner, kind, live)
+            except _Waiting:  # no event tells when it is gone
+                raise Conflict(f"{kind.kind} {name.name} is of an owner that is gone") from None
+            if deleting(live):
+                raise Conflict(f"{kind.kind} {name.name} is on its way out")
+            if self._shows(live, child, desired):
+                return
+        self._refuse_again(kind, name, desired)
+        await self._send(owner, kind, child, desired, live)
+
+    async def _remove_unlisted(self, owner: Object, kind: Kind, name: Key) -> None:
+        live = await self._look(kind, name, cached=False)
+        controller = controller_owner(live) if live is not None else None
+        if live is None or controller is None or controller.uid != uid(owner) or deleting(live):
+            return
+        if labels(live).get(MANAGED_BY) == self._manager:
+            with suppress(NotFound):
+                await self._client.delete(kind, name, uid=uid(live), resource_version=resource_version(live))
 
     async def _send(self, owner: Object, kind: Kind, child: Object, desired: bytes, live: Object | None) -> Object:
         """Applies a child. What the server refuses is not sent again for a while: every event would repeat it."""
@@ -289,10 +331,10 @@ class Applier:
             self._refused[kind, name] = refused
             raise _Refusal(refused.failure)
 
-    async def _look(self, kind: Kind, name: Key) -> Object | None:
+    async def _look(self, kind: Kind, name: Key, *, cached: bool = True) -> Object | None:
         try:
-            # A little old will do: who is quicker than this look would be quicker than a newer one, too.
-            return await self._client.get(kind, name, cached=True)
+            # A little old will do for a name: who is quicker than this look would be quicker than a newer one, too.
+            return await self._client.get(kind, name, cached=cached)
         except NotFound:
             return None
 
@@ -316,19 +358,18 @@ class Applier:
         self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
         return True
 
-    def _seen(self, kind: Kind, stored: Object) -> bool:
-        """Whether the store shows the very version that the last write made, or that was compared last."""
-        sent = self._sent.get((kind, key(stored)))
-        return sent is not None and sent.resource_version == resource_version(stored)
-
     def _sent_before(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> _Sent | None:
         """What the process before this one sent, where the mark says that it was this and nothing of it was changed."""
-        mark = (stored["metadata"].get("annotations") or {}).get(self._mark)
-        if not self._mark or mark != desired.hex() or not includes(stored, child):
+        if not self._shows(stored, child, desired):
             return None
         sent = _Sent(uid(stored), desired, resource_version(stored), digest(projection(child, stored)))
         self._sent[kind, key(child)] = sent
         return sent
+
+    def _shows(self, stored: Object, child: Object, desired: bytes) -> bool:
+        """Whether an object says that it was made of this intent, and is still as that says."""
+        mark = (stored["metadata"].get("annotations") or {}).get(self._mark)
+        return bool(self._mark) and mark == desired.hex() and includes(stored, child)
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises when the object is not ours: it has another controller, or none and not our label either.

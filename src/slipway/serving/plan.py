@@ -36,7 +36,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
 
     resource: Object
     children: Mapping[tuple[str, str], Object]
-    """(kind, name) -> child object that the resource owns, as last observed."""
+    """(kind, name) -> child object that the resource owns, as last observed; no ConfigMaps, which nobody lists."""
     pods: Sequence[Object]
     """The pods of the resource's workload."""
     routed: Sequence[RoutedService]
@@ -72,7 +72,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a resource wants of the cluster."""
 
     children: tuple[Object, ...]
-    """All that it owns; a child that is not named is removed."""
+    """All that it owns; a child that is not named is removed, but for ConfigMaps."""
+    absent: tuple[Reference, ...] = ()
+    """ConfigMaps that it may own from before and wants no more. They are read by name only, never listed: what others
+    keep in theirs is none of our business."""
     awaited: tuple[Object, ...] = ()
     """Children that are made once something else is ready. Whether the author may have them is judged now."""
     shared: tuple[Object, ...] = ()

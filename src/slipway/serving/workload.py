@@ -82,7 +82,11 @@ def service(server: Server, address: Address) -> Object:
 def config_map(server: Server) -> Object:
     """The server's files, for its pods to mount."""
     data = {key: file.content for key, file in file_keys(server.files).items()}
-    return child(CONFIG_MAP, f"{server.name}-files", server.namespace, server.labels, data=data)
+    return child(CONFIG_MAP, files_name(server), server.namespace, server.labels, data=data)
+
+
+def files_name(server: Server) -> str:
+    return f"{server.name}-files"
 
 
 def file_keys(files: Sequence[File]) -> dict[str, File]:
@@ -181,7 +185,7 @@ def _pod(server: Server) -> Object:
     engine = container_spec(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
     pod_volumes = [*server.volumes]
     if server.files:
-        pod_volumes.append(volumes.config_map(FILES_VOLUME, f"{server.name}-files"))
+        pod_volumes.append(volumes.config_map(FILES_VOLUME, files_name(server)))
     account = server.service_account or (server.name if server.own_account else "")
     optional: Object = {
         "serviceAccountName": account,

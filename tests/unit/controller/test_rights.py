@@ -150,5 +150,26 @@ async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_not
     assert {resource for resource, namespace in places if namespace == SYSTEM} == {"configmaps"}
 
 
+async def test_files_of_a_model_come_and_go_without_any_list_of_configmaps(server, cluster, run, eventually, rest):
+    """Whoever lists them has what every tenant keeps there."""
+    await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", SYSTEM), kind="ConfigMap", data={"system.yaml": "{}"})
+    await resources(server, cluster, "team-a")
+    await run()
+    path = cluster.path(CONFIG_MAP, "model-m-files", "team-a")
+    await eventually(lambda: path in server.objects)
+    assert server.objects[path]["data"] == {"_etc_extra.txt": "x"}
+    place = cluster.path(kind_of("kubeai.org", "Model"), "m", "team-a")
+    await eventually(lambda: "slipway.inference/files" in server.objects[place]["metadata"].get("annotations", {}))
+    model = server.objects[place]
+    without = {field: value for field, value in model["spec"].items() if field != "files"}
+    await server.store(place, {**model, "spec": without})
+    await eventually(lambda: path not in server.objects)
+    await rest(lambda: len(server.writes))
+    listed = {
+        one.namespace for one in _asked_of(server) if one.resource == "configmaps" and one.verb in ("list", "watch")
+    }
+    assert listed == {SYSTEM}
+
+
 def _asked_of(server) -> list[Asked]:
     return [asked(one) for one in server.log]

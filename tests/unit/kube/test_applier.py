@@ -12,7 +12,7 @@ from slipway.kube.applier import OWNER, Applied, Applier, by_owner
 from slipway.kube.errors import NotLeader, ServerError, TooManyRequests
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
-from slipway.kube.objects import DEPLOYMENT, MANAGED_BY, SERVICE, Key, Kind, uid
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, Key, Kind, uid
 
 from .conftest import PATIENCE
 
@@ -59,12 +59,13 @@ class Bench:
             field_manager="test",
             manager="slipway",
             replaceable=frozenset({DEPLOYMENT}),
+            unlisted={CONFIG_MAP},
             mark=mark,
         )
 
-    async def sync(self, resource, children):
+    async def sync(self, resource, children, absent=()):
         await self.expectations.met(uid(resource))
-        return await self.applier.sync(resource, children)
+        return await self.applier.sync(resource, children, absent=absent)
 
 
 @pytest.fixture
@@ -444,56 +445,58 @@ async def test_after_a_restart_an_object_of_an_earlier_owner_is_not_taken_for_ou
     assert applied.waiting == ("Deployment m",)
 
 
-async def test_of_config_maps_the_store_has_metadata_alone_and_they_are_mended_all_the_same(
-    server, client, start, eventually
-):
-    """The applier looks at the one that changed: our own writes, and a restart, cost no look that writes."""
-    maps, path = Kind("", "v1", "ConfigMap", "configmaps"), "/api/v1/namespaces/models/configmaps/files"
-    owner = await server.put("/apis/test/v1/namespaces/models/toys/t", apiVersion="test/v1", kind="Toy")
-    wanted = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "files", "namespace": "models"},
-        "data": {"file": "content"},
-    }
+FILES = "/api/v1/namespaces/default/configmaps/m-files"
+FILES_KEY = (CONFIG_MAP, Key("default", "m-files"))
 
-    def applier():
-        informer = Informer(client, maps, indexes={OWNER: by_owner}, metadata_only=True)
-        start(informer.run())
-        kind = Kind("test", "v1", "Toy", "toys")
-        made = Applier(
-            client, kind, {maps: informer}, Expectations(), field_manager="f", manager="slipway", mark="test/mark"
-        )
-        return made, informer
 
-    def patches():
-        return len(server.requests("PATCH", "configmaps"))
+def files(text="one"):
+    metadata = {"namespace": "default", "name": "m-files"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": text}}
 
-    first, informer = applier()
-    await informer.synced.wait()
-    await first.sync(owner, [wanted])
-    await eventually(lambda: informer.store.get(Key("models", "files")) is not None)
-    assert "data" not in informer.store.get(Key("models", "files"))
-    await first.sync(owner, [wanted])
-    assert (patches(), len(server.requests("GET", "configmaps/files"))) == (1, 1)
-    # Somebody's label is nothing to us, whatever else they changed is.
-    stored = server.objects[path]
-    await server.store(path, {**stored, "metadata": {**stored["metadata"], "labels": {"x": "y", **LABELS}}})
-    await eventually(lambda: "x" in informer.store.get(Key("models", "files"))["metadata"]["labels"])
-    await first.sync(owner, [wanted])
-    assert patches() == 1
-    await server.store(path, {**server.objects[path], "data": {"file": "theirs"}})
-    await eventually(lambda: informer.store.revision == server.version)
-    await first.sync(owner, [wanted])
-    assert (patches(), server.objects[path]["data"]) == (2, {"file": "content"})
-    second, informer = applier()
-    await informer.synced.wait()
-    await second.sync(owner, [wanted])
-    assert patches() == 2
-    stored = server.objects[path]
-    third, informer = applier()
-    await server.store(path, {**stored, "data": {"file": "theirs"}})
-    await informer.synced.wait()
-    await eventually(lambda: informer.store.revision == server.version)
-    await third.sync(owner, [wanted])
-    assert (patches(), server.objects[path]["data"]) == (3, {"file": "content"})
+
+@pytest.fixture
+def marking(bench, client):
+    bench.applier = bench.new(client, mark="m/applied")
+    return bench
+
+
+async def test_what_nobody_lists_is_made_followed_and_left_alone_while_nothing_changes(server, marking):
+    for _unused in range(3):
+        assert await marking.sync(owner(), [files()]) == Applied()
+    assert [one.method for one in server.writes] == ["PATCH"]
+    assert server.objects[FILES]["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
+    await marking.sync(owner(), [files("two")])
+    assert server.objects[FILES]["data"] == {"a": "two"}
+    await server.store(FILES, {**server.objects[FILES], "data": {"a": "of somebody"}})
+    await marking.sync(owner(), [files("two")])
+    assert server.objects[FILES]["data"] == {"a": "two"}
+    await server.remove(FILES)
+    await marking.sync(owner(), [files("two")])
+    assert server.objects[FILES]["data"] == {"a": "two"}
+    assert [one.path for one in (*server.lists, *server.watches) if "configmaps" in one.path] == []
+    assert marking.applier.children(owner()) == {}
+
+
+async def test_what_nobody_lists_is_not_taken_from_others(server, marking):
+    made = await server.put(FILES, kind="ConfigMap", data={"a": "theirs"})
+    applied = await marking.sync(owner(), [files()])
+    assert [failure.reason for failure in applied.failures] == ["NameTaken"]
+    await marking.sync(owner(), [], [FILES_KEY])
+    assert server.objects[FILES] == made
+
+
+async def test_what_nobody_lists_and_nobody_wants_any_more_goes(server, marking):
+    await marking.sync(owner(), [files()])
+    assert await marking.sync(owner(), [], [FILES_KEY]) == Applied()
+    assert FILES not in server.objects
+    assert await marking.sync(owner(), [], [FILES_KEY]) == Applied()
+
+
+@pytest.mark.parametrize("metadata", [{"ownerReferences": [reference("earlier")]}, {"deletionTimestamp": "now"}])
+async def test_what_nobody_lists_and_is_on_its_way_out_is_tried_again(server, marking, metadata):
+    """No event tells when it is gone."""
+    references = {"labels": LABELS, "ownerReferences": [reference("owner-uid")]} | metadata
+    await server.put(FILES, kind="ConfigMap", metadata=references)
+    applied = await marking.sync(owner(), [files()])
+    assert applied.waiting == ()
+    assert [error.reason for error in applied.errors] == ["Conflict"]

@@ -11,6 +11,7 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.controller import signing
+from slipway.controller.observed import UNLISTED
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
 from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
 
@@ -18,7 +19,7 @@ from .rendering import Rendered
 
 MANAGED = {"get", "list", "watch", "create", "patch", "delete"}
 KUBEAI_ONLY = {
-    ("", "configmaps"): MANAGED,
+    ("", "configmaps"): MANAGED - {"list", "watch"},
     ("batch", "jobs"): MANAGED,
     ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "patch"},
     ("", "pods"): {"list", "watch", "patch"},
@@ -100,7 +101,11 @@ def test_of_secrets_it_makes_and_reads_the_one_of_its_own_namespace_that_signs()
 def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
     granted = rights(api.name)
     for kind in api.child_kinds:
-        assert granted[kind.group, kind.plural] >= MANAGED, kind
+        needed = MANAGED - {"list", "watch"} if kind in UNLISTED else MANAGED
+        assert granted[kind.group, kind.plural] >= needed, kind
+    granted |= {
+        ("", "configmaps"): ruled(rendered((api.name,))["__controller_own_rules"]).get(("", "configmaps"), set())
+    }
     own = {resource.kind for other in APIS if other.name == api.name for resource in other.resources}
     for kind in api.shared_kinds:
         assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE} | own
@@ -144,3 +149,10 @@ def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_o
     assert [re.findall(r"(?<!old)[oO]bject\.metadata\.(\w+)", field)[0] for field in fields] == FIXED
     assert set(re.findall(r'startsWith\("([^"]*)"\)', names)) == {ADAPTER_LABEL, SERVING_LABEL}
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a",)])
+def test_configmaps_of_others_are_neither_listed_nor_watched(namespaces: tuple[str, ...]) -> None:
+    role = rendered(ALL, namespaces)
+    found = ruled([*role["__controller_cluster_rules"], *role["__controller_work_rules"]])
+    assert found["", "configmaps"] == {"get", "create", "patch", "delete"}

@@ -58,12 +58,14 @@ class KubeAI:
         before = (*network.ingress(server, world.settings, policed=world.policed), *others)
         budget = policies.disruption_budget(server, scale, world.settings)
         deployment = workload.with_labels_of(deployment, pods.rightly_labelled(observed))
+        filed, absent = _files(model, server)
         if not model.spec.cache_profile:
             jobs, notes, record = cache.left(world, deployment)
             return Plan(
                 children=(*before, *jobs, deployment, *budget),
+                absent=absent,
                 notes=notes,
-                own=_own(model, record),
+                own=_own(model, record | filed),
                 adapters=pods.adapters(model),
             )
         claim = cache.claim(model)
@@ -72,9 +74,10 @@ class KubeAI:
         return Plan(
             children=(*before, *jobs, *ready, *budget),
             awaited=() if ready == (deployment,) else (deployment,),
+            absent=absent,
             shared=(claim,),
             notes=notes,
-            own=_own(model, {names.PROFILE: model.spec.cache_profile}),
+            own=_own(model, {names.PROFILE: model.spec.cache_profile} | filed),
             finalizer=names.FINALIZER,
             adapters=pods.adapters(model),
         )
@@ -116,6 +119,15 @@ class KubeAI:
 
 def _freedoms(server: Server) -> frozenset[Freedom]:
     return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
+
+
+def _files(model: Model, server: Server) -> tuple[Object, tuple[Reference, ...]]:
+    """Annotations that say that there is a ConfigMap with files, and the one that is to go. It is asked for by name, so
+    only a Model that ever had files costs that."""
+    if server.files:
+        return {names.FILES: "true"}, ()
+    had = names.FILES in (model.resource["metadata"].get("annotations") or {})
+    return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had else ()
 
 
 def _own(model: Model, annotations: Object) -> Object:

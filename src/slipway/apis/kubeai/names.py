@@ -11,6 +11,8 @@ FEATURE = "features.kubeai.org/"
 FINALIZER = "kubeai.org/cache-eviction"
 PROFILE = "slipway.inference/cache-profile"
 """Annotation of a Model: the cache profile whose volume has its weights, also when the Model names it no longer."""
+FILES = "slipway.inference/files"
+"""Annotation of a Model that has files, or had some: there may be a ConfigMap with them."""
 SERVICE_LENGTH = 63
 
 
