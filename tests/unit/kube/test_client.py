@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 
 import aiohttp
@@ -9,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from slipway.kube import client as client_module
+from slipway.kube.client import Client
 from slipway.kube.errors import (
     Conflict,
     ConnectionFailed,
@@ -23,6 +25,8 @@ from slipway.kube.errors import (
     Unauthorized,
 )
 from slipway.kube.objects import DEPLOYMENT, NAMESPACE, POD, Key
+
+from .conftest import PATIENCE
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -162,3 +166,25 @@ async def test_closing_a_watch_early_frees_its_connection(server, client, eventu
     assert (await anext(stream)).type == "ADDED"
     await stream.aclose()
     await eventually(lambda: not client._session.connector._acquired)
+
+
+async def test_watches_of_many_namespaces_leave_connections_for_requests(
+    server, kubeconfig, metrics, start, eventually
+):
+    """Each watch keeps one for itself, and the official client has a hundred of them."""
+    client = await Client.connect(kubeconfig, metrics=metrics, further_connections=110)
+
+    async def watch(namespace):
+        async for _unused in client.watch(POD, since="1", namespace=namespace):
+            pass
+
+    try:
+        watching = [start(watch(f"team-{number}")) for number in range(110)]
+        await eventually(lambda: len(server.following) == 110)
+        await server.put("/api/v1/namespaces/team-1/pods/x")
+        found = await asyncio.wait_for(client.get(POD, Key("team-1", "x")), PATIENCE)
+        assert found["metadata"]["name"] == "x"
+    finally:
+        for task in watching:
+            task.cancel()
+        await client.close()
