@@ -14,7 +14,7 @@ from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, Forbidden
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Kind, Object
-from slipway.kube.store import IndexFunction, Store
+from slipway.kube.store import IndexFunction
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +42,7 @@ class ChosenNamespaces(Informer):
         metadata_only: bool = False,
     ) -> None:
         super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim, metadata_only=metadata_only)
-        self._parts = [
-            _Part(client, kind, name, self.store, labels=labels, trim=trim, metadata_only=metadata_only)
-            for name in namespaces
-        ]
-        for part in self._parts:
-            part.add_handler(lambda change: self._tell([change]))
+        self._parts = [_Part(self, client, name, labels=labels, trim=trim) for name in namespaces]
 
     async def run(self) -> None:
         """Lists and watches every namespace until cancelled."""
@@ -67,18 +62,24 @@ class _Part(Informer):
 
     def __init__(
         self,
+        whole: Informer,
         client: Client,
-        kind: Kind,
         namespace: str,
-        store: Store,
         *,
         labels: str,
         trim: Callable[[Object], Object | None],
-        metadata_only: bool,
     ) -> None:
+        """``whole`` lends its store and its handlers."""
         super().__init__(
-            client, kind, namespace=namespace, labels=labels, trim=trim, metadata_only=metadata_only, store=store
+            client,
+            whole.kind,
+            namespace=namespace,
+            labels=labels,
+            trim=trim,
+            metadata_only=whole.metadata_only,
+            store=whole.store,
         )
+        self._handlers = whole._handlers  # noqa: SLF001  # of its own class
         self._refusals = 0
 
     async def _list(self) -> str:
