@@ -46,6 +46,7 @@ from slipway.serving.times import parse_duration
 from tests.ports import reserved_port
 
 from . import hostile
+from .conftest import KEY
 
 TIMES = int(os.environ.get("SLIPWAY_FUZZ", "1"))
 GOLDEN = Path(__file__).parents[1] / "apis" / "golden"
@@ -271,6 +272,7 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
     async with aiohttp.ClientSession() as session:
         # No pod of a stranger's is asked: what its address says is not ours to call.
         agents = Agents(client, session, lambda _pod: "http://127.0.0.1:1")
+        agents.sign_with(KEY)
         manager = main._manager(settings, client, elector, session, agents, metrics)
         informers, told = list(manager._informers), []
         for informer in informers:

@@ -16,6 +16,8 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, SERVICE
 from slipway.serving.settings import Settings
 
+from .conftest import KEY
+
 SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
 
 
@@ -24,6 +26,7 @@ async def running(client, session, start, request) -> AsyncIterator[None]:
     """A controller for Models of KubeAI whose system namespace is the parameter."""
     api, metrics = KubeAI(), Metrics()
     observed, agents = Observed(client, [api], request.param), Agents(client, session)
+    agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
     settings = Settings(system_namespace=request.param)
     reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)

@@ -28,6 +28,8 @@ from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_
 from slipway.serving.plan import USES, Api
 from slipway.serving.settings import Settings, Sources
 
+from .conftest import KEY
+
 ELSEWHERE = ("aaa", "zzz")
 """Namespaces of the attacker: that of the victim lies between them, in every order that a store may have."""
 FIELDS = ("labels", "annotations", "ownerReferences")
@@ -40,6 +42,7 @@ Operate = Callable[[Api, Kind], Awaitable[Reconciler]]
 async def operate(client, session, start) -> AsyncIterator[Operate]:
     """Starts a controller for the resources of one kind."""
     agents = Agents(client, session)
+    agents.sign_with(KEY)
 
     async def started(api: Api, kind: Kind) -> Reconciler:
         observed, metrics = Observed(client, [api], "system"), Metrics()

@@ -22,6 +22,7 @@ from slipway.serving.settings import Settings
 from ..kube.conftest import Fault, refuse
 from ..plugins.importable import make_importable
 from ..roles.rendering import Rendered
+from .conftest import KEY
 
 make_importable()
 
@@ -77,6 +78,7 @@ def _allows(rule: dict[str, list[str]], wanted: Asked) -> bool:
 async def run(client, session, start) -> AsyncIterator[Run]:
     """Starts a controller for every API, for these namespaces."""
     agents = Agents(client, session)
+    agents.sign_with(KEY)
 
     async def started(*namespaces: str) -> None:
         metrics, settings = Metrics(), Settings(system_namespace=SYSTEM)
