@@ -37,7 +37,7 @@ exec REAL_GO "$@"
 # What `kubeadm config images list` prints; every other program prints it too, and nobody reads that.
 KUBERNETES_IMAGES = ("etcd:3.6.5-0", "coredns/coredns:v1.13.2", "pause:3.10.1", "kube-proxy:v1.34.4")
 
-# debootstrap makes a root, apt puts files into it, and HAProxy says its version.
+# debootstrap makes a root, apt puts files into it, and programs say their version.
 DEBIAN = """
 case "$*" in
   *debootstrap*)
@@ -49,6 +49,8 @@ case "$*" in
     root=$7
     touch "$root"/usr/lib/cni/{host-local,ptp,portmap,loopback} ;;
   *"haproxy -v"*) echo "HAProxy version HAPROXY_VERSION 2026/01/01" ;;
+  *"llama-server --version"*) echo "version: 0.5.0 (Debian)" ;;
+  *"python3 --version"*) echo "Python 3.11.99" ;;
 esac
 """
 

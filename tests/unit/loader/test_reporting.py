@@ -17,6 +17,8 @@ from slipway.loader import main as module
 from slipway.loader import reporting
 from slipway.loader.main import last_words, main
 from slipway.loader.source import Access
+from slipway.serving import agent
+from slipway.serving.proof import SigningKey
 from slipway.serving.settings import Settings, Sources
 
 from .conftest import WEIGHTS, Service, content, write
@@ -162,7 +164,11 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
 @pytest.mark.parametrize(
     "command", [["load", "hf://a/b", "/models/x"], ["serve", "--directory", "/x", "--engine", "http://e"]]
 )
-def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators_hub(command: list[str]) -> None:
+def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators_hub(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(agent.CONTROLLER_KEY_VARIABLE, SigningKey(bytes(range(32))).public)
+    monkeypatch.setenv(agent.POD_UID_VARIABLE, "1")
     sources = Sources(allowed_remote_hosts=("*.lan",), blocked_networks=("10.9.0.0/16",))
     told = sources.options(guarded=True, by_env=True, mirror="http://slipway-hub.slipway-system.svc:8080/x")
     guard = Guard(("*.lan", "slipway-hub.slipway-system.svc"), ("10.9.0.0/16",), proxies=True)
