@@ -17,21 +17,25 @@ folder=$(mktemp -d "${TMPDIR:-/var/tmp}/slipway-cold.XXXXXX")
 python=$(python3 -c 'import sys; print(sys.executable)')
 config=${XDG_CONFIG_HOME:-$HOME/.config} # says how package indexes are reached
 
+bridge=slipway-cold
+
 clean_up() {
   trap - EXIT INT TERM
   docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes > /dev/null 2>&1 || true
   [[ ! -e $folder/docker.pid ]] || kill "$(< "$folder/docker.pid")"
   while pgrep --full "$folder/docker" > /dev/null; do sleep 0.3; done
+  env --unset=DOCKER_HOST docker network rm "$bridge" > /dev/null
   rm -rf --one-file-system "$folder"
 }
 
+# The second daemon's default network. Without one it would take the first daemon's bridge away.
+docker network create --opt "com.docker.network.bridge.name=$bridge" "$bridge" > /dev/null
 mkdir -p "$folder"/{home,go,apt/lists/partial,apt/archives/partial}
-export DOCKER_HOST=unix://$folder/docker.sock
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-# Without a default bridge, and with addresses of its own, so that the machine's own daemon stays as it is.
+export DOCKER_HOST=unix://$folder/docker.sock
 setsid dockerd --host "$DOCKER_HOST" --data-root "$folder/docker" --exec-root "$folder/docker-run" \
-  --pidfile "$folder/docker.pid" --bridge none --default-address-pool base=172.30.0.0/16,size=24 > "$folder/docker.log" 2>&1 &
+  --pidfile "$folder/docker.pid" --bridge "$bridge" --default-address-pool base=172.30.0.0/16,size=24 > "$folder/docker.log" 2>&1 &
 timeout 60 sh -c 'until docker info > /dev/null 2>&1; do sleep 0.3; done' \
   || { tail -n 20 "$folder/docker.log" >&2; echo "error: a second Docker daemon does not start" >&2; exit 1; }
 git clone --quiet . "$folder/checkout"

@@ -75,10 +75,10 @@ def base_image(name: str, digest: str) -> Json:
     Raises:
         ValueError: the digest is none.
     """
-    algorithm, _, content = digest.rpartition("@")[2].partition(":")
+    algorithm, _unused, content = digest.rpartition("@")[2].partition(":")
     if algorithm != "sha256" or len(content) != 64:
         raise ValueError(f"{digest!r} is no SHA-256 digest of the base image {name}")
-    repository, _, tag = name.partition("@")[0].rpartition(":")
+    repository, _unused, tag = name.partition("@")[0].rpartition(":")
     return {
         "type": "container",
         "bom-ref": f"{name}@{algorithm}:{content}",

@@ -31,9 +31,15 @@ class DecodingError(ValueError):
 
 
 @overload
-def decode_json(text: Text, *, most: int) -> Any: ...
+def decode_json(text: Text, *, most: int) -> Any:
+    """As plain values."""
+
+
 @overload
-def decode_json(text: Text, type_: type[T], *, most: int) -> T: ...
+def decode_json(text: Text, type_: type[T], *, most: int) -> T:
+    """As a type that msgspec knows."""
+
+
 def decode_json(text: Text, type_: Any = Any, *, most: int) -> Any:
     """Decodes JSON of at most ``most`` bytes as a type that msgspec knows. Raises DecodingError."""
     if len(text) > most or isinstance(text, str):

@@ -222,9 +222,12 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
     assembler = Assembler()
     assembler.build(services, slices)
     read: list[str] = []
-    monkeypatch.setattr(
-        "slipway.serving.route._read", lambda text: read.append(text) or (_ for _ in ()).throw(KeyError)
-    )
+
+    def fail(text: str) -> None:
+        read.append(text)
+        raise KeyError
+
+    monkeypatch.setattr("slipway.serving.route._read", fail)
     pieces: list[Any] = []
     monkeypatch.setattr("slipway.gateway.table._piece", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")

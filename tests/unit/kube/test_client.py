@@ -178,8 +178,8 @@ async def test_watches_of_many_namespaces_leave_connections_for_requests(
         async for _unused in client.watch(POD, since="1", namespace=namespace):
             pass
 
+    watching = [start(watch(f"team-{number}")) for number in range(110)]
     try:
-        watching = [start(watch(f"team-{number}")) for number in range(110)]
         await eventually(lambda: len(server.following) == 110)
         await server.put("/api/v1/namespaces/team-1/pods/x")
         found = await asyncio.wait_for(client.get(POD, Key("team-1", "x")), PATIENCE)
