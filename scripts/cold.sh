@@ -18,10 +18,11 @@ python=$(python3 -c 'import sys; print(sys.executable)')
 config=${XDG_CONFIG_HOME:-$HOME/.config} # says how package indexes are reached
 
 bridge=slipway-cold
+second=(docker --host "unix://$folder/docker.sock")
 
 clean_up() {
   trap - EXIT INT TERM
-  docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes > /dev/null 2>&1 || true
+  "${second[@]}" ps --all --quiet | xargs --no-run-if-empty "${second[@]}" rm --force --volumes > /dev/null 2>&1 || true
   [[ ! -e $folder/docker.pid ]] || kill "$(< "$folder/docker.pid")"
   while pgrep --full "$folder/docker" > /dev/null; do sleep 0.3; done
   env --unset=DOCKER_HOST docker network rm "$bridge" > /dev/null
@@ -29,6 +30,7 @@ clean_up() {
 }
 
 # The second daemon's default network. Without one it would take the first daemon's bridge away.
+docker network rm "$bridge" > /dev/null 2>&1 || true
 docker network create --opt "com.docker.network.bridge.name=$bridge" "$bridge" > /dev/null
 mkdir -p "$folder"/{home,go,apt/lists/partial,apt/archives/partial}
 trap clean_up EXIT

@@ -184,7 +184,7 @@ def test_services_of_36000_ids_are_one_fault_each_and_cost_the_others_nothing() 
     hostile = [service(f"evil{n}", "evil", models=[f"{n}x{i:x}" for i in range(36000)]) for n in range(5)]
     table, faults = build([*hostile, service("m1")], [piece("m1", endpoint("10.0.0.1"))])
     assert set(table.models) == {"m1", "default/m1"}
-    assert [(fault.service, "larger than 16384 bytes" in fault.message) for fault in faults] == [
+    assert [(fault.service, "longer than 16384 bytes" in fault.message) for fault in faults] == [
         (f"evil{n}", True) for n in range(5)
     ]
     assert steps(lambda: build(hostile, [])) < 2000
