@@ -147,3 +147,67 @@ def test_clients_that_leave_free_their_places(patient: Cold, make_engine: Callab
         wait_for(lambda: waiting(patient.gateway) == 1)
         patient.give(make_engine("warm"))
         assert asked.result().status_code == 200
+
+
+@pytest.fixture(scope="module")
+def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    """Holds 6 requests, and 250 kB, for clients that show who they are."""
+    made = make_gateway(holdSeconds=5 * PATIENCE, holdRequests=6, holdBytes=250_000, apiKeysSecret="keys")
+    with made:
+        yield made
+
+
+KEYS = {"greedy": "sk-greedy", "modest": "sk-modest", "third": "sk-third"}
+
+
+def test_one_client_cannot_take_all_places_from_the_others(
+    keyed: Standalone, make_engine: Callable[..., Engine]
+) -> None:
+    keyed.route({"shared": []}, KEYS)
+    settle(keyed)
+
+    def ask(name: str) -> int:
+        with Api(keyed.url, KEYS[name]) as api:
+            return api.post(CHAT, json={"model": "shared"}).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        wait_for(lambda: ask_models(keyed, "greedy") == 200)
+        greedy = [pool.submit(ask, "greedy") for _unused in range(6)]
+        wait_for(lambda: waiting(keyed) == 6)  # who is alone may have all
+        modest = [pool.submit(ask, "modest") for _unused in range(2)]
+        wait_for(lambda: sum(asked.done() for asked in greedy) == 2)
+        assert {asked.result() for asked in greedy if asked.done()} == {429}
+        assert ask("greedy") == 429  # and does not get them back
+        third = pool.submit(ask, "third")
+        wait_for(lambda: sum(asked.done() for asked in greedy) == 3)
+        assert waiting(keyed) == 6
+        keyed.route({"shared": [make_engine("warm").endpoint]}, KEYS)
+        assert [asked.result() for asked in [*modest, third]] == [200] * 3
+        assert sorted(asked.result() for asked in greedy) == [200] * 3 + [429] * 3
+
+
+def ask_models(gateway: Standalone, name: str) -> int:
+    with Api(gateway.url, KEYS[name]) as api:
+        return api.get("/v1/models").status_code
+
+
+def test_one_client_cannot_take_all_bytes_from_the_others(
+    keyed: Standalone, make_engine: Callable[..., Engine]
+) -> None:
+    keyed.route({"large": [], "other": []}, KEYS)
+    settle(keyed)
+
+    def ask(name: str, model: str) -> int:
+        with Api(keyed.url, KEYS[name]) as api:
+            return api.post(CHAT, json={"model": model, "prompt": "a" * 100_000}).status_code
+
+    with ThreadPoolExecutor(16) as pool:
+        wait_for(lambda: ask_models(keyed, "greedy") == 200)
+        greedy = [pool.submit(ask, "greedy", "large") for _unused in range(2)]
+        wait_for(lambda: waiting(keyed) == 2)
+        assert ask("greedy", "large") == 429
+        modest = pool.submit(ask, "modest", "other")
+        wait_for(lambda: sum(asked.done() for asked in greedy) == 1)
+        keyed.route({model: [make_engine("warm").endpoint] for model in ("large", "other")}, KEYS)
+        assert modest.result() == 200
+        assert sorted(asked.result() for asked in greedy) == [200, 429]

@@ -36,37 +36,55 @@ ACCEPTED = {
     "model in the middle of a large body": "{" + LARGE + ',"model":"m1","tail":' + json.dumps(PROMPT * 10) + "}",
     "model first in a huge body": '{"model":"m1",' + HUGE + "}",
     "many escapes of the row of m": '{"prompt":"' + "\\u0060" * 3000 + '","model":"m1"}',
+    "other case further in": '{"model":"m1","tools":[{"Model":"zzz"}],"MODELS":1,"mode":2}',
     "a tool that has a parameter model": '{"tools":[{"properties":{"model":{}}}],"model":"m1",' + LARGE + "}",
     "model last in a huge body": "{" + HUGE + ',"model":"m1","stream":false}',
 }
 
-REFUSED = {
-    "duplicate, unknown first": '{"model":"zzz","model":"m1","messages":[]}',
-    "duplicate, known first": '{"model":"m1","messages":[],"model":"zzz"}',
-    "duplicate by an escaped key": '{"model":"m1","messages":[],"\\u006dodel":"zzz"}',
-    "duplicate by an escaped key in the middle": '{"mo\\u0064el":"zzz","model":"m1"}',
-    "missing": '{"messages":[]}',
-    "nested only": '{"messages":[{"role":"user","content":"x","model":"m1"}]}',
-    "null": '{"model":null,"messages":[]}',
-    "number": '{"model":1}',
-    "object": '{"model":{"name":"m1"}}',
-    "empty string": '{"model":"","messages":[]}',
-    "truncated": '{"model":"m1","messages":[',
-    "truncated behind a brace": '{"model":"m1","messages":[{"role":"user"}',
-    "trailing garbage": '{"model":"m1"} xx',
-    "second document": '{"model":"m1"} {"model":"zzz"}',
-    "trailing comma": '{"model":"m1",}',
-    "control character": '{"model":"m1","s":"a\nb"}',
-    "bad escape": '{"model":"m1","s":"\\x41"}',
-    "bad number": '{"model":"m1","n":01}',
-    "bad word": '{"model":"m1","n":nul}',
-    "single quotes": "{'model':'m1'}",
-    "not json": "hello",
-    "array": '[{"model":"m1"}]',
-    "nul byte": '{"model":"m1"\x00}',
-    "too deep": '{"model":"m1","d":' + "[" * 2000 + "]" * 2000 + "}",
-    "empty": "",
+# What comes before a NUL was looked up, and the whole was sent to the engine.
+CONTROL = {f"U+{code:04X}": json.dumps({"model": f"m1{chr(code)}zzz"}) for code in (0, 1, 10, 31)}
+CONTROL["delete, as it is"] = '{"model":"m1\x7f"}'
+CONTROL["before the name"] = '{"model":"\\u0000m1"}'
+# Engines in Go would take the other one.
+TWINS = {
+    "other case first": '{"Model":"zzz","model":"m1"}',
+    "other case last": '{"model":"m1","messages":[],"MODEL":"zzz"}',
+    "other case alone": '{"Model":"m1"}',
+    "other case, escaped": '{"model":"m1","\\u004dodel":"zzz"}',
+    "other case, no string": '{"model":"m1","modeL":{}}',
 }
+
+REFUSED = (
+    CONTROL
+    | TWINS
+    | {
+        "duplicate, unknown first": '{"model":"zzz","model":"m1","messages":[]}',
+        "duplicate, known first": '{"model":"m1","messages":[],"model":"zzz"}',
+        "duplicate by an escaped key": '{"model":"m1","messages":[],"\\u006dodel":"zzz"}',
+        "duplicate by an escaped key in the middle": '{"mo\\u0064el":"zzz","model":"m1"}',
+        "missing": '{"messages":[]}',
+        "nested only": '{"messages":[{"role":"user","content":"x","model":"m1"}]}',
+        "null": '{"model":null,"messages":[]}',
+        "number": '{"model":1}',
+        "object": '{"model":{"name":"m1"}}',
+        "empty string": '{"model":"","messages":[]}',
+        "truncated": '{"model":"m1","messages":[',
+        "truncated behind a brace": '{"model":"m1","messages":[{"role":"user"}',
+        "trailing garbage": '{"model":"m1"} xx',
+        "second document": '{"model":"m1"} {"model":"zzz"}',
+        "trailing comma": '{"model":"m1",}',
+        "control character": '{"model":"m1","s":"a\nb"}',
+        "bad escape": '{"model":"m1","s":"\\x41"}',
+        "bad number": '{"model":"m1","n":01}',
+        "bad word": '{"model":"m1","n":nul}',
+        "single quotes": "{'model':'m1'}",
+        "not json": "hello",
+        "array": '[{"model":"m1"}]',
+        "nul byte": '{"model":"m1"\x00}',
+        "too deep": '{"model":"m1","d":' + "[" * 2000 + "]" * 2000 + "}",
+        "empty": "",
+    }
+)
 
 # In larger bodies the text around the name is not read in full: an engine refuses these itself.
 LEFT_TO_THE_ENGINE = {
@@ -77,6 +95,8 @@ LEFT_TO_THE_ENGINE = {
     "bad word",
     "nul byte",
 }
+# Between the two ways of a larger body: what follows its longer part is not read.
+LEFT_TO_THE_ENGINE |= TWINS.keys() - {"other case alone", "other case, escaped"}
 LEFT_TO_THE_ENGINE |= {"second document", "trailing comma", "too deep", "array", "not json", "empty", "single quotes"}
 
 

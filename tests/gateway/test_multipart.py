@@ -277,3 +277,12 @@ def test_what_took_the_hop_counts_for_its_model(gateway: Standalone) -> None:
     for count in (0, 1, 2):
         wait_for(lambda count=count: answered() == count)  # type: ignore[misc]
         assert send(gateway, field("model", "counted") + END).status_code == 200
+
+
+@pytest.mark.parametrize("code", [0, 1, 10, 31, 127])
+def test_a_control_character_in_the_field_is_refused(gateway: Standalone, engine: Engine, code: int) -> None:
+    before = len(engine.bodies)
+    answer = send(gateway, field("model", f"plain{chr(code)}zzz") + upload() + END)
+    assert answer.status_code == 400
+    assert "control" in answer.json()["error"]["message"]
+    assert len(engine.bodies) == before

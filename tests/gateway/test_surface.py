@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,7 +87,7 @@ def test_a_body_of_the_limit_is_taken(client: requests.Session) -> None:
     assert client.post(CHAT, data=body).status_code == 200
 
 
-@pytest.mark.parametrize("name", ['a"b\\c', "é\u2028\x00\x1f", "x" * 5000, "\ud800", "<script>"])
+@pytest.mark.parametrize("name", ['a"b\\c', "é\u2028\u0085", "x" * 5000, "\ud800", "<script>"])
 def test_an_unknown_name_cannot_break_the_error(client: requests.Session, name: str) -> None:
     answer = client.post(CHAT, data=json.dumps({"model": name}).encode())
     assert answer.status_code == 404
@@ -114,6 +116,113 @@ def test_the_engine_never_sees_the_key(client: requests.Session, engine: Any) ->
 def test_the_request_id_goes_all_the_way(client: requests.Session, engine: Any) -> None:
     answer = client.post(CHAT, json={"model": "m1"}, headers={"x-request-id": "abc-1"})
     assert answer.headers["x-request-id"] == engine.headers[-1]["x-request-id"] == "abc-1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Forwarded-For", "6.6.6.6"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Host", "bank"),
+        ("X-Forwarded-Port", "1"),
+        ("X-Forwarded-Prefix", "/admin"),
+        ("Forwarded", "for=6.6.6.6"),
+        ("X-Real-IP", "6.6.6.6"),
+        ("Cookie", "session=secret"),
+        ("Proxy-Authorization", "Basic c2VjcmV0"),
+        ("Proxy-Authenticate", "Basic"),
+        ("Proxy-Connection", "keep-alive"),
+        ("Keep-Alive", "timeout=5"),
+        ("TE", "trailers"),
+        ("HTTP2-Settings", "AAMAAABkAAQAAP__"),
+    ],
+)
+def test_what_is_not_meant_for_engines_does_not_reach_them(
+    client: requests.Session, engine: Any, name: str, value: str
+) -> None:
+    assert client.post(CHAT, json={"model": "m1"}, headers={name: value, "X-Kept": "1"}).status_code == 200
+    assert value not in engine.headers[-1].get(name.lower(), "")
+    assert engine.headers[-1]["x-kept"] == "1"
+
+
+def test_the_engine_is_told_who_asks(client: requests.Session, engine: Any) -> None:
+    assert client.post(CHAT, json={"model": "m1"}, headers={"x-forwarded-for": "6.6.6.6"}).status_code == 200
+    assert engine.headers[-1]["x-forwarded-for"] == "127.0.0.1"
+
+
+def test_headers_that_connection_names_end_at_the_gateway(client: requests.Session, engine: Any) -> None:
+    headers = {"connection": "X-Secret, x-other,content-type", "X-Secret": "1", "X-Other": "2", "X-Kept": "3"}
+    assert client.post(CHAT, json={"model": "m1"}, headers=headers).status_code == 200
+    assert not {"x-secret", "x-other"} & engine.headers[-1].keys()
+    assert (engine.headers[-1]["x-kept"], engine.headers[-1]["content-type"]) == ("3", "application/json")
+
+
+def test_a_trusted_proxy_says_who_asks(make_gateway: Callable[..., Standalone], engine: Engine) -> None:
+    made = make_gateway(trustedProxies=["127.0.0.0/8"])
+    made.route({"m1": [engine.endpoint]})
+    with made, Api(made.url) as api:
+        settle(made)
+        headers = {"x-forwarded-for": "203.0.113.7", "x-forwarded-proto": "https", "cookie": "session=secret"}
+        for _request in range(2):  # on one connection
+            assert api.post(CHAT, json={"model": "m1"}, headers=headers).status_code == 200
+        log = made.directory / "haproxy.log"
+        wait_for(lambda: log.read_text().count('"client": "203.0.113.7"') == 2)
+    assert "203.0.113.7" in engine.headers[-1]["x-forwarded-for"]
+    assert engine.headers[-1]["x-forwarded-proto"] == "https"
+    assert "cookie" not in engine.headers[-1]
+
+
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\nfrom the engine"
+
+
+@pytest.fixture
+def switching() -> Iterator[tuple[str, list[bytes]]]:
+    """An engine that answers every request with another protocol: its endpoint, and what it is sent."""
+    got: list[bytes] = []
+
+    def serve(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _unused = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(1)
+                    request = b""
+                    while b"\r\n\r\n" not in request:
+                        request += connection.recv(4096) or b"\r\n\r\n"  # a probe says nothing
+                    got.append(request)
+                    connection.sendall(SWITCH)
+                    got.append(connection.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}", got
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("asked", [b"", b"connection: upgrade\r\nupgrade: other\r\n"], ids=["unasked", "asked"])
+def test_an_engine_that_switches_protocols_gets_no_tunnel(
+    make_gateway: Callable[..., Standalone], switching: tuple[str, list[bytes]], asked: bytes
+) -> None:
+    endpoint, got = switching
+    made = make_gateway(streamIdleSeconds=10)
+    made.route({"m1": [endpoint]})
+    body = b'{"model":"m1"}'
+    request = b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n%b" % (CHAT.encode(), asked, len(body), body)
+    with made:
+        settle(made)
+        host, port = made.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+            connection.sendall(request)
+            answer = connection.recv(4096)
+            with contextlib.suppress(OSError):
+                connection.sendall(b"through the tunnel")
+    assert answer[:12] in (b"HTTP/1.1 502", b"HTTP/1.1 504")
+    sent = b"".join(got).lower()
+    assert b"post " in sent
+    assert b"upgrade" not in sent
+    assert b"through the tunnel" not in sent
 
 
 @pytest.mark.parametrize("name", ["a b", "x" * 200, '"'])

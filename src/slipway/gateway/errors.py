@@ -39,6 +39,10 @@ TOO_COMPLEX = Failure(
     "The body is too complex to be searched for its model: write the key model once, first and plainly.",
     param="model",
 )
+CONTROL = Failure(400, "The model parameter holds control characters.", param="model")
+OTHER_CASE = Failure(
+    400, "The body of the request holds the key model with capital letters: write it in lower case.", param="model"
+)
 BAD_SELECTOR = Failure(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
 LONG_SELECTOR = Failure(400, "The header X-Label-Selector has more than 1024 characters.")
 NO_KEY = Failure(
@@ -48,6 +52,13 @@ UNKNOWN_PATH = Failure(404, "There is nothing at this path. The API begins at /v
 WRONG_METHOD = Failure(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = Failure(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
 TOO_MANY = Failure(429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5)
+CROWDED = Failure(
+    429,
+    "Too many large requests are being read already.",
+    "rate_limit_error",
+    code="too_many_bodies",
+    retry_after=5,
+)
 NOT_READY = Failure(
     503,
     "The model has no ready server. The status of its resource in the cluster says why.",
@@ -55,6 +66,19 @@ NOT_READY = Failure(
     code="model_not_ready",
     retry_after=10,
 )
+
+REFUSALS = {
+    "broken": BROKEN,
+    "form": NO_FORM,
+    "duplicate": DUPLICATE,
+    "missing": MISSING,
+    "type": NOT_TEXT,
+    "control": CONTROL,
+    "case": OTHER_CASE,
+    "complex": TOO_COMPLEX,
+    "crowded": CROWDED,
+}
+"""What our Lua files refuse, by the reason that they give."""
 
 BY_STATUS = (
     Failure(400, "The request is not valid HTTP."),
@@ -118,3 +142,13 @@ def return_rule(failure: Failure) -> str:
     """``return`` arguments of an http-request rule that answers with this error."""
     headers = f" hdr retry-after {failure.retry_after}" if failure.retry_after else ""
     return f"return status {failure.status} content-type application/json{headers} string '{failure.body()}'"
+
+
+def lua_module() -> str:
+    """The Lua module ``failures``: status, seconds to wait and body of each of REFUSALS."""
+    entries = "".join(
+        f"    {reason} ="
+        f" {{status = {failure.status}, retry_after = {failure.retry_after}, body = [[{failure.body()}]]}},\n"
+        for reason, failure in REFUSALS.items()
+    )
+    return f"return {{\n{entries}}}\n"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors, rewrite
+from slipway.gateway import errors, memory, rewrite
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
@@ -19,6 +20,15 @@ MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
+_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id"
+"""Headers that engines do not get from clients. A cookie chooses the endpoint, so only we set one."""
+_OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
+"""Headers that are believed from trusted proxies alone."""
+_ADDRESSES, _BODIES = "addresses", "bodies"
+"""Stick tables: connections of each address, and large bodies by ticket."""
+_BODY_SECONDS = 60
+_H2_STREAMS = 32
+_OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
 VERSION_VARIABLE = "proc.slipway_version"
@@ -52,14 +62,12 @@ SEARCHED = 1 << 20
 SMALL_BODY = 8192
 """Up to this size one PCRE2 match that reads all of the JSON is cheaper than entering Lua."""
 
-BUFFER = 49152
-"""Of HAProxy, in bytes. What fits is sent again when a connection breaks, and costs a third less than a large buffer.
-But HAProxy copies the whole buffer of every request, so that twice the size would cost small ones a tenth."""
 REPEATED = BUFFER - 8192
 """Size of a body that fits a buffer beside a header of usual size, and what HAProxy keeps there for itself."""
 
 # One object, strictly read, that has exactly one plain key "model" with a plain non-empty string, and no escaped key
-# beside it. Everything is possessive or decided by its first character, so a failed match costs no backtracking.
+# beside it, nor "model" in other case. Everything is possessive or decided by its first character, so a failed match
+# costs no backtracking.
 _SPACE = r"(?<w>[ \t\r\n]*+)"
 _STRING = r'(?<s>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")'
 _NUMBER = r"(?<n>-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+)"
@@ -68,8 +76,8 @@ _VALUE = (
     rf"(?<v>(?&s)|\{{(?&w)(?:{_PAIR}(?:,(?&w){_PAIR})*+)?+\}}"
     r"|\[(?&w)(?:(?&v)(?&w)(?:,(?&w)(?&v)(?&w))*+)?+\]|true|false|null|(?&n))"
 )
-_OTHER = r'(?<o>(?!"model")"[^"\\\x00-\x1f]*+"(?&w):(?&w)(?&v)(?&w))'
-_NAME = r'"model"(?&w):(?&w)"[^"\\\x00-\x1f]++"(?&w)'
+_OTHER = r'(?<o>(?!"(?i:model)")"[^"\\\x00-\x1f]*+"(?&w):(?&w)(?&v)(?&w))'
+_NAME = r'"model"(?&w):(?&w)"[^"\\\x00-\x1f\x7f]++"(?&w)'
 PLAIN_BODY = (
     rf"^(?(DEFINE){_STRING}{_NUMBER}{_SPACE}{_VALUE}{_OTHER})"
     rf"(?&w)\{{(?&w)(?:(?&o),(?&w))*+{_NAME}(?:,(?&w)(?&o))*+\}}(?&w)\z"
@@ -123,22 +131,27 @@ def _public(settings: Settings) -> tuple[str, int]:
 def _global(settings: Settings) -> str:
     run = settings.run_directory
     host, port = _public(settings)
+    connections = memory.connections(settings.max_connections, settings.memory_bytes)
     return f"""\
 # Written by the gateway's control process; changes are lost.
 global
     log stdout len 4096 format raw daemon
     # Lets HAProxy take fewer connections where the system allows fewer files.
-    fd-hard-limit {2 * settings.max_connections + 100}
+    fd-hard-limit {2 * connections + 100}
     nbthread {settings.threads}
     hard-stop-after {settings.drain_seconds}s
+    # Each reload leaves a process that ends its streams. They share the memory, so they must not pile up.
+    mworker-max-reloads {_OLD_PROCESSES}
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
     set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
-    # A body is read whole before its model is known. Larger than the limit, so that a chunked body is seen to pass it.
-    tune.bufsize.large {settings.max_body_bytes + 131072}
+    # A body is read whole before its model is known.
+    tune.bufsize.large {memory.large_buffer(settings.max_body_bytes)}
+    # So many requests of one connection may be under way: one connection is not to be a way around maxConnections.
+    tune.h2.fe.max-concurrent-streams {_H2_STREAMS}
     # A pause between two rules would let the last endpoint go after it was looked for. There are no loops among them.
     tune.max-rules-at-once 1000
     tune.lua.bool-sample-conversion normal
@@ -152,7 +165,15 @@ global
     lua-load-per-thread {run}/lua/forms.lua
     lua-load-per-thread {run}/lua/rewrite.lua
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
+    lua-load-per-thread {run}/lua/headers.lua
+    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
+
+
+def _bodies_arguments(settings: Settings) -> str:
+    largest = settings.max_body_bytes
+    pooled = memory.for_buffers(settings.threads, largest, settings.memory_bytes)
+    return f"{max(settings.body_bytes, largest)} {largest} {pooled} {memory.large_buffer(largest)}"
 
 
 def _hold_arguments(settings: Settings) -> str:
@@ -178,7 +199,8 @@ defaults base
     timeout client {settings.stream_idle_seconds}s
     timeout server {settings.stream_idle_seconds}s
     timeout queue {settings.stream_idle_seconds}s
-    timeout http-request 60s
+    # For headers. A body has a time of its own, see wait-for-body.
+    timeout http-request 10s
     timeout http-keep-alive 75s
     # A connection that was refused or closed before any answer is tried again, on another server where there is one.
     # An answer is never asked for twice: generating it has cost an engine's time.
@@ -190,6 +212,8 @@ defaults {MODEL_DEFAULTS} from base
     balance leastconn
     cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
+    # HAProxy remembers that a client asked for another protocol, also when the header Upgrade was taken off.
+    http-response deny deny_status 502 if {{ status 101 }}
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
 
@@ -199,10 +223,12 @@ def _frontend(settings: Settings) -> str:
     parts = (
         f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull",
         f"    log-format {LOG_FORMAT}",
+        _connections(settings),
         _health(settings),
         _request_id(),
         _keys(settings),
         _paths(settings),
+        _headers(settings),
         _body(settings),
         _route(settings),
         _hold(settings.run_directory),
@@ -210,6 +236,35 @@ def _frontend(settings: Settings) -> str:
         _leave(),
     )
     return "\n\n".join(parts)
+
+
+def _connections(settings: Settings) -> str:
+    """Leaves a quarter of the connections to others, whatever one address has; also where memory allows fewer."""
+    trusted = f"    acl trusted fc_src {' '.join(settings.trusted_proxies)}\n" if settings.trusted_proxies else ""
+    if not settings.max_connections_per_address:
+        return f"{trusted}    # An address may have as many connections as there are."
+    connections = memory.connections(settings.max_connections, settings.memory_bytes)
+    most = min(settings.max_connections_per_address, max(1, connections * 3 // 4))
+    unless = " unless trusted" if trusted else ""
+    return f"""\
+{trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {_ADDRESSES}{unless}
+    tcp-request connection reject if {{ sc1_conn_cur gt {most} }}"""
+
+
+def _headers(settings: Settings) -> str:
+    """What is meant for one hop ends here, and so does what only a proxy in front of us can know."""
+    # One regular expression costs a quarter of what a rule for each name does.
+    dropped = f"    http-request del-header ^({_OURS}|{_OF_PROXIES})$ -m reg"
+    if settings.trusted_proxies:
+        dropped = f"""\
+    http-request del-header ^({_OURS})$ -m reg
+    http-request del-header ^({_OF_PROXIES})$ -m reg unless trusted
+    # Limits for each client, and the access log, are about those behind the proxy.
+    http-request set-src req.hdr_ip(x-forwarded-for,-1) if trusted {{ req.hdr_ip(x-forwarded-for,-1) -m found }}"""
+    return f"""\
+    http-request lua.drop_named if {{ req.fhdr(connection) -m found }}
+{dropped}
+    option forwardfor if-none"""
 
 
 def _health(settings: Settings) -> str:
@@ -227,7 +282,6 @@ def _request_id() -> str:
     acl proper_id req.fhdr(x-request-id) -m reg '^[A-Za-z0-9._:=+/-]{1,128}\\z'
     http-request set-var(txn.id) req.fhdr(x-request-id) if proper_id
     http-request set-var(txn.id) uuid() unless { var(txn.id) -m found }
-    http-request del-header x-request-id if { req.fhdr(x-request-id) -m found }
     unique-id-format %[var(txn.id)]
     unique-id-header x-request-id
     http-after-response set-header x-request-id %[var(txn.id)] if { var(txn.id) -m found }"""
@@ -248,7 +302,6 @@ def _paths(settings: Settings) -> str:
     acl models path /v1/models
     acl models path_beg /v1/models/
     http-request {errors.return_rule(errors.WRONG_METHOD)} if models !{{ method GET HEAD }}
-    http-request del-header authorization if models
     http-request allow if models
     http-request set-var(txn.kind) path,map_str({paths})
     http-request {errors.return_rule(errors.UNKNOWN_PATH)} unless {{ var(txn.kind) -m found }}
@@ -258,21 +311,19 @@ def _paths(settings: Settings) -> str:
 def _body(settings: Settings) -> str:
     limit = settings.max_body_bytes
     too_large = errors.return_rule(errors.TOO_LARGE)
-    refusals = {
-        "form": errors.NO_FORM,
-        "duplicate": errors.DUPLICATE,
-        "missing": errors.MISSING,
-        "type": errors.NOT_TEXT,
-        "complex": errors.TOO_COMPLEX,
-    }
-    refused = "\n".join(
-        f"    http-request {errors.return_rule(failure)} if {{ var(txn.refused) -m str {reason} }}"
-        for reason, failure in refusals.items()
-    )
     return f"""\
     # By the announced size first, then by what came.
     http-request {too_large} if {{ req.body_size gt {limit} }}
-    http-request wait-for-body time 60s use-large-buffer
+    http-request wait-for-body time {_BODY_SECONDS}s
+    # What fills an ordinary buffer gets a large one when there is room for it. Rules without a condition do nothing to
+    # others, and cost less than asking.
+{_LARGE}    http-request set-var(txn.ticket) uuid() if large
+    http-request track-sc2 var(txn.ticket) table {_BODIES}
+    http-request lua.begin_body if large
+    # Returns at once, and clears the timer that a wait in Lua has left: the next one would take it for its own.
+    http-request wait-for-body time {_BODY_SECONDS}s
+    http-request wait-for-body time {_BODY_SECONDS}s use-large-buffer
+    http-request sc-inc-gpc0(2)
     http-request {too_large} if {{ req.body_len gt {limit} }}
     acl form var(txn.kind) -m str form
     http-request lua.read_form if form
@@ -280,8 +331,7 @@ def _body(settings: Settings) -> str:
     acl plain req.body -m reg '{PLAIN_BODY}'
     http-request set-var(txn.model) req.body,json_query('$.model') if !form small plain
     http-request lua.read_model if !form !{{ var(txn.model) -m found }}
-{refused}
-    http-request {errors.return_rule(errors.BROKEN)} unless {{ var(txn.model) -m found }}"""
+    http-request lua.refuse unless {{ var(txn.model) -m found }}"""
 
 
 def _route(settings: Settings) -> str:
@@ -321,8 +371,6 @@ def _endpoint(settings: Settings) -> str:
     acl begun req.body_len le {BEGIN}
     http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
 {rules}
-    # Only the gateway chooses.
-    http-request del-header cookie if {{ req.cook({ENDPOINT_COOKIE}) -m found }}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
 
@@ -335,12 +383,13 @@ def _leave() -> str:
     use_backend %[var(txn.be)]"""
 
 
+_LARGE = f"    acl large req.body_len gt {REPEATED}\n"
+
 _LAST_RULES = f"""\
     # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
     # without a word: so larger requests get a connection of their own, which is not kept.
-    acl repeated req.body_len le {REPEATED}
-    http-request set-var({_ALONE}) var(txn.id) unless repeated
-    http-request set-header connection close unless repeated
+    http-request set-var({_ALONE}) var(txn.id) if large
+    http-request set-header connection close if large
     http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
 
 
@@ -349,16 +398,23 @@ def _internal(settings: Settings) -> str:
     return f"""\
 # The model list, by the control process.
 backend control from base
+    http-request del-header authorization
     server control unix@{settings.run_directory}/control.sock
 
 # Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
 backend successor from base
     server successor {host}:{port}
 
-{rewrite.sections(settings.run_directory, _LAST_RULES)}
+{rewrite.sections(settings.run_directory, _LARGE + _LAST_RULES)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
+
+backend {_ADDRESSES} from base
+    stick-table type ipv6 size 100k expire 10s store conn_cur
+
+backend {_BODIES} from base
+    stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
 """
 
 

@@ -11,7 +11,10 @@ from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 
-LUA_FILES = ("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua", "surface.lua")
+LUA_FILES = (
+    *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua", "surface.lua"),
+    *("bodies.lua", "client.lua", "headers.lua", "refusals.lua"),
+)
 
 
 class State(NamedTuple):
@@ -45,6 +48,7 @@ def files(settings: Settings, state: State) -> dict[str, str]:
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
         | {f"errors/{failure.status}.http": errors.error_file(failure) for failure in errors.BY_STATUS}
+        | {"lua/failures.lua": errors.lua_module()}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )

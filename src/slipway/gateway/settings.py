@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import yaml
 
+from slipway.gateway import memory
 from slipway.serving import claims
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -41,6 +44,15 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """HAProxy's threads."""
     max_connections: Annotated[int, msgspec.Meta(ge=100)] = 10000
     """Clients connected at once; an open file is needed on either side of each."""
+    body_bytes: Positive = 134217728
+    """How large all bodies that are being read may be together, by announced size; a request beyond it gets a 429."""
+    max_connections_per_address: Natural = 7500
+    """Clients of one source address (IPv6: of one /64) connected at once; 0: as many as there are connections."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
+    connections."""
+    memory_bytes: Natural = 0
+    """What HAProxy may reserve, as it is told by its option ``-m``; 0: no limit is known."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"
@@ -72,9 +84,29 @@ def load(path: Path) -> Settings:
         settings = msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidSettings(f"{path}: {error}") from error
-    for fault in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
-        raise InvalidSettings(f"{path}: {fault}")
+    for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
+        raise InvalidSettings(f"{path}: {problem}")
+    for problem in (*_proxy_problems(settings), *_size_problems(settings)):
+        raise InvalidSettings(f"{path}: {problem}")
     return settings
+
+
+def _proxy_problems(settings: Settings) -> Iterator[str]:
+    for network in settings.trusted_proxies:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            yield f"trustedProxies: {error}"
+
+
+def _size_problems(settings: Settings) -> Iterator[str]:
+    wanted = memory.least(settings.threads, settings.max_body_bytes)
+    if settings.memory_bytes and settings.memory_bytes < wanted:
+        yield (
+            f"memoryBytes: {settings.memory_bytes} is too little for maxBodyBytes {settings.max_body_bytes} with"
+            f" {settings.threads} threads, which need {wanted}: raise the memory limit of HAProxy's container"
+            " (gateway_resources), or lower maxBodyBytes or threads"
+        )
 
 
 def address(listen: str) -> tuple[str, int]:

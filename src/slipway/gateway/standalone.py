@@ -78,6 +78,8 @@ class Standalone:
     def start_haproxy(self) -> None:
         """Starts HAProxy as the pod does; access log and messages go to haproxy.log."""
         arguments = ["-W", "-db", "-S", f"{self.run}/master.sock,mode,600", "-f", f"{self.run}/haproxy.cfg"]
+        memory = self._settings.get("memoryBytes")
+        arguments += ["-m", str(int(str(memory)) >> 20)] if memory else []
         program = os.environ.get("SLIPWAY_HAPROXY")
         command = [program] if program else self._docker()
         with (self.directory / "haproxy.log").open("ab") as output:

@@ -16,13 +16,31 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["holdSecond: 3", "maxBodyBytes: many", "holdRequests: -1", "threads: 0", "a: [", "- 1"]
+    "text",
+    [
+        "holdSecond: 3",
+        "maxBodyBytes: many",
+        "holdRequests: -1",
+        "threads: 0",
+        "a: [",
+        "- 1",
+        "trustedProxies: [nowhere]",
+    ],
 )
 def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
     with pytest.raises(InvalidSettings, match=r"gateway\.yaml"):
         load(file)
+
+
+def test_a_limit_with_which_haproxy_would_not_start_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text("memoryBytes: 314572800")
+    with pytest.raises(InvalidSettings, match=r"memory limit .*gateway_resources.*lower maxBodyBytes or threads"):
+        load(file)
+    file.write_text("memoryBytes: 402653184")
+    assert load(file).memory_bytes == 402653184
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ LISTS: dict[str, list[str]] = {
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],
     "gateway_image_pull_secrets": ["first", "second"],
+    "gateway_trusted_proxies": ["10.0.0.0/8", "192.168.0.0/16"],
     "hub_gated": ["acme/tiny", "closed/*"],
     "hub_image_pull_secrets": ["first"],
     "metrics_server_image_pull_secrets": ["first", "second"],

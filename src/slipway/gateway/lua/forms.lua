@@ -4,7 +4,7 @@
 -- What parsers could read in two ways is refused: two fields "model", names in extended notation, encoded parts.
 --
 -- Sets txn.model to the name and txn.field to the number of bytes before the word model in the part's header; or
--- txn.refused to one of: form, missing, duplicate, type, complex. Loaded once in each thread. Keeps no state.
+-- txn.refused to one of: form, missing, duplicate, type, control, complex. Loaded once in each thread. Keeps no state.
 
 local find, match, sub = string.find, string.match, string.sub
 
@@ -119,6 +119,7 @@ local function read(text, delimiter)
             if is_file or stop - content > MAX_NAME then return nil, "type" end
             if stop <= content then return nil, "missing" end
             model, field = sub(text, content, stop - 1), place - 1
+            if find(model, "%c") then return nil, "control" end
         end
         at = behind
     end

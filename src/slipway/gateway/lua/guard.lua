@@ -14,7 +14,10 @@
 -- Reading costs work, and nobody may order hours of it: each value and each escape is counted, and a body with more of
 -- them than WORK is refused. Only bodies of megabytes that hide their model well come near it.
 --
--- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, type, complex.
+-- Engines in Go also take a key in other case ("Model") for it: such a key of the outermost object is refused wherever it
+-- is seen, which is not in the longer part of a body that is read quickly.
+--
+-- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, case, type, control, complex.
 -- A second action finds the place of the name in a body whose engine knows the model by another one.
 -- Loaded once in each thread. Keeps no state: HAProxy interrupts long work to serve others.
 
@@ -29,6 +32,11 @@ local WORK = 1000000
 local VALUE_WORK, ESCAPE_WORK = 4, 1
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
+
+-- Whether a key is "model" in other case.
+local function is_twin(key)
+    return #key == 5 and key ~= "model" and key:lower() == "model"
+end
 
 -- The index behind the string that opens at `at`, and whether it holds escapes; nil where it is broken.
 local function string_end(text, at, work)
@@ -140,6 +148,8 @@ local function strict(text, work)
             else
                 wrong = wrong or "type"
             end
+        elseif is_twin(key) then
+            wrong = wrong or "case"
         end
         at = skip(text, after)
         more = byte(text, at) == COMMA
@@ -148,7 +158,16 @@ local function strict(text, work)
     if byte(text, at) ~= CLOSE or skip(text, at + 1) <= #text then return nil, "broken" end
     if wrong then return nil, wrong end
     if not seen or model == "" then return nil, "missing" end
+    if find(model, "%c") then return nil, "control" end
     return model, nil, from, to
+end
+
+-- The index of the value of a key that is beyond doubt: no escapes, no twin.
+local function value_of_plain_key(text, at, work)
+    local value, key_end, escaped = value_of_key(text, at, work)
+    if not value or escaped then return nil end
+    if key_end - at == 7 and is_twin(sub(text, at + 1, key_end - 2)) then return nil end
+    return value
 end
 
 -- Whether what stands before `stop` is the begin of an object and whole members of it.
@@ -157,7 +176,7 @@ local function opens_object(text, stop, work)
     if byte(text, at) ~= OPEN then return false end
     at = skip(text, at + 1)
     while at < stop do
-        at = value_of_key(text, at, work)
+        at = value_of_plain_key(text, at, work)
         at = at and value_end(text, at, work)
         if not at then return false end
         at = skip(text, at)
@@ -171,7 +190,7 @@ end
 local function closes_object(text, at, work)
     at = skip(text, at)
     while byte(text, at) == COMMA do
-        at = value_of_key(text, skip(text, at + 1), work)
+        at = value_of_plain_key(text, skip(text, at + 1), work)
         at = at and value_end(text, at, work)
         if not at then return false end
         at = skip(text, at)
@@ -195,7 +214,7 @@ local function quick(text, work)
     local first, last = find(text, '"model"', 1, true)
     if not first or find(text, '"model"', last + 1, true) or may_hide_key(text) then return nil end
     if byte(text, first - 1) == BACKSLASH then return nil end
-    local from, name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*()"([^%z\1-\31"\\]+)"()', last + 1)
+    local from, name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*()"([^%c"\\]+)"()', last + 1)
     if not name then return nil end
     if #text - after < first then
         if closes_object(text, after, work) then return name, nil, from, after end

@@ -1,5 +1,8 @@
 -- Keeps requests for a model without a ready server until one appears, bounded in number and time.
 --
+-- Places are shared among clients: where there is none left, one who has more than another has to give the newest of his to
+-- the other. So nobody can shut others out, and who is alone may have all.
+--
 -- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
 -- successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
@@ -11,6 +14,8 @@ most_bytes = tonumber(most_bytes)
 local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
 local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
 
+local client_of = require("client").of
+
 local woken_backends = Map.new(wake_map, Map._str)
 local held_backends = Map.new(held_map, Map._str)
 
@@ -21,8 +26,12 @@ local LEASE = 1               -- seconds after which a place whose request was n
 local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
-local waiting = {}            -- backend -> {count, places = {ticket -> time last seen}, sizes = {ticket -> bytes}, gate, passes}
+-- backend -> {count, places = {ticket -> {seen = when it was seen last, size = bytes, client}}, counts = {client -> places},
+-- gate, passes}
+local waiting = {}
 local bytes_held = 0
+local bytes_of = {}           -- client -> bytes of his that are held
+local displaced = {}          -- ticket -> true, of requests whose place another client got
 local totals = {}             -- backend -> {full, timeout}: how many were turned away
 local last_ticket = 0
 
@@ -31,18 +40,28 @@ local function clock()
     return now.sec + now.usec / 1000000
 end
 
+local function add(sums, client, change)
+    local sum = (sums[client] or 0) + change
+    sums[client] = sum > 0 and sum or nil
+end
+
 local function free(room, ticket)
-    if room.places[ticket] then
-        bytes_held = bytes_held - room.sizes[ticket]
-        room.places[ticket], room.sizes[ticket] = nil, nil
-        room.count = room.count - 1
-    end
+    local place = room.places[ticket]
+    if not place then return end
+    room.places[ticket] = nil
+    room.count = room.count - 1
+    bytes_held = bytes_held - place.size
+    add(room.counts, place.client, -1)
+    add(bytes_of, place.client, -place.size)
 end
 
 -- Frees the places of requests that are gone.
 local function sweep(room, now)
-    for ticket, seen in pairs(room.places) do
-        if now - seen > LEASE then free(room, ticket) end
+    for ticket, place in pairs(room.places) do
+        if now - place.seen > LEASE then
+            free(room, ticket)
+            displaced[ticket] = nil
+        end
     end
 end
 
@@ -50,26 +69,68 @@ local function limits(backend)
     return woken_backends:lookup(backend) and WOKEN or USUAL
 end
 
-local function take_place(backend, places, size, now)
+-- Who has most, and how much.
+local function greatest(sums)
+    local who, most = nil, 0
+    for client, sum in pairs(sums) do
+        if sum > most then who, most = client, sum end
+    end
+    return who, most
+end
+
+-- Takes the newest place of a client away, of those in these rooms that have at least so many bytes.
+local function displace(rooms, client, least)
+    local newest, from = 0, nil
+    for _, room in pairs(rooms) do
+        for ticket, place in pairs(room.places) do
+            if place.client == client and place.size >= least and ticket > newest then newest, from = ticket, room end
+        end
+    end
+    if not from then return false end
+    free(from, newest)
+    displaced[newest] = true
+    return true
+end
+
+-- Whether there is a place in the room, taken from another client if need be.
+local function makes_place(room, places, client)
+    if room.count < places then return true end
+    local who, most = greatest(room.counts)
+    return who ~= nil and most > (room.counts[client] or 0) + 1 and displace({room}, who, 0)
+end
+
+-- The same for bytes.
+local function makes_space(client, size)
+    while bytes_held + size > most_bytes do
+        local who, most = greatest(bytes_of)
+        if not who or most <= (bytes_of[client] or 0) + size or not displace(waiting, who, 1) then return false end
+    end
+    return true
+end
+
+local function take_place(backend, places, client, size, now)
     local room = waiting[backend]
     if not room then
-        room = {count = 0, places = {}, sizes = {}, passes = 0}
+        room = {count = 0, places = {}, counts = {}, passes = 0}
         waiting[backend] = room
     end
     if room.count >= places then sweep(room, now) end
     if bytes_held + size > most_bytes then
         for _, other in pairs(waiting) do sweep(other, now) end
     end
-    if room.count >= places or bytes_held + size > most_bytes then return nil end
+    if not makes_space(client, size) or not makes_place(room, places, client) then return nil end
     last_ticket = last_ticket + 1
-    room.places[last_ticket], room.sizes[last_ticket] = now, size
+    room.places[last_ticket] = {seen = now, size = size, client = client}
     room.count = room.count + 1
     bytes_held = bytes_held + size
+    add(room.counts, client, 1)
+    add(bytes_of, client, size)
     return room, last_ticket
 end
 
 local function leave(backend, room, ticket)
     free(room, ticket)
+    displaced[ticket] = nil
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
@@ -146,17 +207,18 @@ end
 local function hold(txn)
     local backend = txn:get_var("txn.be")
     local began = clock()
-    local room, ticket = take_place(backend, limits(backend).places, txn.f:req_body_len(), began)
+    local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), began)
     if not room then return refuse(txn, backend, "full") end
     local peer = peer_of(txn)
     local now, ended, look_again, deadline = began, nil, began, nil
     repeat
-        if room.places[ticket] then room.places[ticket] = now end   -- else it was slow to look, and is no longer counted
+        if room.places[ticket] then room.places[ticket].seen = now end   -- else it was slow to look, and is no longer counted
         if now >= look_again then
             look_again = now + 0.25
             deadline = began + limits(backend).seconds
             ended = end_of_process(now) or (has_left(peer, now) and "left" or nil)
         end
+        if displaced[ticket] then ended = "full" end
         ended = ended or outcome(txn, backend, room, now, deadline)
         if not ended then
             core.msleep(now - began < SOON and POLL or SLOW_POLL)
@@ -164,7 +226,7 @@ local function hold(txn)
         end
     until ended
     leave(backend, room, ticket)
-    if ended == "timeout" then return refuse(txn, backend, ended) end
+    if ended == "timeout" or ended == "full" then return refuse(txn, backend, ended) end
     txn:set_var("txn.hold", ended)
 end
 

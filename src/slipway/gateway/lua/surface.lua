@@ -1,5 +1,8 @@
--- Answers 404 for a model that is not known, naming it: the one error body that holds text of the user.
+-- Answers requests whose model cannot be read, by the reason in txn.refused; and 404 for a model that is not known, naming
+-- it: the one error body that holds text of the user.
 -- Loaded once in each thread; keeps no state.
+
+local refusals = require("refusals")
 
 local SHOWN = 128
 
@@ -18,4 +21,9 @@ local function unknown_model(txn)
     txn:done(reply)
 end
 
+local function refuse(txn)
+    refusals.answer(txn, txn:get_var("txn.refused") or "broken")
+end
+
+core.register_action("refuse", {"http-req"}, refuse)
 core.register_action("unknown_model", {"http-req"}, unknown_model)
