@@ -125,13 +125,13 @@ def test_limited_to_namespaces_only_kinds_without_one_are_granted_in_the_whole_c
     assert rendered(("krypton", "kubeai"), ("team-a",))["__controller_cluster_rules"] == []
 
 
-def test_in_its_own_namespace_it_has_its_lease_its_configuration_and_the_gateways_pods() -> None:
-    lease = {("coordination.k8s.io", "leases"): {"create", "get", "update"}}
+def test_in_its_own_namespace_it_has_its_lease_its_key_its_configuration_and_the_gateways_pods() -> None:
+    own = {("coordination.k8s.io", "leases"): {"create", "get", "update"}, ("", "secrets"): {"create", "get"}}
     config = {("", "configmaps"): {"get", "list", "watch", "create", "patch"}}
     limited = {("", "pods"): {"list", "watch"}, ("", "events"): {"get", "create", "patch"}}
-    assert ruled(rendered(("krypton",))["__controller_own_rules"]) == lease
-    assert ruled(rendered(ALL)["__controller_own_rules"]) == lease | config
-    assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == lease | config | limited
+    assert ruled(rendered(("krypton",))["__controller_own_rules"]) == own
+    assert ruled(rendered(ALL)["__controller_own_rules"]) == own | config
+    assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == own | config | limited
 
 
 def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_of_adapters() -> None:
