@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import (
     MANAGED_BY,
+    SERVICE_ACCOUNT,
     Key,
     Kind,
     Object,
@@ -193,18 +194,36 @@ class Applier:
 
         ``absent``: of kinds that no informer lists, children that there may have been and that are to be gone.
         ``finishing``: also for an owner that is being deleted; what goes then goes in the foreground, so that it is
-        seen until all that it made is gone. Raises nothing but programming errors; see Applied for what a server may
+        seen until all that it made is gone. Where a ServiceAccount belongs to somebody else nothing else is made: its
+        pods would run in that account's name. Raises nothing but programming errors; see Applied for what a server may
         say.
         """
         if deleting(owner) and not finishing:
             return Applied()
         wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
+        accounts = [(kind, name) for kind, name in wanted if kind == SERVICE_ACCOUNT]
+        made = await self._apply_all(owner, accounts, wanted)
+        if any(isinstance(outcome, _Refusal) for outcome in made):
+            return _summary(made, accounts)
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
-        steps = [self._apply(owner, kind, child) for (kind, _unused), child in wanted.items()]
+        others = [child for child in wanted if child not in accounts]
+        steps = []
         if all(informer.synced.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
-        return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+        outcomes = await self._apply_all(owner, others, wanted, *steps)
+        return _summary([*made, *outcomes], [*accounts, *others])
+
+    async def _apply_all(
+        self,
+        owner: Object,
+        names: Sequence[tuple[Kind, Key]],
+        wanted: Mapping[tuple[Kind, Key], Object],
+        *further: Coroutine[Any, Any, None],
+    ) -> list[BaseException | None]:
+        """Applies the named children at once, and does what else there is to do. Returns what each raised."""
+        steps = [self._apply(owner, kind, wanted[kind, name]) for kind, name in names]
+        return await asyncio.gather(*steps, *further, return_exceptions=True)
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""

@@ -12,13 +12,14 @@ from slipway.kube.applier import OWNER, Applied, Applier, by_owner
 from slipway.kube.errors import NotLeader, ServerError, TooManyRequests
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, Key, Kind, uid
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, SERVICE_ACCOUNT, Key, Kind, uid
 
 from .conftest import PATIENCE
 
 MODEL = Kind("krypton.ai", "v1alpha1", "Model", "models")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SERVICES = "/api/v1/namespaces/default/services"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 LABELS = {MANAGED_BY: "slipway"}
 
 
@@ -46,7 +47,7 @@ class Bench:
         self.expectations = Expectations()
         self.informers = {
             kind: Informer(client, kind, labels=f"{MANAGED_BY}=slipway", indexes={OWNER: by_owner})
-            for kind in (DEPLOYMENT, SERVICE)
+            for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT)
         }
         self.applier = self.new(client)
 
@@ -217,6 +218,19 @@ async def test_nothing_is_pruned_before_every_store_is_filled(server, bench):
     bench.informers[DEPLOYMENT].synced.clear()
     await bench.sync(owner(), [])
     assert f"{SERVICES}/m" in server.objects
+
+
+async def test_no_pods_are_made_that_would_run_in_the_name_of_somebody_elses_account(server, bench):
+    """A model's account has the model's name, which its author chooses."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "m"}}
+    before = await server.put(f"{ACCOUNTS}/m", kind="ServiceAccount", metadata={"annotations": {"role": "of a bank"}})
+    applied = await bench.sync(owner(), [deployment(), service(), account])
+    assert [(failure.kind, failure.reason) for failure in applied.failures] == [("ServiceAccount", "NameTaken")]
+    assert f"{DEPLOYMENTS}/m" not in server.objects
+    assert server.objects[f"{ACCOUNTS}/m"] == before
+    await server.remove(f"{ACCOUNTS}/m")
+    assert await bench.sync(owner(), [deployment(), service(), account]) == Applied()
+    assert f"{DEPLOYMENTS}/m" in server.objects
 
 
 @pytest.mark.parametrize(
