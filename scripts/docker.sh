@@ -16,10 +16,11 @@ esac
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/lib.sh"
 
-installed=/etc/slipway-docker.packages # names what this script has installed
+etc=${SLIPWAY_ETC:-/etc} # elsewhere in tests
+installed=$etc/slipway-docker.packages # names what this script has installed
 oldest=23 # older ones cannot start privileged containers where the host lacks CAP_SYS_RESOURCE
 log=/var/log/dockerd.log
-apt_files=(/etc/apt/sources.list.d/slipway-docker.sources /etc/apt/preferences.d/slipway-docker)
+apt_files=("$etc/apt/sources.list.d/slipway-docker.sources" "$etc/apt/preferences.d/slipway-docker")
 
 candidate() { # PACKAGE; prints the version that apt would install
   apt-cache policy "$1" | sed -n 's/^  Candidate: //p' | grep -vxF '(none)' || true

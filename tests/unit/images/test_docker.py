@@ -1,0 +1,49 @@
+"""`scripts/docker.sh` takes away the Docker that it installed, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import IMAGES, Bench
+
+SCRIPT = str(IMAGES.parent / "scripts/docker.sh")
+
+
+@pytest.fixture
+def etc(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine's /etc. No real package is touched and no process ended."""
+    folder = bench.folder / "etc"
+    for part in ("apt/sources.list.d", "apt/preferences.d"):
+        (folder / part).mkdir(parents=True)
+    monkeypatch.setenv("SLIPWAY_ETC", str(folder))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    bench.stand_in("id", "echo 0")
+    bench.stand_in("apt-get", "")
+    bench.stand_in("pkill", "")
+    bench.stand_in("systemctl", "")
+    return folder
+
+
+def test_docker_that_somebody_else_installed_is_not_removed(bench: Bench, etc: Path) -> None:
+    ended = bench.run(SCRIPT, "--remove")
+
+    assert ended.returncode == 1
+    assert "has not installed Docker here" in ended.stderr
+    assert not [call for call in bench.calls if call.startswith("apt-get")]
+
+
+def test_docker_that_was_installed_for_the_demo_is_taken_away_whole(bench: Bench, etc: Path) -> None:
+    before = sorted(etc.rglob("*"))
+    (etc / "slipway-docker.packages").write_text("docker.io\ndocker-cli\n")
+    (etc / "apt/sources.list.d/slipway-docker.sources").touch()
+    (etc / "apt/preferences.d/slipway-docker").touch()
+
+    removed = bench.run(SCRIPT, "--remove")
+
+    assert removed.returncode == 0, removed.stderr
+    assert sorted(etc.rglob("*")) == before
+    (asked,) = [call for call in bench.calls if call.startswith("apt-get")]
+    assert asked.startswith("apt-get remove")
+    assert asked.endswith(" docker.io docker-cli")
