@@ -92,6 +92,8 @@ class Controller:
             "apis": ["krypton"],
             "listen": "127.0.0.1:0",
             "leaderElection": lease,
+            # Each run has one namespace for everything.
+            "authors": {"systemNamespace": True},
             "unschedulableGraceSeconds": 3600,
             **further,
         }
