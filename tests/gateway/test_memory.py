@@ -238,12 +238,11 @@ def test_unfinished_headers_take_little_and_are_gone_after_ten_seconds(small: St
         b"x-%d: %b\r\n" % (i, b"a" * 900) for i in range(40)
     )
     with unharmed(small, 60 * MIB):
-        connections = []
+        connections: list[socket.socket] = []
         for _connection in range(1100):
-            connection = socket.create_connection(("127.0.0.1", port_of(small)), timeout=PATIENCE)
             with suppress(OSError):  # one too many
-                connection.sendall(head)
-            connections.append(connection)
+                connections.append(socket.create_connection(("127.0.0.1", port_of(small)), timeout=PATIENCE))
+                connections[-1].sendall(head)
     assert all(answered(connection, PATIENCE / 2) for connection in connections[:50]), "closed, or told 408"
     for connection in connections:
         connection.close()

@@ -131,7 +131,7 @@ def _public(settings: Settings) -> tuple[str, int]:
 def _global(settings: Settings) -> str:
     run = settings.run_directory
     host, port = _public(settings)
-    connections = memory.connections(settings.max_connections, settings.memory_bytes)
+    connections = _connections_in_all(settings)
     return f"""\
 # Written by the gateway's control process; changes are lost.
 global
@@ -148,7 +148,7 @@ global
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
-    # A body is read whole before its model is known.
+{_buffers(settings)}    # A body is read whole before its model is known.
     tune.bufsize.large {memory.large_buffer(settings.max_body_bytes)}
     # So many requests of one connection may be under way: one connection is not to be a way around maxConnections.
     tune.h2.fe.max-concurrent-streams {_H2_STREAMS}
@@ -168,6 +168,17 @@ global
     lua-load-per-thread {run}/lua/headers.lua
     lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
+
+
+def _buffers(settings: Settings) -> str:
+    most = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+    return f"    tune.buffers.limit {most}\n" if most else ""
+
+
+def _connections_in_all(settings: Settings) -> int:
+    return memory.connections(
+        settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
+    )
 
 
 def _bodies_arguments(settings: Settings) -> str:
@@ -239,12 +250,12 @@ def _frontend(settings: Settings) -> str:
 
 
 def _connections(settings: Settings) -> str:
-    """Leaves a quarter of the connections to others, whatever one address has; also where memory allows fewer."""
+    """Leaves an eighth of the connections to others, whatever one address has; also where memory allows fewer."""
     trusted = f"    acl trusted fc_src {' '.join(settings.trusted_proxies)}\n" if settings.trusted_proxies else ""
     if not settings.max_connections_per_address:
         return f"{trusted}    # An address may have as many connections as there are."
-    connections = memory.connections(settings.max_connections, settings.memory_bytes)
-    most = min(settings.max_connections_per_address, max(1, connections * 3 // 4))
+    connections = _connections_in_all(settings)
+    most = min(settings.max_connections_per_address, max(1, connections * 7 // 8))
     unless = " unless trusted" if trusted else ""
     return f"""\
 {trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {_ADDRESSES}{unless}

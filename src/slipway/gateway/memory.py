@@ -18,9 +18,9 @@ _PROGRAM = 48 * _MIB
 _THREAD = 10 * _MIB
 _LARGE_OF_THREAD = 4.75
 """Large buffers that each thread keeps for itself; hardly touched, but reserved."""
-_CONNECTION = 2 * (BUFFER + 2048)
-"""A connection that uses a buffer on either side, as HAProxy counts it."""
-_LEAST_BODIES = 4
+_CONNECTION = _MIB // 10 + 1
+"""With a limit HAProxy takes ten connections for each MiB, so that each may use a buffer on either side."""
+_LEAST_BODIES, _LEAST_BUFFERS = 4, 256
 
 
 def large_buffer(max_body_bytes: int) -> int:
@@ -34,15 +34,25 @@ def least(threads: int, max_body_bytes: int) -> int:
     return (_reserved(threads, large) + _LEAST_BODIES * large) * 4 // 3
 
 
-def connections(most: int, limit: int) -> int:
-    """How many clients may be connected: `most`, or as many as fit into `limit` bytes (0: no limit)."""
-    return min(most, max(100, limit // _CONNECTION)) if limit else most
+def buffers(threads: int, max_body_bytes: int, limit: int) -> int:
+    """How many ordinary buffers may be in use; 0 without a limit. Who needs one more waits until another is free."""
+    large = large_buffer(max_body_bytes)
+    return (
+        max(_LEAST_BUFFERS, (limit * 9 // 10 - _reserved(threads, large) - _LEAST_BODIES * large) // BUFFER)
+        if limit
+        else 0
+    )
+
+
+def connections(most: int, threads: int, max_body_bytes: int, limit: int) -> int:
+    """How many clients may be connected: `most`, or as many as `limit` bytes (0: no limit) have buffers for."""
+    return min(most, buffers(threads, max_body_bytes, limit), limit // _CONNECTION) if limit else most
 
 
 def for_buffers(threads: int, max_body_bytes: int, limit: int) -> int:
     """Bytes that buffers in use may have before no further large one is given out; 0 without a limit.
 
-    A quarter of the limit is left to all else, so that small requests are served whatever large ones there are.
+    What is left to all else serves small requests whatever large ones there are.
     """
     return limit * 3 // 4 - _reserved(threads, large_buffer(max_body_bytes)) if limit else 0
 

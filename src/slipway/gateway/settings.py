@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Clients connected at once; an open file is needed on either side of each."""
     body_bytes: Positive = 134217728
     """How large all bodies that are being read may be together, by announced size; a request beyond it gets a 429."""
-    max_connections_per_address: Natural = 7500
+    max_connections_per_address: Natural = 8750
     """Clients of one source address (IPv6: of one /64) connected at once; 0: as many as there are connections."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
