@@ -16,7 +16,8 @@ MANIFESTS = sorted((ROOT / "tests" / "cluster" / "manifests").glob("*.yaml"))
 
 STRING: Object = {"type": "string"}
 INTEGER: Object = {"type": "integer"}
-ANY_OBJECT: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+OF_KUBERNETES = ("resources.", "env[].", "envFrom[].")
+"""What is below these fields is Kubernetes' own: tests/unit/apis/test_schemas.py holds it against its schemas."""
 SPEC: dict[str, Object] = {
     "source": {"type": "object", "required": ["huggingface", "file"]},
     "source.huggingface": STRING | {"minLength": 1},
@@ -32,11 +33,11 @@ SPEC: dict[str, Object] = {
     "args[]": STRING,
     "minReplicas": INTEGER | {"minimum": 1, "default": 1},
     "maxReplicas": INTEGER | {"minimum": 1, "default": 1},
-    "resources": ANY_OBJECT,
+    "resources": {"type": "object"},
     "env": {"type": "array"},
-    "env[]": ANY_OBJECT,
+    "env[]": {"type": "object", "required": ["name"]},
     "envFrom": {"type": "array"},
-    "envFrom[]": ANY_OBJECT,
+    "envFrom[]": {"type": "object"},
     "serviceAccountName": STRING,
     "startupTimeout": STRING | {"default": "600s"},
 }
@@ -126,7 +127,7 @@ def test_fields_defaults_and_limits_are_the_documented_ones(part: str, documente
     schema = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
     ours = rules(schema)
     assert ours.pop("")["type"] == "object"
-    assert {path: without_order(rule) for path, rule in ours.items()} == {
+    assert {path: without_order(rule) for path, rule in ours.items() if not path.startswith(OF_KUBERNETES)} == {
         path: without_order(rule) for path, rule in documented.items()
     }
 

@@ -27,7 +27,6 @@ KINDS = (
     Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True),
     Kind("apps/v1", "Deployment", "deployments", namespaced=True),
     Kind("apps/v1", "DaemonSet", "daemonsets", namespaced=True),
-    Kind("coordination.k8s.io/v1", "Lease", "leases", namespaced=True),
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True),
     Kind("coordination.k8s.io/v1", "Lease", "leases", namespaced=True),
     Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", namespaced=True),
