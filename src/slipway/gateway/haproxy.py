@@ -280,11 +280,11 @@ def _headers(settings: Settings) -> str:
 
 def _health(settings: Settings) -> str:
     return f"""\
-    http-request set-log-level silent if {{ path /healthz /readyz }}
-    http-request return status 200 content-type text/plain string ok if {{ path /healthz }}
+    acl probe path /healthz /readyz
+    http-request set-log-level silent if probe
     acl ready str(ready),map_str({settings.run_directory}/state.map) -m found
-    http-request return status 200 content-type text/plain string ok if {{ path /readyz }} ready
-    http-request return status 503 content-type text/plain string "not ready" if {{ path /readyz }}"""
+    http-request return status 503 content-type text/plain string "not ready" if {{ path /readyz }} !ready
+    http-request return status 200 content-type text/plain string ok if probe"""
 
 
 def _request_id() -> str:

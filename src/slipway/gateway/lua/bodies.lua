@@ -24,6 +24,8 @@ local POLL = 25               -- milliseconds between two looks
 local QUEUE = 500             -- requests that may wait for room at a time
 local SWEEP = 0.1             -- seconds between two comparisons with the table, unless
 local MANY = 16               -- so many tickets came since the last one
+local FRESH = 0.1             -- seconds for which is believed what HAProxy says of its buffers: asking costs much. But
+local AGAIN = 0.005           -- where there was no room, it is asked again after so many
 
 local bodies = {}             -- ticket -> {size, client}
 local bytes = 0
@@ -31,6 +33,7 @@ local bytes_of = {}           -- client -> bytes
 local queue = {}              -- ticket -> true, of requests that wait for room
 local queued = 0
 local swept_at, came = 0, 0
+local pooled, pooled_at = 0, 0   -- bytes of all buffers in use, not less than there are, and when HAProxy was asked
 local refused = 0            -- how many were turned away
 
 local function clock()
@@ -68,10 +71,20 @@ local function sweep(now)
     end
 end
 
+-- Whether HAProxy has room for one more large buffer. Those that were given out since it was asked are counted here.
+local function buffer_fits()
+    if most_pooled == 0 then return true end
+    local now = clock()
+    if now - pooled_at > (pooled + large_buffer > most_pooled and AGAIN or FRESH) then
+        pooled, pooled_at = core.get_info().PoolUsed_bytes, now
+    end
+    return pooled + large_buffer <= most_pooled
+end
+
 local function fits(client, size)
     local own = bytes_of[client] or 0
     return bytes + size <= most_bytes and (own == 0 or own + size <= most_bytes / 2)
-        and (most_pooled == 0 or core.get_info().PoolUsed_bytes + large_buffer <= most_pooled)
+        and buffer_fits()
 end
 
 local function has_room(client, size, now)
@@ -111,6 +124,7 @@ local function begin_body(txn)
         return refusals.answer(txn, "crowded")
     end
     came = came + 1
+    pooled = pooled + large_buffer
     bodies[ticket] = {size = size, client = client}
     bytes = bytes + size
     bytes_of[client] = (bytes_of[client] or 0) + size
