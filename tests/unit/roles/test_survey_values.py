@@ -31,9 +31,12 @@ LISTS: dict[str, list[str]] = {
     "controller_hub_organizations": ["meta-llama", "mistralai"],
     "controller_blocked_networks": ["198.18.0.0/15", "2001:db8::/32"],
     "controller_image_pull_secrets": ["first", "second"],
+    "controller_namespaces": ["team-a", "team-b"],
+    "controller_prometheus_namespaces": ["metrics", "more-metrics"],
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],
     "gateway_image_pull_secrets": ["first", "second"],
+    "gateway_prometheus_namespaces": ["metrics", "more-metrics"],
     "gateway_trusted_proxies": ["10.0.0.0/8", "192.168.0.0/16"],
     "hub_gated": ["acme/tiny", "closed/*"],
     "hub_image_pull_secrets": ["first"],
@@ -80,6 +83,8 @@ def apis() -> Iterator[tuple[ClusterApi, ClusterApi]]:
     servers = (ClusterApi(), ClusterApi())
     for server in servers:
         server.kinds += OPENSHIFT
+        for name in LISTS["controller_namespaces"]:
+            server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield servers
     for server in servers:
         server.stop()
