@@ -94,8 +94,10 @@ class Attacks:
         self._routed("nested", '{"x":' + "[" * depth + "]" * depth + "}")
 
     def route_of_36_000_ids(self, turn: int) -> None:
+        """As many as the API server takes annotations for."""
+        models = [f"t{turn}", *(f"{one:x}" for one in range(36_000))]
         for number in range(2):
-            self._routed(f"many-{number}", json.dumps({"models": [f"{turn}{one:x}" for one in range(36_000)]}))
+            self._routed(f"many-{number}", json.dumps({"models": models}, separators=(",", ":")))
 
     def claim_of_the_victims_ids(self, _turn: int) -> None:
         name, namespace = self.victim["metadata"]["name"], self.victim["metadata"]["namespace"]
