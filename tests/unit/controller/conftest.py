@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -20,7 +21,7 @@ from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, SERVICE, Kind, Object, labels
 from slipway.serving.agent import Adapter
 from slipway.serving.freedoms import Freedom
-from slipway.serving.plan import Invalid, Note, Plan, Reference, Refusal, Verdict, World
+from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.proof import SigningKey
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -203,3 +204,20 @@ class Cluster:
 @pytest.fixture
 def cluster(server: ApiServer) -> Cluster:
     return Cluster(server)
+
+
+@asynccontextmanager
+async def controlled(
+    api: Api, kind: Kind, client: Client, session: Any, start: Any, settings: Settings
+) -> AsyncIterator[None]:
+    """A controller for the resources of one kind. Its own namespace is the settings', or else ``system``."""
+    system = settings.system_namespace or "system"
+    observed, agents, metrics = Observed(client, [api], system), Agents(client, session), Metrics()
+    agents.sign_with(KEY)
+    recorder = Recorder(client, "test", metrics=metrics)
+    reconciler = Reconciler(api, kind, client, observed, settings, recorder, agents)
+    for informer in (*observed.informers, reconciler.resources):
+        start(informer.run())
+    start(reconciler.controller(2, metrics).run())
+    yield
+    await agents.close()

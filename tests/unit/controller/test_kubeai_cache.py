@@ -8,15 +8,10 @@ import pytest
 
 from slipway.apis.kubeai import KubeAI
 from slipway.apis.kubeai.types import KIND
-from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
-from slipway.controller.reconciler import Reconciler
-from slipway.kube.events import Recorder
-from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
 
-from .conftest import KEY
+from .conftest import controlled
 
 NOTE, RECORD = "models.kubeai.org/m", "slipway.inference/cache-profile"
 CONFIG = "cacheProfiles: {shared: {sharedFilesystem: {storageClassName: nfs}}}"
@@ -27,17 +22,8 @@ CLAIM = "shared-model-cache-shared"
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for Models of KubeAI."""
-    api, metrics, settings = KubeAI(), Metrics(), Settings(system_namespace="system")
-    observed, agents = Observed(client, [api], "system"), Agents(client, session)
-    agents.sign_with(KEY)
-    recorder = Recorder(client, "test", metrics=metrics)
-    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
-    controller = reconciler.controller(2, metrics)
-    for informer in (*observed.informers, reconciler.resources):
-        start(informer.run())
-    start(controller.run())
-    yield
-    await agents.close()
+    async with controlled(KubeAI(), KIND, client, session, start, Settings(system_namespace="system")):
+        yield
 
 
 async def completed(server, cluster, name):

@@ -14,16 +14,11 @@ from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
-from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
-from slipway.controller.reconciler import Reconciler
 from slipway.kube.conditions import timestamp
-from slipway.kube.events import Recorder
-from slipway.kube.metrics import Metrics
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings, Sources
 
-from .conftest import KEY
+from .conftest import controlled
 
 SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
 AT = "2026-11-21T09:00:00Z"
@@ -33,18 +28,8 @@ HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny"
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for Models of LLMKube, which never finds its sources old."""
-    api, metrics = Models(), Metrics()
-    settings = Settings(sources=Sources(revalidate_seconds=0))
-    observed, agents = Observed(client, [api], "system"), Agents(client, session)
-    agents.sign_with(KEY)
-    recorder = Recorder(client, "test", metrics=metrics)
-    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
-    controller = reconciler.controller(2, metrics)
-    for informer in (*observed.informers, reconciler.resources):
-        start(informer.run())
-    start(controller.run())
-    yield
-    await agents.close()
+    async with controlled(Models(), KIND, client, session, start, Settings(sources=Sources(revalidate_seconds=0))):
+        yield
 
 
 async def model(server, cluster, name, source=SOURCE, **spec):

@@ -9,11 +9,6 @@ import pytest
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import KIND
-from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
-from slipway.controller.reconciler import Reconciler
-from slipway.kube.events import Recorder
-from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
@@ -23,7 +18,7 @@ from slipway.kube.objects import (
 )
 from slipway.serving.settings import Settings
 
-from .conftest import KEY
+from .conftest import controlled
 
 READY = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
 
@@ -31,17 +26,8 @@ READY = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.ggu
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for InferenceServices of LLMKube."""
-    api, metrics = Services(), Metrics()
-    observed, agents = Observed(client, [api], "system"), Agents(client, session)
-    agents.sign_with(KEY)
-    recorder = Recorder(client, "test", metrics=metrics)
-    reconciler = Reconciler(api, KIND, client, observed, Settings(), recorder, agents)
-    controller = reconciler.controller(2, metrics)
-    for informer in (*observed.informers, reconciler.resources):
-        start(informer.run())
-    start(controller.run())
-    yield
-    await agents.close()
+    async with controlled(Services(), KIND, client, session, start, Settings()):
+        yield
 
 
 async def model(server, cluster, status=None, **spec):

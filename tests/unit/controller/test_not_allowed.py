@@ -8,15 +8,10 @@ import pytest
 
 from slipway.apis.kubeai import KubeAI
 from slipway.apis.kubeai.types import KIND
-from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
-from slipway.controller.reconciler import Reconciler
-from slipway.kube.events import Recorder
-from slipway.kube.metrics import Metrics
 from slipway.kube.objects import DEPLOYMENT, SERVICE
 from slipway.serving.settings import Settings
 
-from .conftest import KEY
+from .conftest import controlled
 
 SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
 
@@ -24,18 +19,8 @@ SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProf
 @pytest.fixture
 async def running(client, session, start, request) -> AsyncIterator[None]:
     """A controller for Models of KubeAI whose system namespace is the parameter."""
-    api, metrics = KubeAI(), Metrics()
-    observed, agents = Observed(client, [api], request.param), Agents(client, session)
-    agents.sign_with(KEY)
-    recorder = Recorder(client, "test", metrics=metrics)
-    settings = Settings(system_namespace=request.param)
-    reconciler = Reconciler(api, KIND, client, observed, settings, recorder, agents)
-    controller = reconciler.controller(2, metrics)
-    for informer in (*observed.informers, reconciler.resources):
-        start(informer.run())
-    start(controller.run())
-    yield
-    await agents.close()
+    async with controlled(KubeAI(), KIND, client, session, start, Settings(system_namespace=request.param)):
+        yield
 
 
 async def asked(server, cluster, **spec):
