@@ -46,9 +46,13 @@ docker:
 
 # --- the product ------------------------------------------------------------------------------------------------------
 
+# By the names of roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
+DEMO_STAGES := local_cluster,images,preflight,crds,controller,gateway,hub,models,status,Ask the models
 .PHONY: demo
 demo: setup docker ## Bring up a cluster, roll everything out and print a chat completion
-	@ansible-playbook playbooks/demo.yml
+	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
+	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES_TIMES=$(CACHE)/demo-times.json \
+	  SLIPWAY_STAGES="$(DEMO_STAGES)" ansible-playbook playbooks/demo.yml $(if $(VARS),-e @$(VARS))
 
 .PHONY: cold
 cold: ## Run the demo with every cache empty and elsewhere, and print the time of each step
@@ -60,7 +64,8 @@ uninstall: setup ## Take everything off the demo's cluster again
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
-# What Ansible itself reads is checked with every ansible-core that is supported, the rest with the newest.
+# What Ansible itself reads is checked with every ansible-core that is supported, the rest with the newest; pylint takes
+# longest and sees what Ansible reads only: the rest has ruff's rules of the same name, and mypy.
 ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
 
 .PHONY: lint lint-code lint-collection lint-sanity
@@ -82,7 +87,8 @@ lint-collection:
 	ansible-lint --offline --profile production
 
 lint-sanity:
-	scripts/ansible-test.sh sanity newest
+	scripts/ansible-test.sh sanity newest --skip-test pylint
+	scripts/ansible-test.sh sanity newest --test pylint $(ANSIBLE_CONTENT)
 	scripts/ansible-test.sh sanity oldest $(ANSIBLE_CONTENT)
 
 .PHONY: matrix
@@ -96,23 +102,32 @@ prepare: setup ## Fetch what lint and matrix need, so that they run without a ne
 
 .PHONY: test
 test: setup docker ## Run the tests, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
 	scripts/test.sh
+
+.PHONY: test-all
+test-all: setup docker ## Run everything: lint, the tests with all Molecule scenarios, the matrix and the demo from nothing (hours)
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
+	scripts/test.sh --all
 
 .PHONY: molecule
 molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE)
+	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
 	scripts/test.sh extensions/molecule
 
 .PHONY: bench
-bench: setup docker ## Measure gateway, controller and modules beside their peers
+bench: setup docker ## Measure gateway, controller, loader and modules beside their peers
 	scripts/bench.sh
 
 # --- generated files --------------------------------------------------------------------------------------------------
 
-.PHONY: crds
-crds: setup ## Write the CustomResourceDefinitions from the types
+.PHONY: generate
+generate: setup ## Write the definitions, what roles and modules know of APIs and engines, and the page's advice
 	PYTHONPATH=src python -m slipway crds roles/crds/files
+	PYTHONPATH=src python -m slipway apis .
+	PYTHONPATH=src python -m slipway engines roles/monitoring/vars/main/engines.yml
+	python scripts/advice.py
+	ruff format --quiet plugins/module_utils/_advice_data.py
 
 .PHONY: requirements
 COMPILE := pip-compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras
@@ -121,6 +136,8 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 	$(COMPILE) --output-file tests/standins/requirements.txt tests/standins/requirements.in
 	$(COMPILE) --allow-unsafe --output-file requirements/build.txt requirements/build.in
 	$(COMPILE) --allow-unsafe --output-file requirements/dev.txt requirements/dev.in
+	$(COMPILE) --output-file images/closed-network/python/sglang-router.txt images/closed-network/python/sglang-router.in
+	$(COMPILE) --output-file images/closed-network/python/genai-bench.txt images/closed-network/python/genai-bench.in
 	scripts/matrix-requirements.sh --upgrade
 
 .PHONY: clean

@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 failed=()
 export PYTHONPATH=$PWD/src
-for part in gateway/run gateway/hashing gateway/replay gateway/churn controller/run loader/run ansible/run; do
+for part in gateway/run gateway/hashing gateway/replay gateway/churn gateway/canary controller/run loader/run registry/run ansible/run; do
   started=$SECONDS
   printf '\n=== Benchmark %s\n' "$part"
   if python "benchmarks/$part.py" "$@"; then

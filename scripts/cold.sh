@@ -36,6 +36,7 @@ mkdir -p "$folder"/{home,go,apt/lists/partial,apt/archives/partial}
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 export DOCKER_HOST=unix://$folder/docker.sock
+export ANSIBLE_STDOUT_CALLBACK=default # each play is a step
 setsid dockerd --host "$DOCKER_HOST" --data-root "$folder/docker" --exec-root "$folder/docker-run" \
   --pidfile "$folder/docker.pid" --bridge "$bridge" --default-address-pool base=172.30.0.0/16,size=24 > "$folder/docker.log" 2>&1 &
 timeout 60 sh -c 'until docker info > /dev/null 2>&1; do sleep 0.3; done' \

@@ -8,10 +8,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-first=(check_mode crds controller controller_namespaces gateway site)
-last=(uninstall upgrade)
+first=(check_mode crds controller controller_namespaces gateway)
+last=(site upgrade)
 # CI has not the time for the others: tests of the cluster, of plays and of the documentation show most of what they do.
-tested=(site awx_env uninstall)
+tested=(site)
 
 but() { # NAME...: what comes in, without these
   grep -vxF "$(printf '%s\n' "$@")"

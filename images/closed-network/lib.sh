@@ -70,11 +70,16 @@ need_debootstrap() {
   [[ -e $DEBIAN_KEYRING ]] || missing+=(debian-archive-keyring)
   if ((${#missing[@]})); then
     command -v apt-get > /dev/null || die "building images from Debian packages needs ${missing[*]}: install what is missing"
-    step "install ${missing[*]}" env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -q --no-install-recommends "${missing[@]}"
+    step "install ${missing[*]}" install_packages "${missing[@]}"
   fi
   [[ -e $DEBIAN_KEYRING ]] || die "the keys of Debian's archive are not at $DEBIAN_KEYRING: install the package" \
     "debian-archive-keyring, or name the file in SLIPWAY_DEBIAN_KEYRING"
+}
+
+# A fresh machine has no package lists, and old lists name files that mirrors no longer have.
+install_packages() { # PACKAGE...
+  apt-get update -q || say "Some package lists could not be fetched; going on with what is there."
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
 # Runs a command inside a root file system, with /proc and the plain devices there and no daemon started by package

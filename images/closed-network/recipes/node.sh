@@ -23,6 +23,7 @@ build() { # DIR KEY
   local dir=$1
   mkdir "$dir/bin"
   # Before minutes of compiling: what can be missing is looked for first.
+  need_debootstrap
   node_files > /dev/null
   add_binaries "$dir/bin" kubernetes kubernetes "$stamp" "${kubernetes_programs[@]/#/k8s.io/kubernetes/cmd/}"
   add_binaries "$dir/bin" etcd etcd '' go.etcd.io/etcd/server/v3

@@ -1,0 +1,16 @@
+# genai-bench from its wheel, on Debian's Python: what BenchmarkJobs of OME run.
+# shellcheck shell=bash
+# shellcheck source=images/closed-network/wheels.sh
+source "$CLOSED_DIR/wheels.sh"
+image=$GENAI_BENCH_IMAGE
+inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/genai-bench.txt"; }
+
+build() { # DIR KEY
+  local root=$1/root
+  python_root "$root" genai-bench
+  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from genai_bench.cli.cli import cli' 'sys.argv[0] = "genai-bench"' \
+    'sys.exit(cli())' > "$root/usr/local/bin/genai-bench"
+  chmod 755 "$root/usr/local/bin/genai-bench"
+  import_root "$root" "$image" "$2" 'USER 65532' 'ENV PYTHONPATH=/opt/genai-bench' 'ENV PYTHONUNBUFFERED=1' \
+    'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["genai-bench"]'
+}

@@ -1,0 +1,14 @@
+# The controller of LeaderWorkerSets compiled from its Go module, used like the official image: arguments go to /manager,
+# which runs as nobody. It asks the API server alone, so the image holds nothing else.
+# shellcheck shell=bash
+image=$LWS_IMAGE
+inputs() { say "$CLOSED_DIR/go/lws"; }
+
+build() { # DIR KEY
+  local root=$1/root made
+  made=$(go_binaries lws lws "-X sigs.k8s.io/lws/pkg/version.GitVersion=${image#*:}" sigs.k8s.io/lws/cmd)
+  # The rotator of its certificate looks for the folder of the serving certificates there.
+  mkdir -p "$root/tmp"
+  install -m755 "$made/cmd" "$root/manager"
+  import_root "$root" "$image" "$2" 'USER 65532' 'ENTRYPOINT ["/manager"]'
+}

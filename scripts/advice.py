@@ -1,0 +1,107 @@
+"""Writes what docs/troubleshooting.md says to do about each reason, for the gateway's page and for the modules.
+
+usage: advice.py
+
+A heading names one reason or several, and a paragraph that begins with "Do." says what to do. Where a table says what
+to do about which message, its rows are kept apart. Reasons about which nothing is to be done are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/troubleshooting.md"
+OF_THE_UI = ROOT / "src/slipway/gateway/ui/advice.json"
+OF_MODULES = ROOT / "plugins/module_utils/_advice_data.py"
+_HEADING = re.compile(r"^## ([A-Z][A-Za-z]+(?:, [A-Z][A-Za-z]+)*)$", re.MULTILINE)
+_DO = re.compile(r"^\*\*Do\.\*\* (.+)$", re.MULTILINE)
+_ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+_ASIDE = re.compile(r"\((\[[^]]+\]\([^)]+\))\)")
+_PATTERN = "..."
+"""Stands in a message for what differs; what follows it is compared."""
+_LONGEST = 104
+"""Characters of a string on a line of the modules' file."""
+_HEAD = '''\
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+# Written by `make generate` from docs/troubleshooting.md; do not edit.
+
+"""What to do about each reason of a condition, in the words of the page about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ADVICE: Mapping[str, str] = {
+'''
+
+
+def advice(page: str) -> dict[str, Any]:
+    """Reason -> ``do`` and, where they differ by message, ``cases``."""
+    found: dict[str, Any] = {}
+    parts = _HEADING.split(page)
+    for names, text in zip(parts[1::2], parts[2::2], strict=True):
+        own = text.partition("\n## ")[0]
+        said = _DO.search(own)
+        do = plain(said.group(1)) if said else ""
+        rows = {} if said else {plain(row[0]): plain(row[1]) for row in _ROW.findall(own)}
+        cases = {
+            message.rpartition(_PATTERN)[2].lstrip(": "): do
+            for message, do in rows.items()
+            if message not in ("message", "---")
+        }
+        entry = {"do": do, "cases": cases}
+        if (do and do != "Nothing.") or cases:
+            found |= {name: {key: value for key, value in entry.items() if value} for name in names.split(", ")}
+    return found
+
+
+def plain(text: str) -> str:
+    """Without links; a colon before a block that is not taken along becomes a full stop."""
+    text = _LINK.sub(r"\1", _ASIDE.sub(r"(see \1)", text)).strip()
+    return f"{text[:-1]}." if text.endswith(":") else text
+
+
+def in_brief(found: dict[str, Any]) -> dict[str, str]:
+    """What modules say by reason: plain text, and nothing about reasons that need nothing done."""
+    said = {reason: entry.get("do", "") for reason, entry in found.items()}
+    return {
+        reason: do.replace("`", "").replace("**", "")
+        for reason, do in said.items()
+        if do and not do.startswith("Nothing")
+    }
+
+
+def module(texts: dict[str, str]) -> str:
+    """The modules' file."""
+    entries = (f"    {json.dumps(reason)}: (\n{_lines(text)}    ),\n" for reason, text in texts.items())
+    return f"{_HEAD}{''.join(entries)}}}\n"
+
+
+def _lines(text: str) -> str:
+    """String literals that make the text when they are joined."""
+    pieces = [""]
+    for word in re.findall(r"\S+\s*", text):
+        if pieces[-1] and len(pieces[-1]) + len(word) > _LONGEST:
+            pieces.append("")
+        pieces[-1] += word
+    return "".join(f"        {json.dumps(piece, ensure_ascii=False)}\n" for piece in pieces)
+
+
+def main() -> None:
+    """Reads the page, and writes both files."""
+    found = advice(PAGE.read_text())
+    OF_THE_UI.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n")
+    OF_MODULES.write_text(module(in_brief(found)))
+
+
+if __name__ == "__main__":
+    main()

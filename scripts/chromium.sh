@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes sure that there is a Chromium for the tests of the gateway's page: silent where there is one, else it is installed
+# where root and apt are there. Anywhere else it says what a person has to do.
+#
+# usage: scripts/chromium.sh
+set -euo pipefail
+
+[[ $# == 0 ]] || { sed -n 's/^# \{0,1\}//; 5p' "$0" >&2; exit 64; }
+for program in "${SLIPWAY_CHROMIUM:-}" chromium-headless-shell chromium; do
+  [[ -z $program ]] || ! command -v "$program" > /dev/null || exit 0
+done
+
+# shellcheck source=images/closed-network/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../images/closed-network/lib.sh"
+
+# The headless shell is half of the whole browser's size; releases that lack it have the browser.
+install_chromium() {
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -q
+  apt-get install -y -q --no-install-recommends -o Acquire::Retries=5 chromium-headless-shell fonts-dejavu-core ||
+    apt-get install -y -q --no-install-recommends -o Acquire::Retries=5 chromium fonts-dejavu-core
+}
+
+if [[ $(id -u) != 0 ]] || ! command -v apt-get > /dev/null; then
+  die "install Chromium, or name it with SLIPWAY_CHROMIUM. Run scripts/chromium.sh as root to install it by apt."
+fi
+mkdir -p "$CACHE/tmp"
+step "install Chromium" install_chromium
