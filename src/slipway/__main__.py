@@ -1,4 +1,4 @@
-"""Entry point of the one image: ``slipway controller|gateway|loader|hub|crds``, each a process of its own."""
+"""Entry point of the one image: ``slipway controller|gateway|loader|hub|depot|crds|apis``, a process each."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ import sys
 from slipway import __version__
 
 COMMANDS = {
-    "controller": ("slipway.controller.main", "reconciles model resources into Deployments and Services"),
-    "gateway": ("slipway.gateway.main", "steers HAProxy, which routes OpenAI requests to the models"),
-    "loader": ("slipway.loader.main", "brings model files into folders, and adapters to engines"),
-    "hub": ("slipway.hub.main", "serves model files by the Hugging Face protocol, for closed networks"),
-    "crds": ("slipway.apis.main", "writes the CustomResourceDefinitions into a folder"),
+    "controller": ("slipway.controller.main", "reconcile model resources into Deployments and Services"),
+    "gateway": ("slipway.gateway.main", "configure HAProxy, which routes OpenAI requests to the models"),
+    "loader": ("slipway.loader.main", "download model files, and load adapters into engines"),
+    "hub": ("slipway.hub.main", "serve model files over the Hugging Face protocol, for closed networks"),
+    "depot": ("slipway.depot.main", "sign the tokens of the artifact registry, and take uploads for it"),
+    "crds": ("slipway.apis.crds", "write the CustomResourceDefinitions into a folder"),
+    "apis": ("slipway.apis.collection", "write what the Ansible collection knows of the APIs into its folder"),
+    "engines": ("slipway.engines.main", "write what monitoring asks of the engines into a file"),
 }
 """Command -> (module with ``main(argv) -> exit status``, what it does). Each process imports only its own."""
 
 
 def usage() -> str:
-    lines = [f"slipway {__version__}", "usage: slipway COMMAND [OPTIONS]", ""]
+    """What ``slipway --help`` prints."""
+    lines = ["usage: slipway [--version] COMMAND [OPTIONS]", "", "commands:"]
     lines += [f"  {name:<11} {purpose}" for name, (_module, purpose) in COMMANDS.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "'slipway COMMAND --help' describes the options of a command.", ""])
 
 
 def main() -> int:
+    """Runs the command that the arguments name; returns the exit status."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
-    if command in ("-h", "--help", "--version"):
+    if command == "--version":
+        sys.stdout.write(f"{__version__}\n")
+        return 0
+    if command in ("-h", "--help"):
         sys.stdout.write(usage())
         return 0
     if command not in COMMANDS:

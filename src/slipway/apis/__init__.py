@@ -1,11 +1,18 @@
-"""The serving APIs: one folder each, data types and two pure functions (see :class:`slipway.serving.plan.Api`)."""
+"""The serving APIs: one folder each, data types and pure functions (see :class:`slipway.serving.api.Api`)."""
 
 from __future__ import annotations
 
-from slipway.apis.krypton import Krypton
-from slipway.apis.kubeai import KubeAI
-from slipway.apis.llmkube import Models, Services
-from slipway.serving.plan import Api
+from typing import Any
 
-APIS: tuple[Api, ...] = (Krypton(), KubeAI(), Models(), Services())
-"""Every API that slipway implements; one object for each kind, where the kinds of an API have little in common."""
+from slipway.apis import deckhouse, krypton, kubeai, llmkube, ome
+from slipway.apis.description import Description
+from slipway.serving.api import Api
+from slipway.serving.delivery import Delivery
+
+SERVED = (krypton, kubeai, llmkube, ome, deckhouse)
+"""Every API that slipway implements. The first is the default of the Ansible modules."""
+APIS: tuple[Api[Any], ...] = tuple(api for served in SERVED for api in served.APIS)
+"""One object for each kind."""
+DELIVERIES: tuple[Delivery, ...] = tuple(served.DELIVERY for served in SERVED if hasattr(served, "DELIVERY"))
+"""Of those that bring models into workloads of others."""
+DESCRIPTIONS: tuple[Description, ...] = tuple(served.DESCRIPTION for served in SERVED)

@@ -3,7 +3,7 @@ by them, so that a pod that has one takes part of another's requests."""
 
 from __future__ import annotations
 
-from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
+from slipway.serving.agent import SERVING_LABEL
 from slipway.serving.freedoms import Labels
 
 RESERVED = Labels(
@@ -13,7 +13,9 @@ RESERVED = Labels(
         SERVING_LABEL,
         "krypton.ai/",
         "kubeai.org/",
-        ADAPTER_LABEL,
+        "adapter.kubeai.org/",
         "inference.llmkube.dev/",
+        "ome.io/",
+        "ai.deckhouse.io/",
     ),
 )

@@ -6,13 +6,15 @@ tokenizer's long lists, are passed over: numbers without being read, texts one l
 
 from __future__ import annotations
 
+import math
+import re
 import struct
 from collections.abc import Mapping
 from enum import IntEnum
 
 import msgspec
 
-from slipway.artifacts.ranges import Malformed, Read, Window
+from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read
 
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)
@@ -21,6 +23,8 @@ MOST_BYTES = 32 << 20
 MOST_KEYS = 1 << 14
 MOST_TEXTS = 1 << 21
 """In all lists of one header. A tokenizer of 256 Ki pieces has fewer than half as many, its merges among them."""
+MOST_TENSORS = 1 << 17
+MOST_DIMENSIONS = 8
 MOST_LISTS = 1 << 12
 """That are elements of lists; no file has any."""
 LONGEST_KEY = 1 << 16
@@ -99,6 +103,7 @@ QUANTIZATIONS: Mapping[int, str] = {
     38: "MXFP4_MOE",
 }
 """``general.file_type`` -> the name that people know. The others are no longer in use."""
+PART = re.compile(r"-\d{5}-of-\d{5}(?=\.gguf\Z)", re.IGNORECASE)
 GENERAL = ("general.architecture", "general.name", "general.file_type", "general.license")
 OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attention.head_count")
 
@@ -116,14 +121,19 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     embedding_length: int = 0
     block_count: int = 0
     head_count: int = 0
+    parameters: int = 0
+    """In all tensors, where they were counted."""
 
 
-def parse(read: Read) -> Gguf:
-    """The header of the file that ``read`` reads. Raises Malformed for one that is none."""
-    reader = _Reader(Window(read, MOST_BYTES))
+def parse(read: Read, *, count: bool = False) -> Gguf:
+    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is none.
+
+    ``count``: whether the list of tensors is read as well, which follows it, to count the parameters.
+    """
+    reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
     if keys > MOST_KEYS:
-        raise Malformed(f"it tells {keys} keys, which no header has")
+        raise MalformedFileError(f"it declares {keys} keys, more than any header")
     found: dict[str, int | str] = {}
     for _unused in range(keys):
         key = reader.text(LONGEST_KEY, "a key")
@@ -132,10 +142,16 @@ def parse(read: Read) -> Gguf:
         if value is not None and (key in GENERAL or key.endswith(OF_ARCHITECTURE)):
             found[key] = value
     reader.ends()
-    return _summary(reader.version, tensors, found)
+    parameters = reader.parameters(tensors) if count else 0
+    return _summary(reader.version, tensors, parameters, found)
 
 
-def _summary(version: int, tensors: int, found: Mapping[str, int | str]) -> Gguf:
+def whole(name: str) -> str:
+    """What all parts of a model that is split have in common; a file that is no part stands for itself."""
+    return PART.sub("", name)
+
+
+def _summary(version: int, tensors: int, parameters: int, found: Mapping[str, int | str]) -> Gguf:
     architecture = _text(found.get("general.architecture"))
     context, embedding, blocks, heads = (_number(found.get(f"{architecture}.{key}")) for key in OF_ARCHITECTURE)
     return Gguf(
@@ -149,6 +165,7 @@ def _summary(version: int, tensors: int, found: Mapping[str, int | str]) -> Gguf
         embedding_length=embedding,
         block_count=blocks,
         head_count=heads,
+        parameters=parameters,
     )
 
 
@@ -165,41 +182,44 @@ def _number(value: int | str | None, missing: int = 0) -> int:
 class _Reader:
     """Values one after another, in the byte order and the widths of the file's version."""
 
-    def __init__(self, window: Window) -> None:
-        if window.take(4, "the first four bytes") != MAGIC:
-            raise Malformed("it does not begin with GGUF")
-        self._window = window
-        word = window.take(4, "the version")
+    def __init__(self, reader: RangeReader) -> None:
+        if reader.take(4, "the first four bytes") != MAGIC:
+            raise MalformedFileError("it does not begin with GGUF")
+        self._reader = reader
+        word = reader.take(4, "the version")
         # Version 3 may be written by a machine of the other byte order, which shows in the version itself.
         self._order = "<" if word[2:] == b"\0\0" else ">"
         self.version = self._unpack("I", word)
         if self.version not in VERSIONS:
-            raise Malformed(f"its version {self.version} is none of {', '.join(map(str, VERSIONS))}")
+            raise MalformedFileError(f"its version {self.version} is not one of {', '.join(map(str, VERSIONS))}")
         self._length = "I" if self.version == 1 else "Q"
         self._texts, self._lists = MOST_TEXTS, MOST_LISTS
 
     def count(self, what: str) -> int:
+        """The next number of entries."""
         return self._number(self._length, what)
 
     def type(self, key: str) -> Type:
+        """The next type. Raises MalformedFileError for an unknown one; ``key`` is named in the message."""
         number = self._number("I", key)
         try:
             return Type(number)
         except ValueError:
-            raise Malformed(f"{key} is of type {number}, which is not known") from None
+            raise MalformedFileError(f"{key} has the unknown type {number}") from None
 
     def text(self, longest: int, what: str) -> str:
+        """The next text of at most ``longest`` bytes. Raises MalformedFileError for a longer one."""
         size = self.count(what)
         if size > longest:
-            raise Malformed(f"{what} has {size} bytes, where none has more than {longest}")
-        return self._window.take(size, what).decode("utf-8", "replace")
+            raise MalformedFileError(f"{what} has {size} bytes, more than {longest}")
+        return self._reader.take(size, what).decode("utf-8", "replace")
 
     def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
         """A whole number or the beginning of a text; None for others, which are passed over."""
         if kind is Type.STRING:
             size = self.count(key)
-            kept = self._window.take(min(size, 4 * LONGEST_TEXT), key)
-            self._window.skip(size - len(kept), key)
+            kept = self._reader.take(min(size, 4 * LONGEST_TEXT), key)
+            self._reader.skip(size - len(kept), key)
             return kept.decode("utf-8", "replace")
         if kind is Type.ARRAY:
             self._pass_array(key, depth)
@@ -208,31 +228,49 @@ class _Reader:
         return value if isinstance(value, int) else None
 
     def ends(self) -> None:
-        """Raises Malformed where what was passed over last is not all there."""
-        self._window.position -= 1
-        self._window.take(1, "its last value")
+        """Raises MalformedFileError where what was passed over last is not all there."""
+        self._reader.position -= 1
+        self._reader.take(1, "its last value")
+
+    def parameters(self, tensors: int) -> int:
+        """What the next entries of the list of tensors add up to. Raises MalformedFileError."""
+        if tensors > MOST_TENSORS:
+            raise MalformedFileError(f"it declares {tensors} tensors, more than any file")
+        total = 0
+        for _unused in range(tensors):
+            self.text(LONGEST_KEY, "the name of a tensor")
+            dimensions = self._number("I", "the shape of a tensor")
+            if dimensions > MOST_DIMENSIONS:
+                raise MalformedFileError(f"a tensor has {dimensions} dimensions, more than any")
+            shape = [self.count("the shape of a tensor") for _unused in range(dimensions)]
+            total += math.prod(shape)
+            if total > LARGEST:
+                raise MalformedFileError("its tensors are larger than any file")
+            self._number("I", "the type of a tensor")
+            self._number("Q", "the place of a tensor")
+        return total
 
     def _pass_array(self, key: str, depth: int) -> None:
         kind, count = self.type(key), self.count(key)
         if kind in FORMATS:
-            self._window.skip(count * struct.calcsize(f"={FORMATS[kind]}"), key)
+            self._reader.skip(count * struct.calcsize(f"={FORMATS[kind]}"), key)
             return
         if depth >= DEEPEST:
-            raise Malformed(f"{key} is an array of arrays of arrays")
+            raise MalformedFileError(f"{key} is an array of arrays of arrays")
         if kind is Type.STRING:
             self._texts -= count
         else:
             self._lists -= count
         if self._texts < 0 or self._lists < 0:
-            raise Malformed(f"{key} is longer than any header is")
+            raise MalformedFileError(f"{key} is longer than any header")
         if kind is Type.STRING:
-            self._window.skip_texts(count, struct.Struct(f"{self._order}{self._length}"), key)
+            self._reader.skip_texts(count, struct.Struct(f"{self._order}{self._length}"), key)
             return
         for _unused in range(count):
             self._pass_array(key, depth + 1)
 
     def _number(self, form: str, what: str) -> int:
-        return self._unpack(form, self._window.take(struct.calcsize(f"={form}"), what))
+        return self._unpack(form, self._reader.take(struct.calcsize(f"={form}"), what))
 
     def _unpack(self, form: str, data: bytes) -> int:
         value: int = struct.unpack(f"{self._order}{form}", data)[0]

@@ -1,19 +1,32 @@
-"""The Hugging Face hub as a source: how a process in a pod is pointed at it, and what its refusals mean. Pure."""
+"""The Hugging Face hub as a source: what a reference to it names, how a process is pointed at it, and what its refusals
+mean. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 import msgspec
 
-from slipway.kube.objects import Object
+from slipway.artifacts.paths import fault_inside
 
 TOKEN = "HF_TOKEN"  # noqa: S105 - the variable's name
 """The variable that llama.cpp and today's clients of the hub read."""
 OLD_TOKEN = "HUGGINGFACE_HUB_TOKEN"  # noqa: S105 - the variable's name
-"""The variable that the Krypton documents name; llama.cpp does not read it."""
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""The variable of older clients of the hub; llama.cpp does not read it."""
+SECRET_KEYS = ("token", TOKEN, "HUGGING_FACE_HUB_TOKEN")
+"""Keys under which a Secret may have a token; the first that it has counts."""
+CANDIDATE = "SLIPWAY_HUB_TOKEN_"
+"""Prefix of the variables of a loader with what those keys have, by their place: a container's variable has one source,
+and no default."""
+REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
+REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,254}")
+SOME_REPOSITORY = "a repository such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
+HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
+NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "collections", "settings", "join")
+"""First parts of the hub's addresses that are no owner's name."""
+FILE_PAGES = ("resolve", "blob", "raw")
 
 
 class HuggingFaceFile(msgspec.Struct, frozen=True):
@@ -27,14 +40,13 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"hf:{self.repository}/{self.file}"
 
-    def fault(self) -> str | None:
-        """What is wrong with this name, or None. Caught here, as engines report it only after minutes or not at all."""
+    def fault(self, repository: str, file: str) -> str | None:
+        """What is wrong with this name, or None; by the names of the two fields that have it. Caught here, as engines
+        report it only after minutes or not at all."""
         if not REPOSITORY.fullmatch(self.repository):
-            return (
-                f"source.huggingface {self.repository!r} is not a repository id such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
-            )
+            return f"{repository} {self.repository!r} is not a repository id such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
         if self.file.startswith("/") or ".." in self.file.split("/"):
-            return f"source.file {self.file!r} is not a path inside the repository"
+            return f"{file} {self.file!r} is not a path inside the repository"
         return None
 
 
@@ -44,24 +56,66 @@ def environment(endpoint: str, home: str = "") -> dict[str, str]:
     return {**place, "HF_ENDPOINT": endpoint} if endpoint else place
 
 
-def token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
-    """Hands a token that the user gave as HUGGINGFACE_HUB_TOKEN on as HF_TOKEN; nothing where HF_TOKEN is given.
+def candidates(secret_keys: Sequence[str] = SECRET_KEYS) -> dict[str, str]:
+    """Variable -> key of the Secret."""
+    return {f"{CANDIDATE}{place}": key for place, key in enumerate(secret_keys)}
 
-    From ``envFrom`` as an optional key of its one Secret; with several it cannot be known which one has it, and a name
-    can be set only once.
-    """
-    variables = {variable["name"]: variable for variable in env}
-    if TOKEN in variables:
-        return ()
-    if OLD_TOKEN in variables:
-        return ({**variables[OLD_TOKEN], "name": TOKEN},)
-    sources = [
-        source for source in env_from if "secretRef" in source and OLD_TOKEN.startswith(source.get("prefix", ""))
-    ]
-    if len(sources) != 1:
-        return ()
-    name, key = sources[0]["secretRef"]["name"], OLD_TOKEN.removeprefix(sources[0].get("prefix", ""))
-    return ({"name": TOKEN, "valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": True}}},)
+
+def chosen_token(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variable with the first token among the candidates; empty where there are none."""
+    found = next((token for name in candidates() if (token := environment.get(name, "").strip())), "")
+    return {TOKEN: found} if found else {}
+
+
+class HubReference(msgspec.Struct, frozen=True):
+    """What a reference to the hub names: a repository, or one of its files."""
+
+    repository: str
+    """``owner/name``."""
+    revision: str = ""
+    file: str = ""
+    """Path inside the repository."""
+
+    @property
+    def pinned(self) -> str:
+        """``owner/name[@revision]``."""
+        return f"{self.repository}@{self.revision}" if self.revision else self.repository
+
+
+def reference(words: Sequence[str], shown: str) -> HubReference:
+    """``owner``, ``name[@revision]``, then the path of a file, which may end with ``@revision`` instead. Raises
+    ValueError; ``shown``: the text that all this comes from."""
+    if words[0].lower() in NOT_MODELS:
+        raise ValueError(f"{shown!r} is no model: what the hub has below {words[0]}/ is something else")
+    name, at, revision = (words[1] if len(words) > 1 else "").partition("@")
+    path = list(words[2:])
+    if revision == "refs" and len(path) >= 2:
+        revision, path = "/".join((revision, *path[:2])), path[2:]
+    if not at and path and "@" in path[-1]:
+        path[-1], at, revision = path[-1].rpartition("@")
+    repository, file = f"{words[0]}/{name}", "/".join(path)
+    if not REPOSITORY.fullmatch(repository):
+        raise ValueError(f"{shown!r} is not {SOME_REPOSITORY}")
+    if at and (not REVISION.fullmatch(revision) or fault_inside(revision)):
+        raise ValueError(f"{revision!r} is no branch, tag or commit of {repository}")
+    if path and fault_inside(file):
+        raise ValueError(f"{file!r} is not a path inside {repository}")
+    return HubReference(repository, revision, file)
+
+
+def page_of(path: str, shown: str) -> list[str] | None:
+    """What the address of a page says, as ``reference`` takes it: of a repository, or of one of its files. None: a
+    file of a repository that has no owner. Raises ValueError."""
+    words = [unquote(part) for part in path.strip("/").split("/")]
+    if len(words) > 1 and words[1] in FILE_PAGES and words[0] not in NOT_MODELS:
+        return None
+    if len(words) > 3 and words[2] in FILE_PAGES:
+        return [words[0], f"{words[1]}@{words[3]}", *words[4:]]
+    if len(words) == 4 and words[2] == "tree":
+        return [words[0], f"{words[1]}@{words[3]}"]
+    if len(words) > 2:
+        raise ValueError(f"{shown!r} is neither the page of a repository nor of one of its files")
+    return words
 
 
 REFUSALS = (
@@ -79,6 +133,7 @@ def passes(status: int) -> bool:
 
 
 def explain_status(status: int) -> str:
+    """What a person can do about an HTTP status of the hub."""
     if status >= 500:
         return "the hub is not well; the pod tries again by itself"
     return next((text for code, text in REFUSALS if code == status), "the hub refused the download")

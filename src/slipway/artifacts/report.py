@@ -1,7 +1,7 @@
-"""Report: what a loader tells of weights that it brought, read or asked for, as the last words of its container.
+"""What a loader reports of weights that it downloaded, inspected or probed, as its container's termination message.
 
 The loader writes it as JSON into its termination message, where it outlives the container and the controller reads it
-off the pod's status. What failed for good says why in a word for programs and a sentence: ``Word: sentence``.
+off the pod's status. A permanent failure is a code and a sentence: ``Code: sentence``.
 
 A report lies where others may write, on a volume or in the status of a pod: what is not sound in it makes it none.
 """
@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.safetensors import Safetensors
 from slipway.decoding import DecodingError, decode_json
@@ -21,8 +22,15 @@ LONGEST = 3500
 """Bytes of a report: Kubernetes keeps 4096 of a message."""
 MESSAGE_BYTES = 8192
 """Bytes of a termination message that are looked at, whatever keeps it."""
-Fault = Literal["IntegrityCheckFailed", "SourceNotAllowed", "SourceNotFound", "InvalidFileSet"]
-"""Words for what went wrong for good, where there is a better one than that it did."""
+Fault = Literal[
+    "IntegrityCheckFailed",
+    "SourceNotAllowed",
+    "SourceNotFound",
+    "InvalidFileSet",
+    "UnsupportedSource",
+    "InsufficientStorage",
+]
+"""Codes of permanent failures."""
 INSIDE = r"\A((?!\.\.?(/|\Z)|\.slipway)[^/\x00]+(/(?!\.\.?(/|\Z))[^/\x00]+)*)?\Z"
 """A path that stays in its folder and is no file of the loader's own; or none."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -48,14 +56,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     safetensors: Safetensors | None = None
     header_fault: str = ""
     """Why the header of a file that has one could not be read."""
+    model: ModelFacts | None = None
+    """What the files say together."""
 
 
 def written(report: Report) -> bytes:
-    """As JSON; without what a stranger's file says of itself, should that be too long."""
-    text = msgspec.json.encode(report)
-    if len(text) <= LONGEST:
-        return text
-    return msgspec.json.encode(msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long"))
+    """As JSON; without what a stranger's file says of itself, should that be too long, its headers first."""
+    brief = msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long")
+    shorter = (report, brief, msgspec.structs.replace(brief, model=None))
+    texts = [msgspec.json.encode(one) for one in shorter]
+    return next((text for text in texts if len(text) <= LONGEST), texts[-1])
 
 
 def read(message: str) -> Report | None:

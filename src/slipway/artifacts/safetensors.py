@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.artifacts.ranges import Malformed, Read, Window
+from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
@@ -51,41 +51,41 @@ class Budget:
         self._bytes, self._fields = MOST_BYTES, MOST_FIELDS
 
     def spend(self, document: bytes) -> None:
-        """Before a document is parsed. Raises Malformed where it, with those before, is more than any model has."""
+        """To be called before a document is parsed. Raises MalformedFileError where all together are too much."""
         self._bytes -= len(document)
         self._fields -= document.count(b":")
         if self._bytes < 0 or self._fields < 0:
-            raise Malformed("the headers of all its files together are longer than those of any model")
+            raise MalformedFileError("the headers of all its files together are longer than any model's")
 
 
 def parse(read: Read, budget: Budget | None = None) -> Safetensors:
-    """The header of the file that ``read`` reads. Raises Malformed for one that is none, or that its file cannot have.
+    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is not sound.
 
     ``size`` is what the header promises: a file of another size is cut off or has something else behind. ``budget``: of
     the source, where the file is one of several.
     """
-    window = Window(read, LENGTH + LONGEST)
-    length = int.from_bytes(window.take(LENGTH, "the length of its header"), "little")
+    reader = RangeReader(read, LENGTH + LONGEST)
+    length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")
     if not 2 <= length <= LONGEST:
-        raise Malformed(f"its header would have {length} bytes")
-    document = window.take(length, "its header")
+        raise MalformedFileError(f"its header would have {length} bytes")
+    document = reader.take(length, "its header")
     (budget or Budget()).spend(document)
     tensors = _tensors(document)
     parameters: dict[str, int] = {}
     for name, tensor in tensors.items():
         if len(tensor.shape) > MOST_DIMENSIONS or any(not 0 <= extent <= LARGEST for extent in tensor.shape):
-            raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
+            raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         if not TYPE.fullmatch(tensor.dtype):
-            raise Malformed(f"the tensor {name[:64]!r} is of the type {tensor.dtype[:64]!r}, which is none")
+            raise MalformedFileError(f"the tensor {name[:64]!r} has the unknown type {tensor.dtype[:64]!r}")
         # A shape with a zero in it may have a product of thousands of digits on the way there.
         count = 0 if 0 in tensor.shape else math.prod(tensor.shape)
         if count > LARGEST:
-            raise Malformed(f"the tensor {name[:64]!r} has an impossible shape")
+            raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + count
     if len(parameters) > MOST_TYPES:
-        raise Malformed(f"its tensors are of {len(parameters)} types, which no file has")
+        raise MalformedFileError(f"its tensors have {len(parameters)} types, more than any file")
     if sum(parameters.values()) > LARGEST:
-        raise Malformed("its tensors are larger than any file")
+        raise MalformedFileError("its tensors are larger than any file")
     return Safetensors(
         tensor_count=len(tensors),
         parameters=dict(sorted(parameters.items())),
@@ -98,7 +98,7 @@ def _tensors(document: bytes) -> dict[str, _Tensor]:
         whole = decode_json(document, dict[str, msgspec.Raw], most=LONGEST)
         return {name: decode_json(raw, _Tensor, most=LONGEST) for name, raw in whole.items() if name != METADATA}
     except DecodingError as error:
-        raise Malformed(f"its header is not a list of tensors: {error}") from error
+        raise MalformedFileError(f"its header is not a list of tensors: {error}") from error
 
 
 def _data_size(tensors: Mapping[str, _Tensor]) -> int:
@@ -106,8 +106,8 @@ def _data_size(tensors: Mapping[str, _Tensor]) -> int:
     end = 0
     for begin, following in sorted(tensor.data_offsets for tensor in tensors.values()):
         if begin != end or following < begin:
-            raise Malformed("its tensors overlap or leave gaps")
+            raise MalformedFileError("its tensors overlap or leave gaps")
         end = following
     if end > LARGEST - LENGTH - LONGEST:
-        raise Malformed("its tensors are larger than any file")
+        raise MalformedFileError("its tensors are larger than any file")
     return end

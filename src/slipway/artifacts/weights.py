@@ -6,6 +6,9 @@ import msgspec
 
 from slipway.artifacts.huggingface import HuggingFaceFile
 
+FETCHED = ("hf", "s3", "gs", "oss")
+"""Schemes of the urls that the loader fetches, whatever engine they are for."""
+
 
 class HubRepository(msgspec.Struct, frozen=True):
     """A repository of the Hugging Face hub that the engine downloads itself."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.serving.agent import ADAPTER_LABEL, SERVING, SERVING_LABEL, Adapter, AdapterState, AgentReport, label
+from slipway.serving.agent import SERVING, SERVING_LABEL, Adapter, AdapterSet, AdapterState, AgentReport, label
 
 DRAIN_SECONDS = 2.0
 """How long after a label went a pod may still get requests: the way from the label to every gateway's table."""
@@ -42,7 +42,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def orders(
     pods: Sequence[Pod],
-    wish: Sequence[Adapter],
+    wanted: AdapterSet,
     reports: Mapping[str, AgentReport],
     without: Mapping[tuple[str, str], float],
 ) -> dict[str, Order]:
@@ -51,74 +51,76 @@ def orders(
     ``reports``: fresh ones by uid of the pod; none for a pod that did not answer, whose labels stay if its engine runs.
     ``without``: (uid, name of adapter) -> seconds since the pod's label was taken off.
     """
-    turns = {(adapter.name, turn) for adapter in wish if (turn := _turn(pods, adapter, reports))}
-    return {pod.uid: _order(pod, wish, reports.get(pod.uid), turns, without) for pod in pods}
+    turns = {(one.name, turn) for one in wanted.adapters if (turn := _turn(pods, wanted, one, reports))}
+    return {pod.uid: _order(pod, wanted, reports.get(pod.uid), turns, without) for pod in pods}
 
 
-def short(adapter: Adapter) -> str:
-    """The adapter's own name: that at the engine begins with its model's, in which no underscore can be."""
-    return adapter.name.partition("_")[2] or adapter.name
-
-
-def labelled(pod: Pod, adapter: Adapter) -> bool:
+def labelled(pod: Pod, wanted: AdapterSet, adapter: Adapter) -> bool:
     """Whether requests for the adapter may reach the pod."""
-    return pod.labels.get(f"{SERVING_LABEL}{short(adapter)}") == SERVING
+    return pod.labels.get(f"{SERVING_LABEL}{wanted.short_name(adapter)}") == SERVING
 
 
-def _turn(pods: Sequence[Pod], adapter: Adapter, reports: Mapping[str, AgentReport]) -> str | None:
+def _turn(pods: Sequence[Pod], wanted: AdapterSet, adapter: Adapter, reports: Mapping[str, AgentReport]) -> str | None:
     """The pod that may go over to another version now: one that has it ready, while all others serve some version."""
     ready = [pod for pod in pods if pod.serving and _waits(reports.get(pod.uid), adapter)]
-    ready.sort(key=lambda pod: (labelled(pod, adapter), pod.uid))
+    ready.sort(key=lambda pod: (labelled(pod, wanted, adapter), pod.uid))
     if not ready:
         return None
-    others = [pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, adapter)]
+    others = [pod for pod in pods if pod.serving and pod.uid != ready[0].uid and not labelled(pod, wanted, adapter)]
     return None if any(not _failed(reports.get(pod.uid), adapter) for pod in others) else ready[0].uid
 
 
 def _order(
     pod: Pod,
-    wish: Sequence[Adapter],
+    wanted: AdapterSet,
     report: AgentReport | None,
     turns: set[tuple[str, str]],
     without: Mapping[tuple[str, str], float],
 ) -> Order:
     told = []
-    wanted: dict[str, str] = {}
-    for adapter in wish:
+    labels: dict[str, str] = {}
+    for adapter in wanted.adapters:
         state = _state(report, adapter)
         turn = (adapter.name, pod.uid) in turns
-        off = turn and not labelled(pod, adapter) and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
+        off = turn and not labelled(pod, wanted, adapter) and without.get((pod.uid, adapter.name), 0.0) >= DRAIN_SECONDS
         told.append(msgspec.structs.replace(adapter, replace=off or not _outdated(state, adapter)))
         if pod.serving and not turn:
-            wanted |= _labels(pod, adapter, report, state)
-    settled = report is not None and _settled(report, wish)
-    passing = [state for adapter in wish if (state := _state(report, adapter)) is None or state.phase != "Failed"]
-    changes = _changes(pod.labels, wanted)
-    moving = bool(changes) or (report is not None and not settled and bool(passing or not wish))
+            labels |= _labels(pod, wanted, adapter, report)
+    settled = report is not None and _settled(report, wanted.adapters)
+    states = [_state(report, adapter) for adapter in wanted.adapters]
+    passing = [state for state in states if state is None or state.phase != "Failed"]
+    changes = _changes(pod.labels, labels, wanted)
+    moving = bool(changes) or (report is not None and not settled and bool(passing or not states))
     return Order(changes, None if settled else tuple(told), moving)
 
 
-def _labels(pod: Pod, adapter: Adapter, report: AgentReport | None, state: AdapterState | None) -> Mapping[str, str]:
-    names = (f"{ADAPTER_LABEL}{short(adapter)}", f"{SERVING_LABEL}{short(adapter)}")
+def _labels(pod: Pod, wanted: AdapterSet, adapter: Adapter, report: AgentReport | None) -> Mapping[str, str]:
+    name, state = wanted.short_name(adapter), _state(report, adapter)
+    serving, version = f"{SERVING_LABEL}{name}", f"{wanted.label}{name}" if wanted.label else ""
     if report is None:
-        return {name: pod.labels[name] for name in names if name in pod.labels}
-    version = _loaded_label(pod, adapter, state) if state is not None and state.loaded else ""
-    return dict(zip(names, (version, SERVING), strict=True)) if version else {}
+        return {label: pod.labels[label] for label in (version, serving) if label in pod.labels}
+    if state is None or not state.loaded:
+        return {}
+    if not version:
+        return {serving: SERVING}
+    value = _loaded_label(adapter, state, pod.labels.get(version, ""))
+    return {version: value, serving: SERVING} if value else {}
 
 
-def _loaded_label(pod: Pod, adapter: Adapter, state: AdapterState) -> str:
+def _loaded_label(adapter: Adapter, state: AdapterState, before: str) -> str:
     """How the label names the version that is loaded. A loader of an earlier release does not say it of a version that
     is not wished any more: then the label stays."""
     if state.loaded == adapter.digest:
         return label(adapter.url)
     told = state.loaded_label if LABEL_VALUE.fullmatch(state.loaded_label) else ""
-    return told or pod.labels.get(f"{ADAPTER_LABEL}{short(adapter)}", "")
+    return told or before
 
 
-def _changes(labels: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
-    ours = [name for name in labels if name.startswith((ADAPTER_LABEL, SERVING_LABEL))]
-    removed: dict[str, str | None] = {name: None for name in ours if name not in wanted}
-    return removed | {name: value for name, value in wanted.items() if labels.get(name) != value}
+def _changes(labels: Mapping[str, str], desired: Mapping[str, str], wanted: AdapterSet) -> dict[str, str | None]:
+    prefixes = (SERVING_LABEL, wanted.label) if wanted.label else (SERVING_LABEL,)
+    ours = [name for name in labels if name.startswith(prefixes)]
+    removed: dict[str, str | None] = {name: None for name in ours if name not in desired}
+    return removed | {name: value for name, value in desired.items() if labels.get(name) != value}
 
 
 def _state(report: AgentReport | None, adapter: Adapter) -> AdapterState | None:

@@ -19,14 +19,14 @@ import msgspec
 from slipway.controller.adapters import Order, Pod, labelled, orders
 from slipway.decoding import decode_json
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Conflict, NotFound
-from slipway.kube.objects import JOB, POD, Key, Kind, Object, controller_owner, deleting, key, labels, uid
-from slipway.serving.agent import CONTAINER, PORT, Adapter, AgentReport
+from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.objects import POD, Key, Kind, Object, deleting, key, labels, uid
+from slipway.serving.agent import CONTAINER, PORT, AdapterSet, AgentReport
+from slipway.serving.job import job_of
 from slipway.serving.proof import HEADER, SigningKey
 
 log = logging.getLogger(__name__)
 
-ENGINE_CONTAINER = "server"
 QUICK_SECONDS = 1.5
 PROGRESS_SECONDS = 5.0
 """Between two looks at how far a cache is: each is a write of the status. Its end is told by the Job, at once."""
@@ -55,9 +55,9 @@ def has_loader(pod: Object) -> bool:
     return running and bool(status.get("podIP")) and not deleting(pod)
 
 
-def engine_started(pod: Object) -> bool:
+def engine_started(pod: Object, container: str) -> bool:
     """Whether the engine has got through its startup probe since its container was last started."""
-    return any(one.get("started") for one in _containers(pod) if one["name"] == ENGINE_CONTAINER)
+    return any(one.get("started") for one in _containers(pod) if one["name"] == container)
 
 
 def _containers(pod: Object) -> list[Object]:
@@ -66,8 +66,7 @@ def _containers(pod: Object) -> list[Object]:
 
 
 def _fills_a_cache(pod: Object) -> bool:
-    owner = controller_owner(pod)
-    return owner is not None and owner.kind == JOB.kind
+    return job_of(pod) is not None
 
 
 class _Silent(msgspec.Struct):
@@ -114,7 +113,7 @@ class Agents:
         """What the loaders in these pods told last, by uid of the pod."""
         return {uid(pod): self._reports[uid(pod)] for pod in pods if uid(pod) in self._reports}
 
-    def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+    def follow(self, kind: Kind, name: Key, pods: Sequence[Object], adapters: AdapterSet) -> None:
         """Takes what the resource's pods are now and what they shall have loaded."""
         pods = [pod for pod in pods if has_loader(pod)]
         followed = self._followed.get((kind, name))
@@ -139,8 +138,7 @@ class Agents:
             return
         if followed.task is not None:
             followed.task.cancel()
-        for pod in followed.pods:
-            self._drop(uid(pod))
+        self._take(followed, (), followed.adapters)
 
     async def close(self) -> None:
         """Ends all tasks."""
@@ -168,12 +166,12 @@ class Agents:
 
     async def _look(self, kind: Kind, name: Key, followed: _Followed) -> float:
         """One look at every pod. Returns the seconds until the next one."""
-        pods, before = followed.pods, dict(self._reports)
-        fresh = await self._ask_all(pods)
-        views = [_view(pod) for pod in pods if not _fills_a_cache(pod)]
+        pods, before = followed.pods, self.reports(followed.pods)
+        fresh = await self._ask_all(followed, pods)
+        views = [_view(pod, followed.adapters) for pod in pods if not _fills_a_cache(pod)]
         wanted = orders(views, followed.adapters, fresh, followed.without(views))
-        await asyncio.gather(*(self._obey(pod, wanted[uid(pod)]) for pod in pods if uid(pod) in wanted))
-        if any(self._reports.get(uid(pod)) != before.get(uid(pod)) for pod in pods) and kind in self._listeners:
+        await asyncio.gather(*(self._obey(followed, pod, wanted[uid(pod)]) for pod in pods if uid(pod) in wanted))
+        if self.reports(pods) != before and kind in self._listeners:
             self._listeners[kind](name)
         filling = [pod for pod in pods if _fills_a_cache(pod)]
         if any(order.moving for order in wanted.values()) or any(uid(pod) not in fresh for pod in filling):
@@ -183,22 +181,25 @@ class Agents:
         pauses = [silent.until - time.monotonic() for pod in pods if (silent := self._silent.get(uid(pod)))]
         return max(QUICK_SECONDS, min([*pauses, SLOW_SECONDS]))
 
-    async def _ask_all(self, pods: Sequence[Object]) -> dict[str, AgentReport]:
-        answers = await asyncio.gather(*(self._ask(pod, "GET", "/v1/state") for pod in pods))
+    async def _ask_all(self, followed: _Followed, pods: Sequence[Object]) -> dict[str, AgentReport]:
+        answers = await asyncio.gather(*(self._ask(followed, pod, "GET", "/v1/state") for pod in pods))
         return {uid(pod): answer for pod, answer in zip(pods, answers, strict=True) if answer is not None}
 
-    async def _obey(self, pod: Object, order: Order) -> None:
+    async def _obey(self, followed: _Followed, pod: Object, order: Order) -> None:
         if order.labels:
             patch = {"metadata": {"uid": uid(pod), "labels": dict(order.labels)}}
             try:
                 await self._client.merge_patch(POD, key(pod), patch)
-            except (NotFound, Conflict):
+            except (NotFoundError, ConflictError):
                 return
         if order.wish is not None:
-            await self._ask(pod, "PUT", "/v1/adapters", msgspec.json.encode(order.wish))
+            await self._ask(followed, pod, "PUT", "/v1/adapters", msgspec.json.encode(order.wish))
 
-    async def _ask(self, pod: Object, method: str, path: str, body: bytes = b"") -> AgentReport | None:
-        """One request to the pod's loader. None: no answer, or it was silent and is left alone for a while."""
+    async def _ask(
+        self, followed: _Followed, pod: Object, method: str, path: str, body: bytes = b""
+    ) -> AgentReport | None:
+        """One request to the pod's loader. None: no answer, it was silent and is left alone for a while, or the pod is
+        gone since."""
         identity = uid(pod)
         silent = self._silent.get(identity)
         if silent is not None and time.monotonic() < silent.until:
@@ -218,16 +219,20 @@ class Agents:
             ):
                 report = decode_json(await _body(response), AgentReport, most=REPORT_BYTES)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            if not followed.has(pod):
+                return None
             times = silent.times + 1 if silent else 1
             pause = min(QUICK_SECONDS * 2.0 ** min(times, 10), SILENCE_SECONDS)
             self._silent[identity] = _Silent(times, time.monotonic() + pause)
             log.log(logging.WARNING if times == 3 else logging.DEBUG, "loader in pod %s: %r", key(pod), error)
             return None
+        if not followed.has(pod):  # nobody would ever drop what is kept of it now
+            return None
         self._silent.pop(identity, None)
         self._reports[identity] = report
         return report
 
-    def _take(self, followed: _Followed, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+    def _take(self, followed: _Followed, pods: Sequence[Object], adapters: AdapterSet) -> None:
         for gone in {uid(pod) for pod in followed.pods} - {uid(pod) for pod in pods}:
             self._drop(gone)
         followed.take(pods, adapters)
@@ -254,25 +259,33 @@ async def _body(response: aiohttp.ClientResponse) -> bytearray:
 class _Followed:
     """One resource's pods with loaders, and what they shall have loaded."""
 
-    def __init__(self, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+    def __init__(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
         self.pods, self.adapters = pods, adapters
+        self._uids = set(map(uid, pods))
         self.news = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self._unlabelled: dict[tuple[str, str], float] = {}
 
-    def take(self, pods: Sequence[Object], adapters: tuple[Adapter, ...]) -> None:
+    def take(self, pods: Sequence[Object], adapters: AdapterSet) -> None:
         """Wakes the task when something is new that it decides by."""
-        if adapters != self.adapters or [_view(pod) for pod in pods] != [_view(pod) for pod in self.pods]:
+        before, after = ([_view(pod, adapters) for pod in some] for some in (self.pods, pods))
+        if adapters != self.adapters or before != after:
             self.news.set()
         self.pods, self.adapters = pods, adapters
+        self._uids = set(map(uid, pods))
+
+    def has(self, pod: Object) -> bool:
+        """Whether the pod is still among those that are followed."""
+        return uid(pod) in self._uids
 
     def without(self, pods: Sequence[Pod]) -> dict[tuple[str, str], float]:
         """(pod, adapter) -> seconds since this process first saw the pod without the adapter's label."""
         now = time.monotonic()
-        lacking = [(pod.uid, one.name) for pod in pods for one in self.adapters if not labelled(pod, one)]
+        wanted = self.adapters
+        lacking = [(pod.uid, one.name) for pod in pods for one in wanted.adapters if not labelled(pod, wanted, one)]
         self._unlabelled = {pair: self._unlabelled.get(pair, now) for pair in lacking}
         return {pair: now - since for pair, since in self._unlabelled.items()}
 
 
-def _view(pod: Object) -> Pod:
-    return Pod(uid(pod), labels(pod), engine_started(pod))
+def _view(pod: Object, adapters: AdapterSet) -> Pod:
+    return Pod(uid(pod), labels(pod), engine_started(pod, adapters.container))

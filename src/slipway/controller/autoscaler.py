@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 import msgspec
 from prometheus_client import Counter, Gauge
 
+from slipway.controller.caches import Caches
 from slipway.controller.gateways import Gateways, Traffic
-from slipway.controller.reconciler import Reconciler, Scaled
+from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Conflict, Forbidden, NotFound, NotLeader
+from slipway.kube.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, NotLeaderError
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, Key, Kind, Object, generation, resource_version
+from slipway.kube.objects import CONFIG_MAP, Key, Object, generation, resource_version
 from slipway.serving.scaling import Load, Scaling, begin, follow
 
 log = logging.getLogger(__name__)
@@ -39,34 +39,22 @@ _REST = 5.0
 """The gateways rest at least so many times as long as it took to ask them."""
 
 
-class Subject(NamedTuple):
-    """A resource whose replicas are looked after."""
-
-    kind: str
-    """``models.kubeai.org``."""
-    name: Key
-
-    @property
-    def labels(self) -> tuple[str, str, str]:
-        """Values of the metrics' labels."""
-        return self.kind, *self.name
-
-
 class Autoscaler:
     """Scales the resources of every API that says how they scale. Runs in the leader only."""
 
     def __init__(
         self,
         client: Client,
-        reconcilers: Sequence[Reconciler],
+        caches: Caches,
+        scaled: ScaledResources,
         gateways: Gateways,
         namespace: str,
         recorder: Recorder,
         metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``namespace`` is where the averages are kept."""
-        self._client, self._reconcilers, self._gateways = client, tuple(reconcilers), gateways
+        """``scaled``: what reconcilers say of their resources; ``namespace`` is where the averages are kept."""
+        self._client, self._caches, self._scaled, self._gateways = client, caches, scaled, gateways
         self._recorder, self._clock = recorder, clock
         self._averages = Averages(client, namespace)
         self._loads: dict[Subject, Load] = {}
@@ -99,26 +87,18 @@ class Autoscaler:
 
     async def look(self) -> None:
         """One sample of every resource, and what follows from it."""
-        subjects = dict(self._subjects())
+        subjects = dict(self._scaled.items())
         self._forget(subjects)
         if not subjects:
             return
         traffic = await self._gateways.traffic()
         if not traffic.complete:
             self._incomplete.inc()
-        steps = [self._step(subject, *found, traffic) for subject, found in subjects.items()]
+        steps = [self._step(subject, scaled, traffic) for subject, scaled in subjects.items()]
         outcomes = await asyncio.gather(*steps, return_exceptions=True)
-        scalings = {subject: scaled.scaling for subject, (_unused, scaled) in subjects.items()}
+        _tell_failures(dict(zip(subjects, outcomes, strict=True)))
+        scalings = {subject: scaled.scaling for subject, scaled in subjects.items()}
         await self._averages.keep(scalings, self._loads, self._clock())
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    def _subjects(self) -> Iterator[tuple[Subject, tuple[Reconciler, Scaled]]]:
-        for reconciler in self._reconcilers:
-            kind = f"{reconciler.kind.plural}.{reconciler.kind.group}"
-            for name, scaled in reconciler.scaled.items():
-                yield Subject(kind, name), (reconciler, scaled)
 
     def _forget(self, subjects: Mapping[Subject, object]) -> None:
         for gone in [subject for subject in self._loads if subject not in subjects]:
@@ -126,40 +106,53 @@ class Autoscaler:
             self._active.remove(*gone.labels)
             self._wanted.remove(*gone.labels)
 
-    async def _step(self, subject: Subject, reconciler: Reconciler, scaled: Scaled, traffic: Traffic) -> None:
+    async def _step(self, subject: Subject, scaled: Scaled, traffic: Traffic) -> None:
         now, scaling = self._clock(), scaled.scaling
         if subject not in self._loads:
             self._loads[subject] = begin(scaling, await self._averages.known(scaling.state, subject), now)
-        requests = sum(traffic.requests.get(service, 0.0) for service in reconciler.services(subject.name))
+        requests = sum(traffic.requests.get(service, 0.0) for service in scaled.services)
         load, wanted = follow(self._loads[subject], scaling, requests, now, complete=traffic.complete)
         self._loads[subject] = load
         self._active.labels(*subject.labels).set(requests)
         self._wanted.labels(*subject.labels).set(wanted)
-        resource = reconciler.resources.store.get(subject.name)
+        target = self._caches.get(*scaled.target)
         # Numbers of an older spec say nothing of this one: the next look has newer ones.
-        if wanted != scaling.replicas and resource is not None and generation(resource) == scaled.generation:
-            await self._scale(reconciler.kind, resource, scaling.replicas, wanted, requests)
+        if wanted != scaling.replicas and target is not None and generation(target) == scaled.generation:
+            figures = told(scaling, wanted, requests, load)
+            await self._scale(subject, scaled, target, wanted, figures)
 
-    async def _scale(self, kind: Kind, resource: Object, replicas: int, wanted: int, requests: float) -> None:
-        """Writes the replicas, if nobody changed the resource meanwhile."""
-        name = Key(resource["metadata"].get("namespace", ""), resource["metadata"]["name"])
-        patch = {"metadata": {"resourceVersion": resource_version(resource)}, "spec": {"replicas": wanted}}
+    async def _scale(self, subject: Subject, scaled: Scaled, target: Object, wanted: int, text: str) -> None:
+        """Writes the replicas, if nobody changed the target meanwhile. ``text`` tells why."""
+        kind, name = scaled.target
+        patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": wanted}}
         try:
             await self._client.merge_patch(kind, name, patch, subresource="scale", field_manager=FIELD_MANAGER)
-        except (Conflict, NotFound, NotLeader) as error:
+        except (ConflictError, NotFoundError, NotLeaderError) as error:
             log.debug("%s %s not scaled: %s", kind.kind, name, error)
             return
-        text = f"Scaled from {replicas} to {wanted} replicas: {requests:g} requests in flight or waiting."
         log.info("%s %s: %s", kind.kind, name, text)
-        self._recorder.record(kind, resource, "Normal", "Scaled", text)
+        resource = self._caches.get(*subject)
+        if resource is not None:
+            self._recorder.record(subject.kind, resource, "Normal", "Scaled", text)
+
+
+def _tell_failures(outcomes: Mapping[Subject, BaseException | None]) -> None:
+    """Logs one failure of each type: where the API server takes nothing every resource has the same."""
+    failures = {subject: error for subject, error in outcomes.items() if error is not None}
+    for type_ in dict.fromkeys(map(type, failures.values())):
+        first, *others = (subject for subject, error in failures.items() if type(error) is type_)
+        error, more = failures[first], f", and {len(others)} more" if others else ""
+        text = "Could not scale %s %s%s; trying again at the next look: %s"
+        trace = None if isinstance(error, ApiError) else error
+        log.warning(text, first.kind.kind, first.name, more, error, exc_info=trace)
 
 
 class _Kept(msgspec.Struct):
-    """Content of one ConfigMap: kind -> ``namespace/name`` -> average."""
+    """Content of one ConfigMap: kind -> key -> average."""
 
     averages: dict[str, dict[str, float]]
     """As it was written or read last."""
-    unasked: dict[Subject, float]
+    unasked: dict[tuple[str, Key], float]
     """What was read of resources that were not looked at since: they may not have been reconciled yet."""
     written: float = float("-inf")
     """When it was written last (monotonic)."""
@@ -179,24 +172,27 @@ class Averages:
             if state not in self._kept:
                 read = await self._read(state)
                 unasked = {
-                    Subject(kind, Key(*name.split("/", 1))): average
-                    for kind, found in read.items()
-                    for name, average in found.items()
-                    if "/" in name
+                    (kind, _key(name)): average for kind, found in read.items() for name, average in found.items()
                 }
                 self._kept[state] = _Kept(read, unasked)
-        return self._kept[state].unasked.pop(subject, 0.0)
+        return self._kept[state].unasked.pop((subject.kind_name, subject.name), 0.0)
 
     async def keep(self, scalings: Mapping[Subject, Scaling], loads: Mapping[Subject, Load], now: float) -> None:
-        """Writes what changed, each ConfigMap at most once in the shortest interval of its resources."""
+        """Writes what changed, each ConfigMap at most once in the shortest interval of its resources. What cannot be
+        written is logged and tried again after the interval."""
         for state, kept in self._kept.items():
             mine = [subject for subject in scalings if scalings[subject].state == state and subject in loads]
             interval = min((scalings[subject].interval for subject in mine), default=SECONDS)
-            averages = _by_kind({**kept.unasked, **{subject: loads[subject].average for subject in mine}})
+            asked = {(subject.kind_name, subject.name): loads[subject].average for subject in mine}
+            averages = _by_kind({**kept.unasked, **asked})
             if averages != kept.averages and now - kept.written >= interval:
                 kept.written = now
-                await self._write(state, averages)
-                kept.averages = averages
+                try:
+                    await self._write(state, averages)
+                except ApiError as error:
+                    log.warning("Could not write averages to the ConfigMap %s; trying again later: %s", state, error)
+                else:
+                    kept.averages = averages
 
     def forget_unasked(self) -> None:
         """Who was not asked for by now is gone."""
@@ -206,9 +202,9 @@ class Averages:
     async def _read(self, state: str) -> dict[str, dict[str, float]]:
         try:
             found = await self._client.get(CONFIG_MAP, Key(self._namespace, state))
-        except NotFound:
+        except NotFoundError:
             return {}
-        except Forbidden as error:
+        except ForbiddenError as error:
             log.warning("averages are not kept: %s", error)
             return {}
         return {kind: averages for kind, text in found.get("data", {}).items() if (averages := _averages(text))}
@@ -221,16 +217,31 @@ class Averages:
 
 
 def _averages(text: str) -> dict[str, float]:
-    """``namespace/name`` -> average. Empty for what is none of ours: the original keeps its own in the same place."""
+    """Key -> average. Empty for what is none of ours: the original keeps its own in the same place."""
     try:
         return decode_json(text, dict[str, float], most=STATE_BYTES)
     except DecodingError:
         return {}
 
 
-def _by_kind(averages: Mapping[Subject, float]) -> dict[str, dict[str, float]]:
+def _key(text: str) -> Key:
+    """What ``str`` made of a key; without a namespace it is of the whole cluster."""
+    namespace, _slash, name = text.rpartition("/")
+    return Key(namespace, name)
+
+
+def _by_kind(averages: Mapping[tuple[str, Key], float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for subject, average in averages.items():
+    for (kind, name), average in averages.items():
         if rounded := float(f"{average:.3g}"):
-            found.setdefault(subject.kind, {})[str(subject.name)] = rounded
+            found.setdefault(kind, {})[str(name)] = rounded
     return found
+
+
+def told(scaling: Scaling, wanted: int, requests: float, load: Load) -> str:
+    """What is done, and the figures that decided. ``requests``: in flight or waiting at this look."""
+    replicas = f"{wanted} replica{'s' * (wanted != 1)}"
+    return (
+        f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"
+        f" {load.average:.3g} on average over {scaling.window:g} s; {scaling.target_requests} shall be at each replica."
+    )

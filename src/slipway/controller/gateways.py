@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
 
+from slipway.decoding import refuse_longer
 from slipway.kube.client import Client
 from slipway.kube.informer import Informer
 from slipway.kube.objects import POD, Key, Object, deleting
@@ -23,8 +24,10 @@ PORT = 8081
 LIMIT = aiohttp.ClientTimeout(total=1.5)
 REMEMBERED_SECONDS = 30.0
 """How long the last numbers of a gateway count that cannot be asked."""
-_SAMPLE = re.compile(r"^slipway_gateway_requests_(?:in_flight|waiting)\{([^}]*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+METRICS_BYTES = 64 << 20
+"""Of one gateway's metrics: those of 10,000 models have a tenth of that."""
+COUNTED = ("slipway_gateway_requests_in_flight", "slipway_gateway_requests_waiting")
+UP = "slipway_gateway_haproxy_up"
 
 
 class Traffic(NamedTuple):
@@ -83,20 +86,33 @@ class Gateways:
             asked = self._session.get(f"http://{address}/metrics", timeout=LIMIT, allow_redirects=False)
             async with asked as response:
                 response.raise_for_status()
-                return parse(await response.text())
+                return parse(await _text(response))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             log.debug("gateway %s: %r", address, error)
             return None
 
 
+async def _text(response: aiohttp.ClientResponse) -> str:
+    """The body. Raises ValueError where it has more than METRICS_BYTES, or is no text."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        refuse_longer(body, METRICS_BYTES)
+    return body.decode()
+
+
 def parse(text: str) -> dict[Key, float]:
     """Requests in flight and waiting by Service, of a gateway's metrics. Raises ValueError where they are none."""
     found: dict[Key, float] = {}
-    for names, value in _SAMPLE.findall(text):
-        given = dict(_LABEL.findall(names))
-        service = Key(given.get("namespace", ""), given.get("model", ""))
-        found[service] = found.get(service, 0.0) + float(value)
-    if not found and "slipway_gateway_haproxy_up 1" not in text:
+    up = False
+    lines = [line for line in text.splitlines(keepends=True) if line.startswith((*COUNTED, UP))]
+    for family in text_string_to_metric_families("".join(lines)):
+        for sample in family.samples:
+            if sample.name in COUNTED:
+                service = Key(sample.labels.get("namespace", ""), sample.labels.get("model", ""))
+                found[service] = found.get(service, 0.0) + sample.value
+            up = up or (sample.name == UP and sample.value == 1)
+    if not found and not up:
         raise ValueError("the gateway knows nothing of its requests")
     return found
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import sys
 from pathlib import Path
 
 import aiohttp
 
+from slipway.apis import DELIVERIES, DESCRIPTIONS
+from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
 from slipway.controller.autoscaler import Autoscaler
+from slipway.controller.caches import Caches
+from slipway.controller.catalogs import Catalogs
 from slipway.controller.conditions import ConditionsCollector
+from slipway.controller.delivery import Deliveries
 from slipway.controller.gateways import Gateways
-from slipway.controller.observed import Observed
 from slipway.controller.reconciler import Reconciler
+from slipway.controller.samples import SamplesCollector
+from slipway.controller.scaled import ScaledResources
 from slipway.controller.settings import ControllerSettings, read_settings
 from slipway.controller.signing import signing_key
 from slipway.kube.client import Client
@@ -30,9 +37,9 @@ WATCHES = 32
 
 def main(argv: list[str]) -> int:
     """Exit status: 0 told to stop, 1 leadership lost or no way to go on, 2 bad settings."""
-    parser = argparse.ArgumentParser(prog="slipway controller", description=__doc__)
+    parser = argparse.ArgumentParser(prog="slipway controller", description="Reconcile the models of a cluster.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
-    parser.add_argument("--kubeconfig", default="", help="default: the pod's own account, else the usual kubeconfig")
+    parser.add_argument("--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
@@ -53,11 +60,14 @@ async def run(settings: ControllerSettings, kubeconfig: str) -> int:
     client = connection.fenced(elector.leading)
     pods = aiohttp.ClientSession()
     agents = Agents(client, pods)
-    manager = _manager(settings, client, elector, pods, agents, metrics)
+    catalogs = Catalogs(client, settings.system_namespace, settings.sources.blocked_networks)
+    manager = _manager(settings, client, elector, pods, agents, catalogs, metrics)
+    gc.freeze()  # what is loaded by now stays for good: no collection need look at it
     try:
         return await manager.run()
     finally:
         await agents.close()
+        await catalogs.close()
         await pods.close()
         await connection.close()
 
@@ -68,33 +78,48 @@ def _manager(
     elector: LeaderElector,
     pods: aiohttp.ClientSession,
     agents: Agents,
+    catalogs: Catalogs,
     metrics: Metrics,
 ) -> Manager:
     """Everything that runs; ``pods`` is the session for requests to pods."""
     apis, namespace = settings.chosen(), settings.system_namespace
-    observed = Observed(
-        client, apis, namespace, settings.rules(), settings.routed_namespaces, namespaces=settings.namespaces
+    caches = Caches(
+        client,
+        apis,
+        settings,
+        settings.rules(),
+        settings.routed_namespaces,
+        namespaces=settings.namespaces,
+        pod_managers=settings.pod_managers(),
     )
     recorder = Recorder(client, "slipway-controller", metrics=metrics)
+    scaled = ScaledResources()
     reconcilers = [
-        Reconciler(api, resource.kind, client, observed, settings, recorder, agents)
-        for api in apis
-        for resource in api.resources
+        Reconciler(api, client, caches, settings, recorder, agents, scaled, RESERVED, catalogs) for api in apis
     ]
-    metrics.registry.register(ConditionsCollector([reconciler.resources for reconciler in reconcilers]))
+    resources = [reconciler.resources for reconciler in reconcilers]
+    metrics.registry.register(ConditionsCollector(resources))
+    described = [one for one in DESCRIPTIONS if one.name in {api.name for api in apis}]
+    metrics.registry.register(SamplesCollector(described, resources, settings))
     key_namespace = settings.leader_election.namespace
 
     async def take_key() -> None:
         agents.sign_with(await signing_key(client, key_namespace))
 
     gateways = Gateways(client, pods, namespace, settings.gateways)
-    autoscaler = Autoscaler(client, reconcilers, gateways, namespace, recorder, metrics)
-    informers = [*observed.informers, gateways.pods, *(reconciler.resources for reconciler in reconcilers)]
+    autoscaler = Autoscaler(client, caches, scaled, gateways, namespace, recorder, metrics)
+    deliveries = [
+        Deliveries(one, client, caches, settings, recorder, settings.namespaces)
+        for one in DELIVERIES
+        if one.name in settings.apis
+    ]
+    delivering = [controller for one in deliveries for controller in one.controllers(settings.workers, metrics)]
+    informers = [*caches.informers, gateways.pods, *(informer for one in deliveries for informer in one.informers)]
     for informer in informers:
         informer.on_fault(recorder.record_fault)
     return Manager(
         informers=informers,
-        controllers=[reconciler.controller(settings.workers, metrics) for reconciler in reconcilers],
+        controllers=[*(one.controller(settings.workers, metrics) for one in reconcilers), *delivering],
         elector=elector,
         first=take_key,
         background=[recorder.run, autoscaler.run],

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slipway.kube.objects import Object
-from slipway.serving.plan import Plan
+from slipway.serving.api import Plan
 
 
 def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
@@ -29,7 +29,7 @@ def difference(current: Mapping[str, Any], patch: Mapping[str, Any]) -> Object:
 
 def own_patch(resource: Object, plan: Plan) -> Object:
     """The merge patch of a resource that its plan asks for, its finalizer included; empty: none."""
-    patch = difference(resource, plan.own)
+    patch = difference(resource, plan.self_patch)
     finalizers = resource["metadata"].get("finalizers") or []
     if plan.finalizer and plan.finalizer not in finalizers:
         patch["metadata"] = {**patch.get("metadata", {}), "finalizers": [*finalizers, plan.finalizer]}

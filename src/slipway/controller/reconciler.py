@@ -2,34 +2,38 @@
 
 Level-triggered: each call reads the whole state from the stores, so that it does not matter which events came, in which
 order, or whether an earlier call was cut off between two writes. One call does, in this order: the finalizer and the
-resource's own fields, shared objects, children, notes, the wish for the loaders, the status.
+resource's own fields, what is written blindly, shared objects, children, annotations and labels of others, the wish for
+the loaders, the status.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
-from slipway.controller.observed import UNLISTED, Observed, route_names
+from slipway.controller.caches import WORKLOADS, Caches
+from slipway.controller.catalogs import Catalogs
+from slipway.controller.files import content
 from slipway.controller.patches import difference, own_patch
+from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors
-from slipway.kube.applier import OWNER, Applied, Applier, Failure, children_of
+from slipway.kube.applier import Applied, Applier, Failure
 from slipway.kube.client import Client
-from slipway.kube.conditions import Condition, merge
-from slipway.kube.controller import Controller, Result, owner_keys
-from slipway.kube.errors import Conflict, NotFound
+from slipway.kube.conditions import SUMMARY, Condition, merge
+from slipway.kube.controller import Controller, Result
+from slipway.kube.errors import ConflictError, NotFoundError
 from slipway.kube.events import Recorder
 from slipway.kube.expectations import Expectations
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
-    DEPLOYMENT,
-    JOB,
-    NODE,
+    NETWORK_POLICY,
+    POD,
     SERVICE,
     Key,
     Kind,
@@ -37,17 +41,21 @@ from slipway.kube.objects import (
     deleting,
     generation,
     key,
+    labels,
     resource_version,
     uid,
 )
 from slipway.kube.status import StatusWriter
 from slipway.kube.store import Change
+from slipway.serving.api import Api, InvalidSpecError, MetadataPatch, Plan, Reference, Rejection, Watch, World
 from slipway.serving.authors import planned
-from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, World
-from slipway.serving.report import PASSED_THROUGH, SETTLED
-from slipway.serving.route import RoutedService
+from slipway.serving.freedoms import Labels
+from slipway.serving.readiness import summarize
+from slipway.serving.report import PASSED_THROUGH, ROUTED, SETTLED
+from slipway.serving.route import ROUTE
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
+from slipway.serving.unready import UNREADY, Unready, annotation, explain, stand_in
 from slipway.serving.workload import MANAGER
 
 log = logging.getLogger(__name__)
@@ -55,79 +63,97 @@ log = logging.getLogger(__name__)
 FIELD_MANAGER = "slipway-controller"
 MARK = "slipway.inference/applied"
 """Annotation of children with the digest of what was applied last."""
-REFERENCES = "references"
-"""Index of resources: kind, namespace and name of each object that they refer to."""
+REFUSED_SECONDS = 59.0
+"""For which the API server is not asked again to take what it refused. A little less than the applier's slow retry."""
 TERMINATING = "because it is being terminated"
 """What the API server says when something is to be made in a namespace that is being deleted."""
 
 
-class Scaled(msgspec.Struct, frozen=True):
-    """How a resource scales, and the generation of its spec that says so."""
+class _Look(NamedTuple):
+    """A resource with all around it, and what its API makes of that. It is used before anything else is waited for."""
 
-    scaling: Scaling
+    world: World
+    view: Any
+
+
+class _Refused(NamedTuple):
+    """What of a resource's own fields the API server refused, and until when it is not asked again."""
+
     generation: int
+    patch: Object
+    failure: Failure
+    until: float
+
+
+class _RefusedError(Exception):
+    """The API server does not take the resource's own fields."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 class Reconciler:
-    """Reconciles the resources of one kind."""
+    """Reconciles the resources of one API."""
 
     def __init__(
         self,
-        api: Api,
-        kind: Kind,
+        api: Api[Any],
         client: Client,
-        observed: Observed,
+        caches: Caches,
         settings: Settings,
         recorder: Recorder,
         agents: Agents,
+        scaled: ScaledResources,
+        reserved: Labels,
+        catalogs: Catalogs | None = None,
     ) -> None:
-        self.kind = kind
-        self.resources = observed.informer(kind, indexes={REFERENCES: self._references})
-        self.scaled: dict[Key, Scaled] = {}
-        """The resources whose replicas follow their requests, as of their last reconciliation."""
+        """``reserved``: labels that no author may give to pods. ``catalogs``: who reads those of other clusters; None:
+        nobody does."""
+        self.kind = kind = api.resource.kind
+        self.resources = caches.informer(kind)
         self._api, self._client = api, client
-        self._observed, self._settings, self._recorder = observed, settings, recorder
-        self._agents = agents
+        self._caches, self._settings, self._recorder = caches, settings, recorder
+        self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
         self._expectations = expectations = Expectations()
+        self._refused: dict[Key, _Refused] = {}
+        self._watches = api.watches(settings)
+        listed = {watch.kind: watch for watch in self._watches if watch.listed}
         self._applier = Applier(
             client,
             kind,
-            {child: observed.children[child] for child in api.child_kinds if child not in UNLISTED},
+            {child: caches.informer(child) for child, watch in listed.items() if watch.owned},
             expectations,
             field_manager=FIELD_MANAGER,
             manager=MANAGER,
-            replaceable=frozenset({DEPLOYMENT, JOB}),
+            replaceable=WORKLOADS,
             mark=MARK,
-            unlisted=UNLISTED.intersection(api.child_kinds),
-            shared={shared: observed.shared[shared] for shared in api.shared_kinds},
+            unlisted=[watch.kind for watch in self._watches if watch.owned and not watch.listed],
+            shared={other: caches.informer(other) for other, watch in listed.items() if not watch.owned},
         )
         self._status = StatusWriter(client, self.resources, expectations, field_manager=f"{FIELD_MANAGER}-status")
 
     def controller(self, workers: int, metrics: Metrics) -> Controller:
-        """The worker loop of this kind, fed by its resources, their children, pods, references and loaders, and rivals
-        for their names."""
+        """The worker loop of this kind, fed by its resources, what their API watches, their pods and loaders, and
+        contenders for their names."""
         made = Controller(f"{self._api.name}-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics)
         made.watch(self.resources)
-        for child in self._api.child_kinds:
-            if child not in UNLISTED:
-                made.watch(self._observed.children[child], keys=owner_keys(self.kind))
-        for shared in self._api.shared_kinds:
-            keys = self._equipped if shared == NODE else self._referring
-            made.watch_changes(self._observed.shared[shared], keys)
-        made.watch(self._observed.pods, keys=lambda pod: self._observed.owner_of_pod(self.kind, pod))
-        made.watch_changes(self._observed.policies, self._policed)
-        made.watch_changes(self._observed.routes, lambda change: self._observed.owners_of_change(self.kind, change))
-        if self._observed.namespaces is not None:
-            served = self._observed.namespaces
-            made.watch(served, keys=lambda obj: self._observed.owners_in_namespace(self.kind, key(obj)))
+        for watch in self._watches:
+            if watch.listed:
+                made.watch_changes(self._caches.informer(watch.kind), partial(self._enqueued, watch))
+        caches = self._caches
+        made.watch(caches.informer(POD), keys=lambda pod: caches.owner_of_pod(self.kind, pod))
+        made.watch_changes(caches.informer(NETWORK_POLICY), self._policed)
+        made.watch_changes(caches.informer(SERVICE), lambda change: caches.owners_of_change(self.kind, change))
+        if caches.namespaces is not None:
+            made.watch(caches.namespaces, keys=lambda obj: caches.owners_in_namespace(self.kind, key(obj)))
         self._agents.on_change(self.kind, made.queue.add)
+        if self._catalogs is not None:
+            self._catalogs.on_change(self.kind, made.queue.add)
         return made
 
-    def services(self, name: Key) -> list[Key]:
-        """The Services of a resource, those of its adapters too."""
-        resource = self.resources.store.get(name)
-        found = self._observed.children[SERVICE].store.by_index(OWNER, children_of(resource)) if resource else []
-        return [key(service) for service in found]
+    def _enqueued(self, watch: Watch, change: Change) -> Iterable[Key]:
+        return watch.enqueue(change, self._caches)
 
     async def reconcile(self, name: Key) -> Result:
         resource = self.resources.store.get(name)
@@ -138,170 +164,245 @@ class Reconciler:
         if resource is None:
             return self._forget(name)
         if deleting(resource):
-            return await self._finish(resource)
+            return await self._finalize(resource)
         return await self._sync(resource)
 
     def _forget(self, name: Key) -> Result:
-        self.scaled.pop(name, None)
+        self._refused.pop(name, None)
+        self._scaled.drop(Subject(self.kind, name))
         self._agents.forget(self.kind, name)
+        if self._catalogs is not None:
+            self._catalogs.follow(self.kind, name, None)
         return Result()
 
     async def _sync(self, resource: Object) -> Result:
+        look = self._look(resource)
         try:
-            plan = planned(self._api, self._world(resource), RESERVED)
-            changed = await self._own(resource, plan)
+            plan = self._plan(look)
+            changed = await self._patch_self(resource, plan)
             if changed is not None:
                 resource = changed
-                plan = planned(self._api, self._world(resource), RESERVED)
-        except Invalid as error:
-            self._agents.keep(self.kind, key(resource), self._world(resource).pods)
-            return await self._report(resource, Applied(), Refusal(error.reason, error.message))
+                look = self._look(resource)
+                plan = self._plan(look)
+        except (InvalidSpecError, _RefusedError) as error:
+            look = self._look(resource)
+            self._agents.keep(self.kind, key(resource), look.world.pods)
+            if isinstance(error, InvalidSpecError):
+                rejection = Rejection(error.reason, error.message)
+                return await self._report(look, Applied(), rejection, planned=False)
+            refused = Applied((error.failure,))
+            return await self._report(look, refused, _rejection(refused))
         applied = await self._apply(resource, plan)
-        world = self._world(resource)
-        self._agents.follow(self.kind, key(resource), world.pods, plan.adapters)
-        scaling = self._api.scaling(world)
-        if scaling is not None:
-            self.scaled[key(resource)] = Scaled(scaling, generation(resource))
-        else:
-            self.scaled.pop(key(resource), None)
-        return await self._report(resource, applied, _refusal(applied))
+        latest = self._latest(resource)
+        if applied.waited or latest is not resource:
+            look = self._look(latest)
+        self._agents.follow(self.kind, key(latest), look.world.pods, plan.adapters)
+        if self._catalogs is not None:
+            self._catalogs.follow(self.kind, key(latest), plan.catalog)
+        self._follow(look.world, self._api.scaling(look.view))
+        return await self._report(look, applied, _rejection(applied))
 
-    async def _finish(self, resource: Object) -> Result:
+    def _follow(self, world: World, scaling: Scaling | None) -> None:
+        """Has the autoscaler look after a resource, or leave it alone."""
+        subject, target = Subject(self.kind, key(world.resource)), world.resource
+        if scaling is None:
+            self._scaled.drop(subject)
+            return
+        scaled = subject
+        if scaling.target is not None:
+            namespace = scaling.target.namespace or subject.name.namespace
+            scaled = Subject(scaling.target.kind, Key(namespace, scaling.target.name))
+            target = world.children.get((scaled.kind, scaled.name), {"metadata": {}})
+        services = [name for kind, name in world.children if kind == SERVICE]
+        counting = [name for name in services if scaling.services is None or name.name in scaling.services]
+        known = Scaled(scaling=scaling, target=scaled, generation=generation(target), services=counting)
+        self._scaled.put(subject, known)
+
+    def _plan(self, look: _Look) -> Plan:
+        """Raises InvalidSpecError."""
+        return planned(self._api, look.world, look.view, self._reserved)
+
+    async def _finalize(self, resource: Object) -> Result:
         """Does what is left to do before the resource may go. Children that are no longer named go by their owner."""
         self._forget(key(resource))
-        if not self._api.foreign_finalizers.intersection(resource["metadata"].get("finalizers", [])):
+        if not self._api.finalizers.intersection(resource["metadata"].get("finalizers", [])):
             return Result()
         try:
-            plan = self._api.finish(self._world(resource))
-        except Invalid as error:
-            return await self._report(resource, Applied(), Refusal(error.reason, error.message))
+            plan = self._api.finalize(self._look(resource).view)
+        except InvalidSpecError as error:
+            return await self._report(self._look(resource), Applied(), Rejection(error.reason, error.message))
         if plan is None:
             await self._release(resource)
             return Result()
         applied = await self._apply(resource, plan, finishing=True)
-        if any(TERMINATING in failure.message for failure in applied.failures):
+        resource = self._latest(resource)
+        if self.kind.namespaced and any(TERMINATING in failure.message for failure in applied.failures):
             await self._release(resource)  # nothing can be made in its namespace any more
             return Result()
-        return await self._report(resource, applied, _refusal(applied))
+        return await self._report(self._look(resource), applied, _rejection(applied))
 
-    async def _own(self, resource: Object, plan: Plan) -> Object | None:
-        """Writes the plan's finalizer and own fields into the resource, in one patch. None: there was nothing to do."""
-        patch = own_patch(resource, plan)
+    async def _patch_self(self, resource: Object, plan: Plan) -> Object | None:
+        """Writes the plan's finalizer and own fields into the resource, in one patch. None: there was nothing to do.
+
+        Raises _RefusedError, and again without asking while it is about the same spec and the same patch.
+        """
+        patch, name = own_patch(resource, plan), key(resource)
+        refused = self._refused.pop(name, None)
         if not patch:
             return None
-        patch.setdefault("metadata", {})["resourceVersion"] = resource_version(resource)
+        if refused and refused[:2] == (generation(resource), patch) and time.monotonic() < refused.until:
+            self._refused[name] = refused
+            raise _RefusedError(refused.failure)
+        body = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": resource_version(resource)}}
         try:
-            answer = await self._client.merge_patch(self.kind, key(resource), patch, field_manager=FIELD_MANAGER)
-        except NotFound as error:
-            raise Conflict("gone meanwhile") from error
+            answer = await self._client.merge_patch(self.kind, name, body, field_manager=FIELD_MANAGER)
+        except NotFoundError as error:
+            raise ConflictError("gone meanwhile") from error
+        except (errors.InvalidObjectError, errors.ForbiddenError) as error:
+            failure = Failure(self.kind.kind, name.name, error.reason, error.message)
+            until = time.monotonic() + REFUSED_SECONDS
+            self._refused[name] = _Refused(generation(resource), patch, failure, until)
+            raise _RefusedError(failure) from error
         self._expectations.wrote(uid(resource), self.resources, answer)
         answer["metadata"].pop("managedFields", None)
         return answer
 
     async def _apply(self, resource: Object, plan: Plan, *, finishing: bool = False) -> Applied:
+        blind = await self._applier.write(resource, plan.blind)
         shared = await self._applier.ensure(resource, plan.shared)
         absent = [(gone.kind, Key(gone.namespace, gone.name)) for gone in plan.absent]
         applied = await self._applier.sync(resource, plan.children, absent=absent, finishing=finishing)
-        noted = [await self._note(resource, note) for note in plan.notes]
+        refused = await self._mark_all(resource, plan.metadata_patches)
         # The status must not be read off children as they were before.
-        await self._expectations.met(uid(resource))
-        return shared + applied + Applied(tuple(failure for failure in noted if failure))
+        wrote = await self._expectations.met(uid(resource))
+        return blind + shared + applied + Applied(refused, waited=wrote or bool(refused))
 
-    async def _note(self, resource: Object, note: Note) -> Failure | None:
-        """Writes annotations of an object that is not ours, if it is there and they differ. What the server refuses is
-        told, such as more than an object may have."""
-        noted = self._observed.shared_object(note.reference)
-        changes = difference(noted["metadata"].get("annotations") or {}, note.annotations) if noted else {}
-        if noted is None or not changes:
+    async def _mark_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
+        """Writes to each object once. Where the server refuses that, each patch by itself: one may be too much and the
+        others not."""
+        grouped: dict[Reference, list[MetadataPatch]] = {}
+        for patch in patches:
+            grouped.setdefault(patch.reference, []).append(patch)
+        refused: list[Failure | None] = []
+        for reference, several in grouped.items():
+            annotations = {name: text for patch in several for name, text in patch.annotations.items()}
+            labels = {name: text for patch in several for name, text in patch.labels.items()}
+            failure = await self._mark(resource, MetadataPatch(reference, annotations, labels))
+            if failure is not None and len(several) > 1:
+                refused += [await self._mark(resource, patch) for patch in several]
+            else:
+                refused.append(failure)
+        return tuple(failure for failure in refused if failure)
+
+    def _latest(self, resource: Object) -> Object:
+        """The resource with what a metadata patch changed of it. With another spec it is reconciled anew, and this
+        status is not its own."""
+        latest = self.resources.store.get(key(resource))
+        same = latest is not None and uid(latest) == uid(resource) and generation(latest) == generation(resource)
+        return latest if latest is not None and same else resource
+
+    async def _mark(self, resource: Object, patch: MetadataPatch) -> Failure | None:
+        """Writes annotations and labels of an object that is not ours, if it is there and they differ. What the server
+        refuses is told, such as more than an object may have."""
+        kind, name = patch.reference.kind, Key(patch.reference.namespace, patch.reference.name)
+        found = self._caches.get(kind, name)
+        wanted = {"annotations": patch.annotations, "labels": patch.labels}
+        changes = difference(found["metadata"], wanted) if found else {}
+        if found is None or not changes:
             return None
-        patch = {"metadata": {"uid": uid(noted), "annotations": changes}}
-        kind = note.reference.kind
+        body = {"metadata": {"uid": uid(found), **changes}}
         try:
-            answer = await self._client.merge_patch(kind, key(noted), patch, field_manager=FIELD_MANAGER)
-        except NotFound:
+            answer = await self._client.merge_patch(kind, name, body, field_manager=FIELD_MANAGER)
+        except NotFoundError:
             return None
-        except (errors.Invalid, errors.Forbidden) as error:
-            return Failure(kind.kind, note.reference.name, error.reason, error.message)
-        self._expectations.wrote(uid(resource), self._observed.shared[kind], answer)
+        except (errors.InvalidObjectError, errors.ForbiddenError) as error:
+            return Failure(kind.kind, name.name, error.reason, error.message)
+        self._expectations.wrote(uid(resource), self._caches.informer(kind), answer)
         return None
 
-    async def _report(self, resource: Object, applied: Applied, refusal: Refusal | None) -> Result:
-        """Writes the status that follows from what the stores show now."""
-        verdict = self._api.status(self._world(resource, self._routed(resource)), refusal)
-        await self._write_status(resource, verdict.status)
+    async def _report(
+        self, look: _Look, applied: Applied, rejection: Rejection | None, *, planned: bool = True
+    ) -> Result:
+        """Writes the status that follows from what the caches showed. ``planned``: whether there is a plan."""
+        result = self._api.status(look.view, rejection)
+        resource = look.world.resource
+        conditions = await self._write_status(resource, result.status, PASSED_THROUGH | result.passed_through)
+        found = explain(conditions, look.world.pods, look.world.now, self._settings.node_wait_seconds)
+        if ROUTED in self._api.condition_types and not deleting(resource):
+            applied += await self._tell_gateway(look.world, found.unready, planned=planned)
         applied.raise_passing()
-        rechecks = [seconds for seconds in (applied.retry_after, verdict.recheck_seconds) if seconds is not None]
-        return Result(min(rechecks, default=None))
+        rechecks = (applied.retry_after, result.recheck_seconds, found.recheck_seconds)
+        return Result(min((seconds for seconds in rechecks if seconds is not None), default=None))
 
-    def _world(self, resource: Object, routed: tuple[RoutedService, ...] = ()) -> World:
+    async def _tell_gateway(self, world: World, unready: Unready | None, *, planned: bool) -> Applied:
+        """Writes to the resource's Services why nothing answers. One that was refused from the start gets a Service for
+        that, which goes with its first plan."""
+        resource, children = world.resource, world.children
+        routes = {name: child for (kind, name), child in children.items() if kind == SERVICE and ROUTE in labels(child)}
+        standing_in = [child for child in routes.values() if "selector" not in child["spec"]]
+        if not planned and len(standing_in) == len(children):
+            if key(resource).namespace == self._settings.system_namespace:
+                return Applied()
+            wanted = [stand_in(self._api.name, resource, unready)] if unready and unready.final else []
+            return await self._applier.sync(resource, wanted) if wanted or standing_in else Applied()
+        told = {UNREADY: annotation(unready)}
+        patches = (MetadataPatch(Reference(SERVICE, name.namespace, name.name), told) for name in routes)
+        return Applied(await self._mark_all(resource, patches))
+
+    def _look(self, resource: Object) -> _Look:
+        """What the caches show now."""
         children = self._applier.children(resource)
-        pods = self._observed.pods_of(children.values())
-        references = self._api.references(resource, self._settings)
-        found = ((reference, self._observed.shared_object(reference)) for reference in references)
-        return World(
+        pods = self._caches.pods_of_children(children)
+        services = [child for (kind, _name), child in children.items() if kind == SERVICE]
+        world = World(
             resource=resource,
             children=children,
             pods=pods,
-            routed=routed,
+            routed=tuple(self._caches.contenders(services)),
             settings=self._settings,
             controller_key=self._agents.public_key,
             now=time.time(),
-            referenced={reference: obj for reference, obj in found if obj is not None},
+            listers=self._caches,
             agents=self._agents.reports(pods),
-            kin=self.resources.store.all(),
-            users=self._observed.users(self._api.user_kinds, key(resource).namespace),
-            policed=self._observed.policed(key(resource).namespace),
-            extended_resources=self._observed.extended_resources() if NODE in self._api.shared_kinds else (),
+            catalogs=self._catalogs.known if self._catalogs is not None else {},
+            file=content,
+            policed=any(map(self._caches.policed, _namespaces(resource, children))),
         )
-
-    def _references(self, resource: Object) -> Iterable[str]:
-        try:
-            return [_reference(one) for one in self._api.references(resource, self._settings)]
-        except Exception:  # a bug must stop this resource only, which its plan then meets too
-            log.exception("references of %s %s", self.kind.kind, key(resource))
-            return ()
-
-    def _referring(self, change: Change) -> list[Key]:
-        """The resources that refer to an object, or those of them that its change may concern."""
-        obj = change.new or change.old or {}
-        concerned = self._api.concerned(change.old, change.new)
-        if concerned is not None:
-            return [Key(change.key.namespace, name) for name in concerned]
-        kind = next(kind for kind in self._api.shared_kinds if kind.kind == obj["kind"])
-        reference = Reference(kind, *key(obj))
-        return [key(resource) for resource in self.resources.store.by_index(REFERENCES, _reference(reference))]
+        return _Look(world, self._api.resolve(world))
 
     def _policed(self, change: Change) -> list[Key]:
         """The resources of a namespace that gets network policies of others, or has none of them any more."""
-        if not self._observed.polices(change):
+        if not self._caches.polices(change):
             return []
-        return [name for name in map(key, self.resources.store.all()) if name.namespace == change.key.namespace]
+        namespaces = ("", change.key.namespace)
+        return [name for name in map(key, self.resources.store.all()) if name.namespace in namespaces]
 
-    def _equipped(self, change: Change) -> list[Key]:
-        """All resources where the cluster gets an extended resource that it had not, or has none of it any more."""
-        if not self._observed.equips(change):
-            return []
-        return [key(resource) for resource in self.resources.store.all()]
-
-    def _routed(self, resource: Object) -> tuple[RoutedService, ...]:
-        """The Services that ask for the names of this resource's own, which are among them."""
-        own = [child for child in self._applier.children(resource).values() if route_names(child)]
-        return tuple(self._observed.rivals(own))
-
-    async def _write_status(self, resource: Object, status: Object) -> None:
-        before = resource.get("status", {}).get("conditions", [])
-        after = [msgspec.convert(condition, Condition) for condition in status["conditions"]]
-        status = status | {"conditions": merge(before, after, time.time())}
+    async def _write_status(self, resource: Object, status: Object, passed_through: frozenset[str]) -> Sequence[Object]:
+        """Returns the conditions as written."""
+        before: list[Object] = (resource.get("status") or {}).get("conditions") or []
+        own = [msgspec.convert(condition, Condition) for condition in status.get("conditions", ())]
+        readiness, types = self._api.readiness, self._api.condition_types
+        summed = summarize(status, readiness, generation(resource)) if readiness else ()
+        summary = [one for one in summed if one.type not in {condition.type for condition in own}]
+        ours = types | SUMMARY if readiness else types
+        merged = merge(before, (*own, *summary), time.time(), ours)
+        if merged or "conditions" in status:
+            status = status | {"conditions": merged}
         if await self._status.write(resource, status):
-            self._tell(resource, before, after)
+            self._tell(resource, before, own, passed_through)
+        return merged
 
-    def _tell(self, resource: Object, before: list[Object], after: list[Condition]) -> None:
-        """One Event for each reason that is new; what was never wrong is not told at the start."""
+    def _tell(
+        self, resource: Object, before: list[Object], after: list[Condition], passed_through: frozenset[str]
+    ) -> None:
+        """One Event for each reason that is new and more than ``passed_through``; what was never wrong is not told at
+        the start."""
         known = {condition["type"]: condition.get("reason") for condition in before}
-        told: set[str] = set()
+        refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)
+        told = {"NoService"} if refused else set()
         for condition in after:
             good = condition.status == "True" or condition.reason in SETTLED
-            quiet = condition.reason in told | PASSED_THROUGH or (good and condition.type not in known)
+            quiet = condition.reason in told | passed_through or (good and condition.type not in known)
             if condition.reason != known.get(condition.type) and not quiet:
                 told.add(condition.reason)
                 kind = "Normal" if good else "Warning"
@@ -310,28 +411,30 @@ class Reconciler:
     async def _release(self, resource: Object) -> None:
         """Takes the original system's finalizers off, so that what it made can go. Children go by their owner."""
         finalizers = resource["metadata"].get("finalizers", [])
-        kept = [finalizer for finalizer in finalizers if finalizer not in self._api.foreign_finalizers]
+        kept = [finalizer for finalizer in finalizers if finalizer not in self._api.finalizers]
         if kept == finalizers:
             return
         path = "/metadata/finalizers"
         operations = [{"op": "test", "path": path, "value": finalizers}, {"op": "replace", "path": path, "value": kept}]
         try:
             answer = await self._client.json_patch(self.kind, key(resource), operations)
-        except NotFound:
+        except NotFoundError:
             return
         self._expectations.wrote(uid(resource), self.resources, answer)
 
 
-def _reference(reference: Reference) -> str:
-    return f"{reference.kind.kind} {reference.namespace}/{reference.name}"
+def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[str]:
+    """Where a resource has its pods: its namespace, or those of its children where it is of the whole cluster."""
+    own = key(resource).namespace
+    return {own} if own else {name.namespace for _kind, name in children}
 
 
-def _refusal(applied: Applied) -> Refusal | None:
+def _rejection(applied: Applied) -> Rejection | None:
     """The first child that is not as planned, what stays so until someone acts before what passes."""
     for failure in applied.failures:
-        return Refusal(failure.reason, f"{failure.kind} {failure.name}: {failure.message}")
+        return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}")
     for error in applied.errors:
-        return Refusal("Retrying", f"The API server does not take the objects yet: {error}", passing=True)
+        return Rejection("Retrying", f"The API server does not take the objects yet: {error}", retryable=True)
     for child in applied.waiting:
-        return Refusal("Retrying", f"{child} is on its way out, and is made anew when it is gone.", passing=True)
+        return Rejection("Retrying", f"{child} is on its way out, and is made anew when it is gone.", retryable=True)
     return None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from slipway.apis import APIS
-from slipway.apis.llmkube.reading import ENGINES
-from slipway.artifacts import guard
+from slipway.apis import APIS, DESCRIPTIONS
+from slipway.artifacts import address_policy
+from slipway.engines import ENGINES
+from slipway.kube.objects import Object
 from slipway.kube.quantity import amount
-from slipway.serving import claims
+from slipway.serving import claims, genai_bench
+from slipway.serving.api import Api
 from slipway.serving.network import PEER_FIELDS
-from slipway.serving.plan import Api
 from slipway.serving.settings import Settings
 
 IMAGE_PREFIX = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:@/]*")
@@ -33,8 +35,7 @@ class LeaderElection(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_fields=True):
     """See :class:`slipway.serving.settings.Settings` for what the APIs read."""
 
-    apis: tuple[str, ...] = tuple(dict.fromkeys(api.name for api in APIS))
-    """Names of the serving APIs to run; the default is all."""
+    apis: tuple[str, ...] | dict[str, Object] = tuple(api.name for api in DESCRIPTIONS)
     namespaces: tuple[str, ...] = ()
     """Where resources are looked for, and nowhere else; empty: in the whole cluster."""
     leader_election: LeaderElection = LeaderElection()
@@ -56,7 +57,7 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         """Who may have which id, but for the namespaces that are served."""
         return claims.Rules(self.id_owners, frozenset(self.hub_organizations))
 
-    def chosen(self) -> tuple[Api, ...]:
+    def chosen(self) -> tuple[Api[Any], ...]:
         """The APIs to run, of which one of several kinds has an object for each. Raises ValueError for a name that is
         none."""
         known = dict.fromkeys(api.name for api in APIS)
@@ -65,18 +66,28 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
             raise ValueError(f"apis: {', '.join(unknown)} unknown; there are {', '.join(known)}")
         return tuple(api for api in APIS if api.name in self.apis)
 
+    def pod_managers(self) -> tuple[str, ...]:
+        """What ``app.kubernetes.io/managed-by`` of pods may say beside our own name: some keep the original's, which
+        people and dashboards select by."""
+        return tuple(api.pod_manager for api in DESCRIPTIONS if api.name in self.apis and api.pod_manager)
+
     def check(self) -> None:
         """Raises ValueError for what is of the right type and means nothing."""
         self.chosen()
+        for api in DESCRIPTIONS:
+            try:
+                msgspec.convert(self.of(api.name), api.settings)
+            except msgspec.ValidationError as error:
+                raise ValueError(f"apis.{api.name}: {error}") from error
         unnamed = next((name for name in self.namespaces if not NAMESPACE.fullmatch(name)), None)
         if unnamed is not None:
             raise ValueError(f"namespaces: {unnamed!r} is no name of a namespace")
-        wrong = guard.faults(self.sources.allowed_remote_hosts)
+        wrong = address_policy.faults(self.sources.allowed_remote_hosts)
         if wrong:
             raise ValueError(f"sources.allowedRemoteHosts: {wrong[0]!r} is no host, *.domain or network")
         for fault in claims.faults(self.id_owners, self.hub_organizations, self.routed_namespaces):
             raise ValueError(fault)
-        wrong = guard.network_faults(self.sources.blocked_networks)
+        wrong = address_policy.network_faults(self.sources.blocked_networks)
         if wrong:
             raise ValueError(f"sources.blockedNetworks: {wrong[0]!r} is no network such as 10.1.0.0/16, and no address")
         roots = self.sources.allowed_host_path_roots
@@ -96,9 +107,10 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
         except ValueError as error:
             raise ValueError(f"adapters.size: {error}") from error
         known = {name for engine in ENGINES for name in (engine, *(f"{engine}-{one}" for one in ACCELERATORS))}
-        stranger = next((name for name in self.images if name not in known), None)
+        stranger = next((name for name in self.images if name not in {*known, genai_bench.COMMAND}), None)
         if stranger is not None:
             text = f"there are {', '.join(ENGINES)}, each also with -{', -'.join(ACCELERATORS)}"
+            text = f"{text}, and {genai_bench.COMMAND}"
             raise ValueError(f"images: {stranger!r} is no engine; {text}")
 
 

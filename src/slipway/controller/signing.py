@@ -12,7 +12,7 @@ import logging
 from base64 import b64decode, b64encode
 
 from slipway.kube.client import Client
-from slipway.kube.errors import Conflict, NotFound, ServerError, TooManyRequests, Unreachable
+from slipway.kube.errors import ConflictError, NotFoundError, ServerError, TooManyRequestsError, UnreachableError
 from slipway.kube.objects import SECRET, Key, Object
 from slipway.serving.proof import SigningKey
 
@@ -37,9 +37,9 @@ async def signing_key(client: Client, namespace: str) -> SigningKey:
     while True:
         try:
             return await _read_or_make(client, name)
-        except Conflict:
+        except ConflictError:
             continue  # another one has made it meanwhile
-        except (ServerError, TooManyRequests, Unreachable) as error:
+        except (ServerError, TooManyRequestsError, UnreachableError) as error:
             log.warning("the signing key %s: %s", name, error)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -47,7 +47,7 @@ async def signing_key(client: Client, namespace: str) -> SigningKey:
 async def _read_or_make(client: Client, name: Key) -> SigningKey:
     try:
         return _key_in(await client.get(SECRET, name), name)
-    except NotFound:
+    except NotFoundError:
         made = SigningKey.generate()
         await client.create(SECRET, _secret(made, name))
         log.info("made the signing key %s", name)

@@ -9,10 +9,11 @@ import msgspec
 
 from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
+from slipway.engines.flags import FlagTable, Value, without_effect
+from slipway.engines.log_patterns import LogPattern, match_log
 from slipway.engines.python import PYTHON
-from slipway.engines.sayings import Saying, explained
-from slipway.engines.settings import Table, Value, idle
 from slipway.serving.diagnosis import Failure
+from slipway.serving.drain import Drain
 from slipway.serving.server import Probe, Probes
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - a pod's own address is not known before it runs
@@ -43,6 +44,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     served_name: str
     """The public model id, so that request bodies pass to the engine unchanged."""
     port: int
+    further_names: tuple[str, ...] = ()
+    """That requests may have for it as well."""
     tasks: frozenset[Task] = frozenset(("generate",))
     """What the model is for. Empty: not told."""
     adapters: bool = False
@@ -68,18 +71,70 @@ Owned = Mapping[str, Sequence[str]]
 """Flag -> the values that a user's argument may give it: others than these, and the model is not reached or found."""
 
 
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of an engine's metrics; empty: it has none of that meaning."""
+
+    running: str = ""
+    """Requests that it works on."""
+    waiting: str = ""
+    """Requests that wait in it."""
+    prompt_tokens: str = ""
+    """Counter of tokens read."""
+    generated_tokens: str = ""
+    """Counter of tokens written."""
+    cache_usage: tuple[str, ...] = ()
+    """Share of the memory for contexts that is taken, from 0 to 1; more than one name as versions differ."""
+    ttft_seconds: str = ""
+    """Histogram of the time to the first token, without ``_bucket``."""
+    request_seconds: str = ""
+    """Histogram of the time of a request."""
+    scaled_by: str = ""
+    """What a HorizontalPodAutoscaler follows; empty: ``running``."""
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program is recognised in a container that somebody else wrote, and what its command line says there."""
+
+    modules: tuple[str, ...] = ()
+    """First parts of the Python modules that run it."""
+    names: tuple[str, ...] = ()
+    """Of its executables."""
+    subcommand: str = ""
+    """What follows the executable where it serves, so that its mere name as somebody's argument says nothing. Empty:
+    nothing has to."""
+    image: str = ""
+    """Regular expression of what its image is called, in lower case: the last part of a repository's name."""
+    name_flags: tuple[str, ...] = ()
+    """Those by which it is told its model's name."""
+    several_names: bool = False
+    """Whether such a flag takes one name after another; otherwise it takes one word, with commas between names."""
+    port_flags: tuple[str, ...] = ("--port",)
+    port_variable: str = ""
+    """In which it looks for its port where no flag says it."""
+    adapters: Callable[[Mapping[str, str]], tuple[str, ...]] | None = None
+    """The arguments that give it LoRA adapters, name -> path, at its start; None: it takes none."""
+
+
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """One engine. A constant of its module."""
 
     name: str
     """As in labels and in the operator's settings: ``llamacpp``."""
+    container: str
+    """Name of its container."""
     tasks: frozenset[Task]
     """What it can do."""
+    schemes: frozenset[str]
+    """Schemes of what it reads itself: ``hf``, ``s3``, ``ollama`` ..., and ``pvc`` or ``oci`` for a mounted volume. It
+    is given nothing else."""
+    reads: Literal["folder", "file", "store"] = "folder"
+    """What it needs of a mounted volume: the folder of a model, one file in it, or a store in a format of its own that
+    may hold several models."""
     probes: Probes
     args: Callable[[Launch], tuple[str, ...]]
     """The command line after the command or the image's entrypoint, the user's arguments in their place.
 
-    Raises ValueError for weights that are not for this engine (see :func:`slipway.artifacts.urls.refusal`).
+    Raises ValueError for weights that it cannot load.
     """
     env: Callable[[Launch], Mapping[str, str]]
     """Environment variables."""
@@ -91,40 +146,46 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     start: Callable[[Launch], tuple[str, ...]] | None = None
     """A command that brings the model into the running engine, where the engine does not do that itself: the startup
     probe runs it."""
-    one_task: bool = False
-    """Whether a process does a single one of its tasks, chosen by a flag."""
+    generates_alone: bool = False
+    """Whether a process that generates text does nothing else, as a flag takes it for its other tasks."""
     adapters: bool = False
     """Whether LoRA adapters can be loaded while it runs."""
+    shell: bool = True
+    """Whether its images have a shell."""
     shared_memory: bool = True
     """Whether it needs more of /dev/shm than a container has."""
     cache_path: str = ""
     """A folder for what it downloads, which outlasts its container. Empty: none is set up."""
     reads_model_field: bool = True
     """False: it takes a form's field ``model`` for the name of a model of its own, so it must not see it."""
-    sayings: tuple[Saying, ...] = PYTHON
-    settings: Table = ()
-    """The settings that an API may give it, in the order of its command line."""
+    log_patterns: tuple[LogPattern, ...] = PYTHON
+    flags: FlagTable = ()
+    """The flags of the settings that an API may give it, in the order of its command line."""
     port: int = 8000
     """What it listens on where nobody says else."""
     images: Mapping[str, str] = {}
-    """Accelerator (``cuda``, ``rocm`` ...) -> public image; ``""`` has the one for all others."""
-    metric: str = ""
-    """Its metric of the requests that it works on, for a HorizontalPodAutoscaler."""
+    """``cpu``, ``cuda``, ``gh200``, ``rocm``, ``vulkan``, ``intel`` or ``tpu`` -> public image, of an exact version;
+    ``""`` has the one for all others."""
+    metrics: Metrics | None = None
+    """What Prometheus reads at its path ``/metrics``; None: it has none."""
     token: str = TOKEN
     """The variable in which it takes a token for the Hugging Face hub."""
+    program: Program | None = None
+    """How it is recognised where pods come from manifests that somebody else wrote; None: it is not."""
 
-    def redefined(self, launch: Launch) -> tuple[str, ...]:
+    def conflicting_args(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
-        return set_otherwise(launch.extra_args, self.owned(launch))
+        return conflicting_flags(launch.extra_args, self.owned(launch))
 
-    def moved(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
+    def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
         """The same of the user's variables."""
         own = self.env(launch)
         return tuple(name for name in sorted(self.owned_env) if env.get(name, own[name]) != own[name])
 
-    def idle(self, launch: Launch) -> dict[str, str]:
-        """The settings that are given and have no effect, and why."""
-        return idle(self.settings, launch.settings, launch.extra_args, launch.gpus)
+    def without_effect(self, launch: Launch, field: str) -> dict[str, str]:
+        """The settings that are given and have no effect, and why. ``field``: of the spec, that has the user's
+        arguments."""
+        return without_effect(self.flags, launch.settings, launch.extra_args, launch.gpus, field)
 
     def image(self, accelerator: str) -> str:
         """Its public image for an accelerator; empty: there is none."""
@@ -136,9 +197,14 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         startup = msgspec.structs.replace(self.probes.startup, command=self.start(launch))
         return msgspec.structs.replace(self.probes, startup=startup)
 
+    def drain(self, seconds: int) -> Drain:
+        """How its pods finish their requests, in ``seconds`` at most."""
+        told = (self.metrics.running, self.metrics.waiting) if self.metrics else ()
+        return Drain(seconds=seconds, shell=self.shell, metrics=tuple(name for name in told if name))
+
     def explain(self, log: str) -> Failure | None:
         """What the last log lines of a process that ended mean; None: nothing known."""
-        return explained(log, self.sayings)
+        return match_log(log, self.log_patterns)
 
 
 def http_probes(path: str, startup_seconds: int) -> Probes:
@@ -155,7 +221,7 @@ def tcp_probes(startup_seconds: int) -> Probes:
     return http_probes("", startup_seconds)
 
 
-def set_otherwise(args: Sequence[str], owned: Owned) -> tuple[str, ...]:
+def conflicting_flags(args: Sequence[str], owned: Owned) -> tuple[str, ...]:
     """The flags among ``args`` that set something else than they may, as the user spelled them.
 
     A flag's value is what follows its ``=``, or the next argument. An underscore in a long flag is a hyphen.

@@ -6,16 +6,28 @@ from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import Engine, Launch, http_probes
 from slipway.engines.python import model_of
 
+PORT = 8000
+"""Where the image listens unless it is told."""
+
 
 def _env(launch: Launch) -> dict[str, str]:
-    return {"WHISPER__MODEL": model_of(launch.weights), "ENABLE_UI": "false", **environment(launch.hub_mirror)}
+    place = {} if launch.port == PORT else {"UVICORN_PORT": str(launch.port)}
+    own = {"WHISPER__MODEL": model_of(launch.weights), "ENABLE_UI": "false"}
+    return {**own, **place, **environment(launch.hub_mirror)}
 
 
 FASTER_WHISPER = Engine(
     name="fasterwhisper",
+    container="faster-whisper",
     tasks=frozenset(("transcribe",)),
+    schemes=frozenset(("hf", "pvc", "oci")),
     probes=http_probes("/health", 1800),
     args=lambda launch: launch.extra_args,
     env=_env,
     reads_model_field=False,
+    port=PORT,
+    images={
+        "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",
+        "cuda": "fedirz/faster-whisper-server:0.6.0-rc.3-cuda",
+    },
 )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import Engine, tcp_probes
-from slipway.engines.llamacpp import LLAMACPP_TUNED
+from slipway.engines.engine import Engine, Metrics, tcp_probes
 
 GENERIC = Engine(
     name="generic",
+    container="inference-server",
     tasks=frozenset(("generate", "embed", "rerank", "transcribe")),
+    schemes=frozenset(("hf", "pvc", "oci")),
     probes=tcp_probes(1800),
     args=lambda launch: launch.extra_args,
     env=lambda launch: environment(launch.hub_mirror),
+    shell=False,
     shared_memory=False,
     port=8080,
-    # Mostly an edition of llama.cpp.
-    metric=LLAMACPP_TUNED.metric,
+    metrics=Metrics(),
 )

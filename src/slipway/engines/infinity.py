@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, http_probes
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Program, http_probes
 from slipway.engines.python import model_of
 
 PREFIX = "/v1"
@@ -23,10 +23,26 @@ def _env(launch: Launch) -> dict[str, str]:
 
 INFINITY = Engine(
     name="infinity",
+    container="infinity",
     tasks=frozenset(("embed", "rerank")),
+    schemes=frozenset(("hf", "pvc", "oci")),
     probes=http_probes("/health", 1200),
     args=lambda launch: ("v2", *launch.extra_args),
     env=_env,
     owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),
     owned=lambda launch: {"--host": ANYWHERE, "--port": (str(launch.port),), "--url-prefix": (PREFIX,)},
+    port=7997,
+    images={
+        "": "michaelf34/infinity:0.0.77",
+        "cpu": "michaelf34/infinity:0.0.77-cpu",
+        "rocm": "michaelf34/infinity:0.0.77-rocm",
+    },
+    metrics=Metrics(),
+    program=Program(
+        modules=("infinity_emb",),
+        names=("infinity_emb",),
+        image=r"infinity",
+        name_flags=("--served-model-name",),
+        port_variable="INFINITY_PORT",
+    ),
 )

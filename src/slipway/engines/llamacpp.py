@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import re
-
-import msgspec
-
 from slipway.artifacts.huggingface import HuggingFaceFile, environment
-from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, shown
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, Sharding, Task, http_probes
-from slipway.engines.sayings import (
+from slipway.artifacts.weights import HubRepository, MountedFolder, shown
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
+from slipway.engines.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
     GPU_MEMORY,
@@ -19,9 +14,8 @@ from slipway.engines.sayings import (
     TOO_LARGE,
     UNREACHABLE,
     UNSUPPORTED,
-    sayings,
+    log_patterns,
 )
-from slipway.engines.settings import Setting, Table, Value, arguments, flags
 
 CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}
@@ -33,13 +27,14 @@ busy model looks like a dead one."""
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    model = (word for pair in _model(launch).items() for word in pair)
+    model = (word for pair in model_args(launch).items() for word in pair)
     mode = (MODES[task] for task in sorted(launch.tasks) if task in MODES)
     place = ("--host", ANYWHERE[0], "--port", str(launch.port))
     return (*place, *model, "--alias", launch.served_name, *mode, *launch.extra_args)
 
 
-def _model(launch: Launch) -> dict[str, str]:
+def model_args(launch: Launch) -> dict[str, str]:
+    """The flags that name the model. Raises ValueError for weights that llama.cpp cannot load."""
     weights = launch.weights
     if isinstance(weights, HuggingFaceFile):
         return {"--hf-repo": weights.repository, "--hf-file": weights.file}
@@ -57,7 +52,7 @@ def _owned(launch: Launch) -> Owned:
         "--host": ANYWHERE,
         "--port": (str(launch.port),),
         "--alias": (launch.served_name,),
-        **{flag: (value,) for flag, value in _model(launch).items()},
+        **{flag: (value,) for flag, value in model_args(launch).items()},
     }
     return {spelling: values for flag, values in owned.items() for spelling in (flag, *SPELLINGS.get(flag, ()))}
 
@@ -71,7 +66,7 @@ def _env(launch: Launch) -> dict[str, str]:
     }
 
 
-SAYINGS = sayings(
+LOG_PATTERNS = log_patterns(
     (r"GET failed \((?P<status>\d{3})\)", DOWNLOAD, "The repository cannot be read"),
     (r"failed with status code: (?P<status>\d{3})", DOWNLOAD, "The model file cannot be downloaded"),
     (r"status: (?P<status>[45]\d\d)\b", DOWNLOAD, "The model file cannot be downloaded"),
@@ -91,110 +86,39 @@ SAYINGS = sayings(
 
 LLAMACPP = Engine(
     name="llamacpp",
+    container="llama-server",
     tasks=frozenset(("generate", "embed", "rerank")),
-    one_task=True,
+    schemes=frozenset(("hf", "pvc", "oci")),
+    reads="file",
+    generates_alone=True,
     probes=http_probes("/health", 10800),
     args=_args,
     env=_env,
     owned=_owned,
     shared_memory=False,
     cache_path=CACHE,
-    sayings=SAYINGS,
-)
-
-SETTINGS: Table = (
-    Setting("gpu_layers", "--n-gpu-layers", ("-ngl", "--gpu-layers"), gpu=True),
-    Setting("split_mode", "--split-mode", ("-sm",), gpu=True),
-    Setting("tensor_split", "--tensor-split", ("-ts",), gpu=True),
-    Setting("context_size", "--ctx-size", ("-c",)),
-    Setting("rope_scaling", "--rope-scaling"),
-    Setting("rope_scale", "--rope-scale", unless=("--rope-scaling",)),
-    Setting("rope_original_context", "--yarn-orig-ctx", unless=("--rope-scaling",)),
-    Setting("parallel_slots", "--parallel", ("-np",)),
-    Setting("flash_attention", "--flash-attn", ("-fa",), on="on", gpu=True),
-    Setting("jinja", "--jinja"),
-    Setting("cache_type_k", "--cache-type-k", ("-ctk",)),
-    Setting("cache_type_v", "--cache-type-v", ("-ctv",)),
-    Setting("moe_cpu_offload", "--cpu-moe", ("-cmoe",)),
-    Setting("moe_cpu_layers", "--n-cpu-moe", ("-ncmoe",)),
-    Setting("no_kv_offload", "--no-kv-offload", ("-nkvo",)),
-    Setting("tensor_overrides", "--override-tensor", repeats=True),
-    Setting("batch_size", "--batch-size", ("-b",)),
-    Setting("ubatch_size", "--ubatch-size", ("-ub",)),
-    Setting("no_warmup", "--no-warmup"),
-    Setting("reasoning_budget", "--reasoning-budget"),
-    Setting("reasoning_budget_message", "--reasoning-budget-message", needs="reasoning_budget"),
-    Setting("mmproj", "--mmproj", ("-mm",)),
-    Setting("metadata_overrides", "--override-kv", repeats=True),
-)
-POOLED: dict[Task, tuple[tuple[str, str], ...]] = {
-    "embed": (("--embedding", ""), ("--pooling", "last"), ("--cache-ram", "0")),
-    "rerank": (("--reranking", ""), ("--embedding", ""), ("--pooling", "rank"), ("--cache-ram", "0")),
-}
-"""What each mode sets. A cache of prompts is of no use to texts that are read once."""
-ALL_LAYERS = 99
-SPLIT_MODES = {"layer": "layer", "pipeline": "layer", "tensor": "row", "row": "row", "none": "none"}
-RANGE = re.compile(r"(\d{1,6})-(\d{1,6})")
-
-
-def _tuned_args(launch: Launch) -> tuple[str, ...]:
-    given = flags(launch.extra_args)
-    model = () if isinstance(launch.weights, Unnamed) else (word for pair in _model(launch).items() for word in pair)
-    place = () if "--host" in given else ("--host", launch.bind)
-    alias = () if given & {"--alias", "-a"} else ("--alias", launch.served_name)
-    settings = arguments(SETTINGS, {**launch.settings, **_spread(launch)}, launch.extra_args, launch.gpus)
-    modes = (pair for task in sorted(launch.tasks) for pair in POOLED.get(task, ()) if pair[0] not in given)
-    mode = (word for pair in modes for word in pair if word)
-    metrics = () if "--metrics" in given else ("--metrics",)
-    return (*model, *place, "--port", str(launch.port), *alias, *settings, *mode, *launch.extra_args, *metrics)
-
-
-def _spread(launch: Launch) -> dict[str, Value]:
-    """Where the layers are."""
-    layers: dict[str, Value] = {"gpu_layers": launch.gpu_layers or ALL_LAYERS}
-    if launch.gpus < 2:
-        return layers
-    mode = SPLIT_MODES[launch.sharding.strategy]
-    layers["split_mode"] = mode
-    return layers if mode == "none" else layers | {"tensor_split": tensor_split(launch.sharding, launch.gpus)}
-
-
-def tensor_split(sharding: Sharding, gpus: int) -> str:
-    """Each GPU's share: that of its layers in lowest terms, ``5,3`` of ``0-24`` and ``25-39``. The same for all where
-    there is not one range that makes sense for each GPU."""
-    found = [RANGE.fullmatch(text.strip()) for text in sharding.ranges]
-    sizes = [int(one[2]) - int(one[1]) + 1 for one in found if one]
-    if len(found) != gpus or len(sizes) != gpus or min(sizes) < 1:
-        sizes = [1] * gpus
-    return ",".join(str(size // math.gcd(*sizes)) for size in sizes)
-
-
-def _tuned_env(launch: Launch) -> dict[str, str]:
-    fetched = isinstance(launch.weights, HuggingFaceFile | HubRepository)
-    place = {"LLAMA_CACHE": f"{CACHE}/llama.cpp"} if fetched else {}
-    hub = environment(launch.hub_mirror, CACHE if fetched else "")
-    return {**hub, **place, "LLAMA_ARG_THREADS_HTTP": str(HTTP_THREADS)}
-
-
-def _tuned_owned(launch: Launch) -> Owned:
-    return {"--host": (*ANYWHERE, launch.bind), "--port": (str(launch.port),)}
-
-
-LLAMACPP_TUNED = msgspec.structs.replace(
-    LLAMACPP,
-    probes=http_probes("/health", 1800),
-    args=_tuned_args,
-    env=_tuned_env,
-    owned=_tuned_owned,
-    settings=SETTINGS,
+    log_patterns=LOG_PATTERNS,
     port=8080,
     images={
         "": "ghcr.io/ggml-org/llama.cpp:server-v0.5.0",
         "cuda": "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0",
+        "gh200": "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0",
         "rocm": "ghcr.io/ggml-org/llama.cpp:server-rocm-v0.4.1",
         "vulkan": "ghcr.io/ggml-org/llama.cpp:server-vulkan-v0.5.0",
         "intel": "ghcr.io/ggml-org/llama.cpp:server-intel-b10820",
     },
-    metric="llamacpp:requests_processing",
+    metrics=Metrics(
+        running="llamacpp:requests_processing",
+        waiting="llamacpp:requests_deferred",
+        prompt_tokens="llamacpp:prompt_tokens_total",
+        generated_tokens="llamacpp:tokens_predicted_total",
+    ),
+    program=Program(
+        names=("llama-server",),
+        image=r"llama\.?cpp|llama-server",
+        name_flags=("--alias", "-a"),
+        port_variable="LLAMA_ARG_PORT",
+        # It is told files, and puts all of them on each answer.
+        adapters=lambda adapters: tuple(word for path in adapters.values() for word in ("--lora", path)),
+    ),
 )
-"""The same with typed settings."""

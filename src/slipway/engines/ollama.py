@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from slipway.artifacts.weights import MountedFolder, OllamaModel, shown
-from slipway.engines.engine import Engine, Launch
-from slipway.engines.sayings import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, sayings
+from slipway.engines.engine import Engine, Launch, Program
+from slipway.engines.log_patterns import ARGUMENT, DOWNLOAD, NO_FILE, NO_SPACE, UNKNOWN_ARGUMENT, log_patterns
 from slipway.serving.server import Probe, Probes
 
 PROGRAM = "/bin/ollama"
@@ -48,7 +48,7 @@ def _env(launch: Launch) -> dict[str, str]:
     return {"OLLAMA_HOST": f"0.0.0.0:{launch.port}", "OLLAMA_KEEP_ALIVE": "999999h", **store}
 
 
-SAYINGS = sayings(
+LOG_PATTERNS = log_patterns(
     (r"pull model manifest: file does not exist", DOWNLOAD, "The registry has no such model: check spec.url"),
     (
         r"server gave HTTP response to HTTPS client|certificate signed by unknown authority",
@@ -70,7 +70,10 @@ SAYINGS = sayings(
 
 OLLAMA = Engine(
     name="ollama",
+    container="ollama",
     tasks=frozenset(("generate", "embed")),
+    schemes=frozenset(("ollama", "pvc")),
+    reads="store",
     probes=Probes(
         startup=Probe(initial_delay=1, period=3, timeout=START_SECONDS, failures=10),
         readiness=Probe(path="/", period=10, timeout=2, failures=3),
@@ -80,5 +83,8 @@ OLLAMA = Engine(
     env=_env,
     owned_env=frozenset(("OLLAMA_HOST",)),
     start=_start,
-    sayings=SAYINGS,
+    log_patterns=LOG_PATTERNS,
+    port=11434,
+    images={"": "ollama/ollama:0.17.4", "rocm": "ollama/ollama:0.17.4-rocm"},
+    program=Program(names=("ollama",), subcommand="serve", image=r"ollama", port_variable="OLLAMA_HOST"),
 )

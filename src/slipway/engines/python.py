@@ -3,8 +3,10 @@ say when it cannot be loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, Weights, shown
-from slipway.engines.sayings import (
+from slipway.engines.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
     GATED,
@@ -15,7 +17,7 @@ from slipway.engines.sayings import (
     UNKNOWN_ARGUMENT,
     UNREACHABLE,
     UNSUPPORTED,
-    sayings,
+    log_patterns,
 )
 
 
@@ -37,6 +39,11 @@ def revision_of(weights: Weights) -> tuple[str, ...]:
     return ()
 
 
+def adapter_pairs(adapters: Mapping[str, str]) -> tuple[str, ...]:
+    """LoRA adapters, name -> path, as all of them spell each."""
+    return tuple(f"{name}={path}" for name, path in adapters.items())
+
+
 NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TOKEN) only: check its name"
 NO_MODEL = "The repository has no model that this engine can read"
 REFUSED = "The bucket cannot be read with the credentials that the model has"
@@ -45,7 +52,7 @@ ABSENT = "A file or folder that the engine was told of is not in its container"
 NO_GPU = "The container sees no GPU that its image can use"
 INNER = "A process of the engine ended; the cause stands further up in its log (kubectl logs --previous)"
 
-PYTHON = sayings(
+PYTHON = log_patterns(
     (r"[Gg]ated repo|is restricted(?: and|\.)", DOWNLOAD, GATED),
     (r"RepositoryNotFoundError|Repository Not Found|is not a valid model identifier", DOWNLOAD, NO_REPOSITORY),
     (r"EntryNotFoundError: 404|does not appear to have a file named", DOWNLOAD, NO_MODEL),

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import ANYWHERE, Engine, Launch, Owned, http_probes
-from slipway.engines.python import model_of, revision_of
-from slipway.engines.settings import Setting, Table, Value, arguments, flags
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
+from slipway.engines.flags import FlagSpec, FlagTable, Value, arguments, given_flags
+from slipway.engines.python import adapter_pairs, model_of, revision_of
 
-SETTINGS: Table = (
-    Setting("quantize", "--quantize"),
-    Setting("max_input_length", "--max-input-length", unless=("--max-input-tokens",)),
-    Setting("max_total_tokens", "--max-total-tokens"),
-    Setting("dtype", "--dtype"),
-    Setting("shards", "--num-shard", unless=("--sharded",)),
+MODEL_ID = "--model-id"
+FLAGS: FlagTable = (
+    FlagSpec("quantize", "--quantize"),
+    FlagSpec("max_input_length", "--max-input-length", unless=("--max-input-tokens",)),
+    FlagSpec("max_total_tokens", "--max-total-tokens"),
+    FlagSpec("dtype", "--dtype"),
+    FlagSpec("shards", "--num-shard", unless=("--sharded",)),
 )
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
-    model = ("--model-id", model_of(launch.weights), *revision_of(launch.weights))
-    place = () if "--hostname" in flags(launch.extra_args) else ("--hostname", launch.bind)
+    given = given_flags(launch.extra_args)
+    model = () if MODEL_ID in given else (MODEL_ID, model_of(launch.weights), *revision_of(launch.weights))
+    place = () if "--hostname" in given else ("--hostname", launch.bind)
     shards: dict[str, Value] = {"shards": launch.gpus} if launch.gpus > 1 else {}
-    settings = arguments(SETTINGS, {**launch.settings, **shards}, launch.extra_args, launch.gpus)
+    settings = arguments(FLAGS, {**launch.settings, **shards}, launch.extra_args, launch.gpus)
     return (*model, *place, "--port", str(launch.port), *settings, *launch.extra_args)
 
 
@@ -31,18 +33,34 @@ def _owned(launch: Launch) -> Owned:
 
 TGI = Engine(
     name="tgi",
+    container="tgi",
     tasks=frozenset(("generate",)),
+    schemes=frozenset(("hf", "pvc", "oci")),
     probes=http_probes("/health", 1800),
     args=_args,
     env=lambda launch: environment(launch.hub_mirror),
     owned=_owned,
-    settings=SETTINGS,
+    flags=FLAGS,
     port=80,
     images={
         "": "ghcr.io/huggingface/text-generation-inference:3.3.7",
         "rocm": "ghcr.io/huggingface/text-generation-inference:3.3.7-rocm",
         "intel": "ghcr.io/huggingface/text-generation-inference:3.3.7-intel-xpu",
     },
-    metric="tgi_queue_size",
+    metrics=Metrics(
+        running="tgi_batch_current_size",
+        waiting="tgi_queue_size",
+        prompt_tokens="tgi_request_input_length_sum",
+        generated_tokens="tgi_request_generated_tokens_sum",
+        request_seconds="tgi_request_duration",
+        scaled_by="tgi_queue_size",
+    ),
     token="HUGGING_FACE_HUB_TOKEN",  # noqa: S106 - the variable's name
+    program=Program(
+        names=("text-generation-launcher", "text-generation-server"),
+        image=r"text-generation-inference",
+        port_flags=("--port", "-p"),
+        port_variable="PORT",
+        adapters=lambda adapters: ("--lora-adapters", ",".join(adapter_pairs(adapters))),
+    ),
 )

@@ -92,6 +92,7 @@ def refs(repository: Repository) -> Document:
 
 
 def whoami(user: str) -> Document:
+    """The answer to ``whoami-v2`` for a known user."""
     return {
         "type": "user",
         "id": hashlib.sha256(user.encode()).hexdigest()[:24],

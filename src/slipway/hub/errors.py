@@ -19,6 +19,7 @@ class HubError(Exception):
         """With it a client may remember that this commit has no such file."""
 
     def response(self) -> web.Response:
+        """The HTTP response, in the shape that the hub's clients parse."""
         message = str(self)
         # It may quote the request, and a header holds printable ASCII only.
         headers = {"X-Error-Message": re.sub(r"[^ -~]", "?", message)}
@@ -32,18 +33,22 @@ class HubError(Exception):
 
 
 def repository_not_found() -> HubError:
+    """404: no such repository, or none that the hub shows."""
     return HubError(404, "RepoNotFound", "Repository not found")
 
 
 def revision_not_found(revision: str) -> HubError:
+    """404: the repository has no such revision."""
     return HubError(404, "RevisionNotFound", f"Invalid rev id: {revision}")
 
 
 def entry_not_found(path: str, commit: str) -> HubError:
+    """404: the revision at ``commit`` has no such path."""
     return HubError(404, "EntryNotFound", f"{path} does not exist in this revision", commit)
 
 
 def gated(repository: str) -> HubError:
+    """403: the repository is for known tokens only."""
     return HubError(403, "GatedRepo", f"Access to model {repository} is restricted: a token of this hub is needed")
 
 
@@ -53,6 +58,7 @@ def bad_credentials() -> HubError:
 
 
 def bad_request(message: str) -> HubError:
+    """400: the request makes no sense, as the message says."""
     return HubError(400, "", message)
 
 

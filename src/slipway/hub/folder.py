@@ -29,11 +29,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
-import yaml
-
+from slipway.decoding import decode_yaml
 from slipway.hub.repository import MAIN, File, Repository, git_object, is_lfs, lfs_pointer, revision_of
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 SETTINGS = ".hub.yaml"
 CHUNK = 1 << 20
@@ -56,11 +55,11 @@ class UnstableError(Exception):
     """A file changed while it was read; the same request will succeed once it has settled."""
 
 
-class RefusedError(Exception):
+class UnservableError(Exception):
     """A repository that is not served as it is. The message says why and names places of the disk."""
 
 
-class InvalidSettingsError(RefusedError):
+class InvalidSettingsError(UnservableError):
     """A ``.hub.yaml`` that does not say what it should."""
 
 
@@ -115,7 +114,7 @@ class Library:
     def load(self, name: str) -> Repository | None:
         """The repository as it is now, every file hashed; None when there is none.
 
-        Raises UnstableError when a file changes meanwhile, RefusedError, and OSError for what cannot be read.
+        Raises UnstableError when a file changes meanwhile, UnservableError, and OSError for what cannot be read.
         """
         top = self._place(name)
         if top is None:
@@ -152,23 +151,26 @@ class Library:
 
 
 class _Walk:
-    """Finds the files of one repository's revisions. Raises RefusedError where there are too many in all of them."""
+    """Finds the files of one repository's revisions. Raises UnservableError where there are too many in all of them."""
 
     def __init__(self, top: Path, apart: set[Path]) -> None:
         """``top``: the repository, without links; ``apart``: folders of its other revisions."""
         self._top, self._apart, self._left = top, apart, MOST_ENTRIES
 
     def files(self, folder: Path) -> Iterator[tuple[Path, str]]:
-        """(path on disk without links, path inside the revision) of each file below ``folder``."""
+        """(path on disk without links, path inside the revision) of each file below ``folder``.
+
+        Raises UnservableError.
+        """
         pending: list[tuple[Path, str, frozenset[Path]]] = [(folder, "", frozenset({folder}))]
         while pending:
             current, prefix, above = pending.pop()
             if len(above) > DEEPEST:
-                raise RefusedError(f"{current}: the hub serves no more than {DEEPEST} folders in one another")
+                raise UnservableError(f"{current}: the hub serves at most {DEEPEST} nested folders")
             for entry in _listing(current):
                 self._left -= 1
                 if self._left < 0:
-                    raise RefusedError(f"{self._top}: the hub serves no more than {MOST_ENTRIES} files of a repository")
+                    raise UnservableError(f"{self._top}: the hub serves at most {MOST_ENTRIES} files per repository")
                 real, inside = self._content(entry), prefix + entry.name
                 if real is None or inside == SETTINGS:
                     continue
@@ -238,7 +240,7 @@ def _digest(path: Path, inside: str) -> _Digest:
     with _opened(path) as stream:
         stamp = _stamp(os.fstat(stream.fileno()))
         if is_lfs(inside, stamp.size):
-            LOG.info("hashing %s (%d bytes)", path, stamp.size)
+            log.info("Hashing %s (%d bytes)", path, stamp.size)
             content = hashlib.sha256()
             while chunk := stream.read(CHUNK):
                 content.update(chunk)
@@ -272,24 +274,22 @@ def _is_text(name: str) -> bool:
 def _settings(top: Path) -> _Settings:
     path = top / SETTINGS
     if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
-        raise InvalidSettingsError(f"{path}: it is a link that leaves the repository")
+        raise InvalidSettingsError(f"{path}: it is a symbolic link that leaves the repository")
     if not path.is_file():
         return _Settings(gated=False, refs={})
     try:
         with _opened(Path(os.path.realpath(path))) as stream:
             text = stream.read(LONGEST_SETTINGS + 1)
-        if len(text) > LONGEST_SETTINGS:
-            raise InvalidSettingsError(f"{path}: it has more than {LONGEST_SETTINGS} bytes")
-        document = yaml.safe_load(text.decode()) or {}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        document = decode_yaml(text.decode(), most=LONGEST_SETTINGS) or {}
+    except ValueError as error:  # a DecodingError, or bytes that are no text
         raise InvalidSettingsError(f"{path}: {error}") from error
     if not isinstance(document, dict) or document.keys() - {"gated", "refs"}:
-        raise InvalidSettingsError(f"{path}: only 'gated' and 'refs' are known")
+        raise InvalidSettingsError(f"{path}: unknown key: only 'gated' and 'refs' are allowed")
     gated, refs = document.get("gated", False), document.get("refs") or {}
     if not isinstance(gated, bool) or not isinstance(refs, dict):
-        raise InvalidSettingsError(f"{path}: 'gated' is true or false, 'refs' maps refs to folders")
+        raise InvalidSettingsError(f"{path}: 'gated' must be true or false, and 'refs' must map refs to folders")
     if len(refs) > MOST_REFS:
-        raise InvalidSettingsError(f"{path}: the hub serves no more than {MOST_REFS} further revisions")
+        raise InvalidSettingsError(f"{path}: the hub serves at most {MOST_REFS} further revisions")
     return _Settings(gated, {_ref(path, ref): _folder(path, folder) for ref, folder in refs.items()})
 
 

@@ -22,6 +22,7 @@ class RequestLog(AbstractAccessLogger):
     """A line for every request but the probes. Addresses are logged as they were sent: none can start a line."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+        """Called by aiohttp after each response."""
         if request.path in ("/healthz", "/readyz"):
             return
         size = response.content_length if response.content_length is not None else "-"
@@ -31,7 +32,7 @@ class RequestLog(AbstractAccessLogger):
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, an IPv6 host in brackets."""
+    """``HOST:PORT``, an IPv6 host in brackets. Raises ArgumentTypeError for any other text."""
     host, _unused, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
@@ -39,17 +40,19 @@ def address(text: str) -> tuple[str, int]:
 
 
 def pattern(text: str) -> str:
+    """A repository or a pattern of repositories. Raises ArgumentTypeError for any other text."""
     if not PATTERN.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no repository such as acme/tiny, and no pattern such as acme/*")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a repository (acme/tiny) nor a pattern (acme/*)")
     return text
 
 
 def main(argv: list[str]) -> int:
+    """Runs the command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="slipway hub", description="Serve model files by the Hugging Face protocol.")
-    parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="holds <org>/<name>/<files>")
-    parser.add_argument("--listen", type=address, required=True, metavar="HOST:PORT")
+    parser.add_argument("--root", type=Path, required=True, metavar="DIR", help="folder with ORG/NAME/FILES below it")
+    parser.add_argument("--listen", type=address, required=True, metavar="HOST:PORT", help="address to serve on")
     parser.add_argument(
-        "--tokens", type=Path, metavar="FILE", help="who may read gated repositories: one 'NAME TOKEN' a line"
+        "--tokens", type=Path, metavar="FILE", help="tokens that may read gated repositories, one 'NAME TOKEN' per line"
     )
     parser.add_argument(
         "--gated",
@@ -57,7 +60,7 @@ def main(argv: list[str]) -> int:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="repositories that are gated whatever they say themselves: acme/tiny, or acme/*",
+        help="gate matching repositories, such as acme/tiny or acme/*, whatever they declare (repeatable)",
     )
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stdout)

@@ -80,6 +80,7 @@ class Revision:
 
     @cached_property
     def files(self) -> tuple[File, ...]:
+        """All files, sorted by path."""
         return tuple(entry for entry in self.entries.values() if isinstance(entry, File))
 
 
@@ -95,6 +96,7 @@ class Repository:
 
     @property
     def main(self) -> Revision:
+        """The branch ``main``."""
         return self.refs[MAIN]
 
     def revision(self, name: str) -> Revision | None:

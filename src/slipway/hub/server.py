@@ -17,12 +17,12 @@ from typing import NamedTuple, TypeVar
 from aiohttp import web
 
 from slipway.hub import documents, errors
-from slipway.hub.folder import InvalidSettingsError, Library, RefusedError, UnstableError
+from slipway.hub.folder import InvalidSettingsError, Library, UnservableError, UnstableError
 from slipway.hub.repository import File, Repository, Revision
 from slipway.hub.tokens import Tokens
 from slipway.hub.transfer import send
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 PAGE = 1000
 """Entries of a listing that one answer holds at most; the rest follows by the Link header."""
@@ -56,12 +56,12 @@ class Kept(NamedTuple):
     """What was found when a repository was looked at last."""
 
     until: float
-    found: Repository | RefusedError | None
+    found: Repository | UnservableError | None
 
 
-def fresh_for(found: Repository | RefusedError | None) -> float:
+def fresh_for(found: Repository | UnservableError | None) -> float:
     """Seconds for which what was found is taken for what there is."""
-    if isinstance(found, RefusedError):
+    if isinstance(found, UnservableError):
         return FRESH_REFUSED
     entries = sum(len(revision.entries) for revision in found.refs.values()) if found else 0
     return FRESH_ENTRY * entries if entries > SMALL else 0.0
@@ -128,8 +128,8 @@ class Hub:
         """A repository with its files; None where there is none, or it is not served."""
         try:
             repository = await self._load(name)
-        except (RefusedError, UnstableError) as error:
-            LOG.warning("%s: %s", name, error)
+        except (UnservableError, UnstableError) as error:
+            log.warning("%s: %s", name, error)
             return None
         return documents.model(repository, repository.main, blobs=False) if repository else None
 
@@ -205,26 +205,26 @@ class Hub:
             self._kept.pop(name, None)
             return None
         if self._waiting >= MOST_WAITING:
-            raise errors.unavailable("Too many requests wait for repositories to be read")
+            raise errors.unavailable("Too many requests are waiting for repositories to be read")
         self._waiting += 1
         try:
             async with self._loading[name]:
                 found = await self._looked_at(name)
         finally:
             self._waiting -= 1
-        if isinstance(found, RefusedError):
+        if isinstance(found, UnservableError):
             raise found
         return found
 
-    async def _looked_at(self, name: str) -> Repository | RefusedError | None:
+    async def _looked_at(self, name: str) -> Repository | UnservableError | None:
         clock = asyncio.get_running_loop().time
         kept = self._kept.get(name)
         if kept is not None and clock() < kept.until:
             return kept.found
         async with self._walks:
             try:
-                found: Repository | RefusedError | None = await asyncio.to_thread(self._library.load, name)
-            except RefusedError as error:
+                found: Repository | UnservableError | None = await asyncio.to_thread(self._library.load, name)
+            except UnservableError as error:
                 found = error
         self._kept[name] = Kept(clock() + fresh_for(found), found)
         self._kept.move_to_end(name)
@@ -270,16 +270,16 @@ class Hub:
         try:
             names = await asyncio.to_thread(self._library.names)
         except OSError as error:
-            LOG.warning("not ready: %s", error)
+            log.warning("Not ready: %s", error)
             return
         for name in names:
             try:
                 await self._load(name)
-            except (UnstableError, RefusedError, errors.HubError, OSError) as error:
+            except (UnstableError, UnservableError, errors.HubError, OSError) as error:
                 # Whoever asks for this repository is told; the others shall be served.
-                LOG.warning("%s: %s", name, error)
+                log.warning("%s: %s", name, error)
         self._ready = True
-        LOG.info("serving %d repositories", len(names))
+        log.info("Serving %d repositories", len(names))
 
 
 @web.middleware
@@ -294,15 +294,15 @@ async def _explain(request: web.Request, handler: Handler) -> web.StreamResponse
     except UnstableError as error:
         return errors.unavailable(str(error)).response()
     except InvalidSettingsError as error:
-        LOG.warning("%s", error)
+        log.warning("%s", error)
         return errors.HubError(500, "", "The repository's .hub.yaml is invalid: see the hub's log").response()
-    except RefusedError as error:
-        LOG.warning("%s", error)
-        return errors.HubError(500, "", "The repository is not served: see the hub's log").response()
+    except UnservableError as error:
+        log.warning("%s", error)
+        return errors.HubError(500, "", "The repository cannot be served: see the hub's log").response()
     except ConnectionError:
         raise  # the client left; nobody is there to be answered
     except OSError as error:
-        LOG.warning("%s %s: %s", request.method, request.path, error)
+        log.warning("%s %s: %s", request.method, request.path, error)
         return errors.HubError(500, "", "The repository cannot be read: see the hub's log").response()
 
 
@@ -315,9 +315,9 @@ def _page(request: web.Request, rows: Sequence[Row], most: int = PAGE) -> tuple[
     try:
         start, limit = int(request.query.get("cursor", 0)), int(request.query.get("limit", most))
     except ValueError:
-        raise errors.bad_request("cursor and limit are numbers") from None
+        raise errors.bad_request("cursor and limit must be numbers") from None
     if start < 0 or limit < 1:
-        raise errors.bad_request("cursor and limit are positive")
+        raise errors.bad_request("cursor and limit must be positive")
     end = start + min(limit, most)
     if end >= len(rows):
         return rows[start:], {}
@@ -337,7 +337,7 @@ async def _paths(request: web.Request) -> list[str]:
     if isinstance(paths, str):
         return [paths]
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-        raise errors.bad_request("paths is a list of strings")
+        raise errors.bad_request("paths must be a list of strings")
     return paths
 
 

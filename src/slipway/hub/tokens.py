@@ -10,7 +10,7 @@ import hmac
 import logging
 from pathlib import Path
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class InvalidTokensError(Exception):
@@ -18,14 +18,17 @@ class InvalidTokensError(Exception):
 
 
 def parse(text: str) -> dict[str, bytes]:
-    """Name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped."""
+    """Name -> SHA-256 of the token. Empty lines and lines that start with ``#`` are skipped.
+
+    Raises InvalidTokensError.
+    """
     tokens: dict[str, bytes] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2 or words[0] in tokens:
-            raise InvalidTokensError(f"line {number}: expected a name, not used before, and a token")
+            raise InvalidTokensError(f"line {number}: expected a unique name and a token")
         tokens[words[0]] = _hash(words[1])
     return tokens
 
@@ -63,4 +66,4 @@ class Tokens:
             self._tokens = parse(self._path.read_text(encoding="utf-8"))
             self._stamp = stamp
         except (OSError, UnicodeDecodeError, InvalidTokensError) as error:
-            LOG.warning("%s: %s; the tokens read before stay in force", self._path, error)
+            log.warning("Could not reload %s, keeping the previous tokens: %s", self._path, error)

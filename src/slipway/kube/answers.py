@@ -51,29 +51,22 @@ class Lines:
             ended[0], self.rest = bytes(self.rest), bytearray()
         self.rest += rest
         if len(self.rest) > self._most:
-            raise ServerError(f"a line of the watch has more than {self._most} bytes")
+            raise ServerError(f"a line of the watch is longer than {self._most} bytes")
         return [line for line in ended if line.strip()]
 
 
-def metadata_of(kind: Kind, obj: Object) -> Object:
-    """What an object of a kind is, and its metadata, be it sent whole or as PartialObjectMetadata."""
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": obj.get("metadata") or {}}
-
-
-def read_page(kind: Kind, body: bytes | bytearray, *, metadata_only: bool) -> tuple[Page, str]:
-    """A page, and the token of the next one; empty: there is none."""
+def read_page(kind: Kind, body: bytes | bytearray) -> tuple[Page, str]:
+    """A page, and the token of the next one; empty: there is none. Raises ServerError for what is not a list."""
     try:
         metadata, items, unreadable = _list(body)
     except DecodingError as error:
-        raise ServerError(f"a list of {kind.kind}: the answer is not JSON: {error}") from error
+        raise ServerError(f"listing {kind.kind}: the answer is not JSON: {error}") from error
     if not isinstance(metadata, dict) or not isinstance(items, list):
-        raise ServerError(f"a list of {kind.kind}: the answer is not a list")
+        raise ServerError(f"listing {kind.kind}: the answer is not a list")
     told, odd = [], list(unreadable)
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
             odd.append(Unreadable(identity(None), "it is not an object with metadata"))
-        elif metadata_only:
-            told.append(metadata_of(kind, item))
         else:  # the items of a list do not say what they are
             item["apiVersion"], item["kind"] = kind.api_version, kind.kind
             told.append(item)
@@ -93,19 +86,19 @@ def _list(body: bytes | bytearray) -> Salvaged:
     return Salvaged(answer.get("metadata") or {}, answer.get("items") or [], [])
 
 
-def read_event(kind: Kind, line: bytes, *, metadata_only: bool) -> WatchEvent:
+def read_event(kind: Kind, line: bytes) -> WatchEvent:
     """Decodes a line of a watch. An ERROR event and an unknown one are raised."""
     try:
         type_, obj, fault = _told(line)
     except DecodingError as error:
-        raise ServerError(f"a watch of {kind.kind}: a line that is not an event: {error}") from error
+        raise ServerError(f"watching {kind.kind}: a line is not an event: {error}") from error
     if type_ == "ERROR":
         raise error_from_status(obj)
     if type_ not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
-        raise ServerError(f"a watch of {kind.kind}: an unknown event {str(type_)[:64]!r}")
+        raise ServerError(f"watching {kind.kind}: unknown event type {str(type_)[:64]!r}")
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return WatchEvent(type_, identity(None), "it is not an object with metadata")
-    return WatchEvent(type_, metadata_of(kind, obj) if metadata_only else obj, fault)
+    return WatchEvent(type_, obj, fault)
 
 
 def _told(line: bytes) -> tuple[Any, Any, str]:

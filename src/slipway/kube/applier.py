@@ -18,15 +18,19 @@ import msgspec
 
 from slipway.kube.client import Client
 from slipway.kube.compare import digest, includes, projection
-from slipway.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+from slipway.kube.errors import ApiError, ConflictError, ForbiddenError, InvalidObjectError, NotFoundError
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import (
     MANAGED_BY,
+    ROLE,
+    SECRET,
     SERVICE_ACCOUNT,
     Key,
     Kind,
     Object,
+    OwnerReference,
+    annotations_of,
     controller_owner,
     deleting,
     key,
@@ -41,9 +45,15 @@ log = logging.getLogger(__name__)
 
 OWNER = "owner"
 """Name of the index by which the informers of children find an owner's objects."""
+NAMED = frozenset({SERVICE_ACCOUNT, ROLE})
+"""Kinds of children that others name, and get rights by: pods by an account, a RoleBinding by a Role."""
 NAME_TAKEN = "NameTaken"
+MISSING_KIND = "MissingKind"
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
+_MISSING_SECONDS = 10.0
+_IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
+_BLIND = {(SECRET.api_version, SECRET.kind): SECRET}
 
 
 def by_owner(obj: Object) -> Iterable[str]:
@@ -70,7 +80,7 @@ class Failure(msgspec.Struct, frozen=True):
     kind: str
     name: str
     reason: str
-    """``NameTaken``, or the API server's: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
+    """``NameTaken``, ``MissingKind``, or the API server's: ``Invalid``, ``Forbidden``, ``NotFound`` ..."""
     message: str
 
 
@@ -82,17 +92,24 @@ class Applied(msgspec.Struct, frozen=True):
     """Children (``kind name``) that are made when what has their name is gone; that event requeues the owner."""
     errors: tuple[ApiError, ...] = ()
     """Trouble that passes: conflicts, overload, timeouts."""
+    waited: bool = False
+    """Whether there was something to do, so that what the stores show may have changed meanwhile."""
 
     def __add__(self, other: Applied) -> Applied:
-        return Applied(self.failures + other.failures, self.waiting + other.waiting, self.errors + other.errors)
+        return Applied(
+            self.failures + other.failures,
+            self.waiting + other.waiting,
+            self.errors + other.errors,
+            self.waited or other.waited,
+        )
 
     @property
     def retry_after(self) -> float | None:
         """Seconds after which a failure is worth another try; None when there was none."""
         if not self.failures:
             return None
-        taken = any(failure.reason == NAME_TAKEN for failure in self.failures)
-        return _TAKEN_SECONDS if taken else _REFUSED_SECONDS
+        waits = {NAME_TAKEN: _TAKEN_SECONDS, MISSING_KIND: _MISSING_SECONDS}
+        return min(waits.get(failure.reason, _REFUSED_SECONDS) for failure in self.failures)
 
     def raise_passing(self) -> None:
         """Raises one of the passing errors, the one that asks for the longest wait, so that the owner backs off."""
@@ -117,6 +134,16 @@ class _Refused(NamedTuple):
     desired: bytes
     failure: Failure
     until: float
+
+
+class _Intent(NamedTuple):
+    """One object as it is to be sent."""
+
+    kind: Kind
+    name: Key
+    object: Object
+    desired: bytes
+    """Digest of it, without the mark that says so."""
 
 
 class _Refusal(Exception):
@@ -175,12 +202,14 @@ class Applier:
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
+        self._blind: dict[str, dict[tuple[Kind, Key], bytes]] = {}
+        """uid of an owner -> child -> digest of what was written last."""
         for kind, informer in self._informers.items():
             informer.add_handler(partial(self._forget, kind))
 
-    def children(self, owner: Object) -> dict[tuple[str, str], Object]:
-        """The owner's children in the stores, by (kind, name). See :func:`children_of`."""
-        return {(kind.kind, key(child).name): child for kind, child in self._owned(owner)}
+    def children(self, owner: Object) -> dict[tuple[Kind, Key], Object]:
+        """The owner's children in the stores. See :func:`children_of`."""
+        return {(kind, key(child)): child for kind, child in self._owned(owner)}
 
     async def sync(
         self,
@@ -194,55 +223,98 @@ class Applier:
 
         ``absent``: of kinds that no informer lists, children that there may have been and that are to be gone.
         ``finishing``: also for an owner that is being deleted; what goes then goes in the foreground, so that it is
-        seen until all that it made is gone. Where a ServiceAccount belongs to somebody else nothing else is made: its
-        pods would run in that account's name. Raises nothing but programming errors; see Applied for what a server may
-        say.
+        seen until all that it made is gone. Until ServiceAccounts and Roles are known to be ours nothing else is made:
+        where an account belongs to somebody else, the pods would run in its name; and a RoleBinding is refused while
+        its Role is not there. Raises nothing but programming errors; see Applied for what a server may say.
         """
         if deleting(owner) and not finishing:
             return Applied()
-        wanted = {(self._kind(child), key(child)): self._complete(owner, child) for child in children}
-        accounts = [(kind, name) for kind, name in wanted if kind == SERVICE_ACCOUNT]
-        made = await self._apply_all(owner, accounts, wanted)
-        if any(isinstance(outcome, _Refusal) for outcome in made):
-            return _summary(made, accounts)
+        wanted = {(intent.kind, intent.name): intent for intent in (self._intent(owner, child) for child in children)}
+        changed = [intent for intent in wanted.values() if not self._stands(intent)]
+        named = [intent for intent in changed if intent.kind in NAMED]
+        others = [intent for intent in changed if intent.kind not in NAMED]
+        made = await _all([self._apply(owner, intent) for intent in named])
+        if any(outcome is not None for outcome in made):
+            return _summary(made, named)
+        steps = [self._apply(owner, intent) for intent in others]
         surplus = [(kind, child) for kind, child in self._owned(owner) if (kind, key(child)) not in wanted]
-        others = [child for child in wanted if child not in accounts]
-        steps = []
-        if all(informer.synced.is_set() for informer in self._informers.values()):
+        if surplus and all(informer.settled.is_set() for informer in self._informers.values()):
             steps += [self._prune(owner, kind, child) for kind, child in surplus if not deleting(child)]
         steps += [self._remove_unlisted(owner, kind, name) for kind, name in absent]
-        outcomes = await self._apply_all(owner, others, wanted, *steps)
-        return _summary([*made, *outcomes], [*accounts, *others])
-
-    async def _apply_all(
-        self,
-        owner: Object,
-        names: Sequence[tuple[Kind, Key]],
-        wanted: Mapping[tuple[Kind, Key], Object],
-        *further: Coroutine[Any, Any, None],
-    ) -> list[BaseException | None]:
-        """Applies the named children at once, and does what else there is to do. Returns what each raised."""
-        steps = [self._apply(owner, kind, wanted[kind, name]) for kind, name in names]
-        return await asyncio.gather(*steps, *further, return_exceptions=True)
+        return _summary([*made, *await _all(steps)], [*named, *others])
 
     async def ensure(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes those of ``objects`` that are missing, without an owner; what is there stays as it is."""
         wanted = {(self._kind(obj), key(obj)): obj for obj in objects}
-        steps = [self._make(owner, kind, obj) for (kind, _unused), obj in wanted.items()]
-        return _summary(await asyncio.gather(*steps, return_exceptions=True), list(wanted))
+        missing = [
+            _Intent(kind, name, self._labelled(obj), digest(obj))
+            for (kind, name), obj in wanted.items()
+            if self._shared[kind].store.get(name) is None
+        ]
+        return _summary(await _all([self._make(owner, intent) for intent in missing]), missing)
 
-    async def _make(self, owner: Object, kind: Kind, obj: Object) -> None:
-        name, informer = key(obj), self._shared[kind]
-        if informer.store.get(name) is not None:
-            return
-        desired = digest(obj)
-        self._refuse_again(kind, name, desired)
+    async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
+        """Makes these children, Secrets, without ever asking for one: the right to list Secrets would be
+        one to read them all. Each is sent once, and again when it is another one. One that is there and not this
+        owner's stays as it is. They are never removed: the garbage collector does that."""
+        known = self._blind.pop(uid(owner), {})
+        if not objects:
+            return Applied()
+        intents = []
+        for obj in objects:
+            child = self._complete(owner, obj)
+            intents.append(_Intent(_BLIND[obj["apiVersion"], obj["kind"]], key(child), child, digest(child)))
+        kept = {(one.kind, one.name): one.desired for one in intents}
+        self._blind[uid(owner)] = {child: known[child] for child in kept if child in known}
+        changed = [one for one in intents if known.get((one.kind, one.name)) != one.desired]
+        outcomes = await _all([self._write(intent) for intent in changed])
+        for intent, outcome in zip(changed, outcomes, strict=True):
+            if outcome is None:
+                self._blind[uid(owner)][intent.kind, intent.name] = intent.desired
+        return _summary(outcomes, changed)
+
+    async def _write(self, intent: _Intent) -> None:
+        self._refuse_again(intent)
         try:
-            answer = await self._client.create(kind, self._labelled(obj), field_manager=self._field_manager)
-        except Conflict:  # another owner was faster
+            await self._client.create(intent.kind, intent.object, field_manager=self._field_manager)
+        except ConflictError:
+            await self._overwrite(intent)
+        except (InvalidObjectError, ForbiddenError, NotFoundError) as error:
+            raise self._refusal(intent, error) from error
+
+    async def _overwrite(self, intent: _Intent) -> None:
+        """Replaces what there is under a child's name, if that is its owner's: the API server looks at that."""
+        kind, name = intent.kind, intent.name
+        reference = intent.object["metadata"]["ownerReferences"][0]
+        mine = [_has(f"/metadata/labels/{MANAGED_BY.replace('/', '~1')}", self._manager)]
+        content = {field: value for field, value in intent.object.items() if field not in _IDENTITY}
+        replaced = [{"op": "add", "path": f"/{field}", "value": value} for field, value in content.items()]
+        try:
+            operations = [*mine, _has("/metadata/ownerReferences/0/uid", reference["uid"]), *replaced]
+            await self._client.json_patch(kind, name, operations, field_manager=self._field_manager)
+        except InvalidObjectError:
+            namesake = [_has(f"/metadata/ownerReferences/0/{field}", reference[field]) for field in ("kind", "name")]
+            try:
+                await self._client.json_patch(kind, name, [*mine, *namesake])
+            except InvalidObjectError:
+                text = f"{kind.kind} {name.name} exists and was made by someone else; delete or rename one of the two"
+                raise _Refusal(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
+            # No event tells when it is gone.
+            raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
+        except (ForbiddenError, NotFoundError) as error:
+            raise self._refusal(intent, error) from error
+
+    async def _make(self, owner: Object, intent: _Intent) -> None:
+        kind, name = intent.kind, intent.name
+        informer = self._shared[kind]
+        _refuse_missing(informer, name)
+        self._refuse_again(intent)
+        try:
+            answer = await self._client.create(kind, intent.object, field_manager=self._field_manager)
+        except ConflictError:  # another owner was faster
             return
-        except (Invalid, Forbidden, NotFound) as error:
-            raise self._refusal(kind, name, desired, error) from error
+        except (InvalidObjectError, ForbiddenError, NotFoundError) as error:
+            raise self._refusal(intent, error) from error
         self._expectations.wrote(uid(owner), informer, answer)
 
     def _forget(self, kind: Kind, change: Change) -> None:
@@ -251,10 +323,11 @@ class Applier:
             self._refused.pop((kind, change.key), None)
 
     def _owned(self, owner: Object) -> list[tuple[Kind, Object]]:
+        value = children_of(owner)
         return [
             (kind, child)
             for kind, informer in self._informers.items()
-            for child in informer.store.by_index(OWNER, children_of(owner))
+            for child in informer.store.by_index(OWNER, value)
         ]
 
     def _kind(self, child: Object) -> Kind:
@@ -274,45 +347,54 @@ class Applier:
         metadata["labels"] = {**(metadata.get("labels") or {}), MANAGED_BY: self._manager}
         return {**obj, "metadata": metadata}
 
-    async def _apply(self, owner: Object, kind: Kind, child: Object) -> None:
-        if kind in self._unlisted:
-            await self._apply_unlisted(owner, kind, child)
-            return
-        name, informer = key(child), self._informers[kind]
+    def _intent(self, owner: Object, child: Object) -> _Intent:
+        child = self._complete(owner, child)
         desired = digest(child)
-        child = self._marked(child, desired)
-        stored = informer.store.get(name)
-        if stored is not None and self._unchanged(kind, stored, child, desired):
+        return _Intent(self._kind(child), key(child), self._marked(child, desired), desired)
+
+    def _stored(self, kind: Kind, name: Key) -> Object | None:
+        stored = self._informers[kind].store.get(name)
+        return stored if stored is not None and labels(stored).get(MANAGED_BY) == self._manager else None
+
+    def _stands(self, intent: _Intent) -> bool:
+        """Whether the store shows that there is nothing to do."""
+        stored = None if intent.kind in self._unlisted else self._stored(intent.kind, intent.name)
+        return stored is not None and self._unchanged(intent, stored)
+
+    async def _apply(self, owner: Object, intent: _Intent) -> None:
+        kind, name = intent.kind, intent.name
+        if kind in self._unlisted:
+            await self._apply_unlisted(owner, intent)
             return
-        # The store shows only what carries our label: before the first write look whether the name is free.
+        informer, stored = self._informers[kind], self._stored(kind, name)
+        _refuse_missing(informer, name)
+        # The store need not show what lacks our label: before the first write look whether the name is free.
         live = stored if stored is not None else await self._look(kind, name)
         if live is not None:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
                 raise _Waiting
-        self._refuse_again(kind, name, desired)
-        answer = await self._send(owner, kind, child, desired, live)
+        self._refuse_again(intent)
+        answer = await self._send(owner, intent, live)
         self._expectations.wrote(uid(owner), informer, answer)
-        self._sent[kind, name] = _Sent(
-            uid(answer), desired, resource_version(answer), digest(projection(child, answer))
-        )
+        observed = digest(projection(intent.object, answer))
+        self._sent[kind, name] = _Sent(uid(answer), intent.desired, resource_version(answer), observed)
 
-    async def _apply_unlisted(self, owner: Object, kind: Kind, child: Object) -> None:
+    async def _apply_unlisted(self, owner: Object, intent: _Intent) -> None:
         """The same where nothing tells of changes: the object itself says what was sent last."""
-        name, desired = key(child), digest(child)
-        child = self._marked(child, desired)
+        kind, name = intent.kind, intent.name
         live = await self._look(kind, name, cached=False)
         if live is not None:
             try:
                 self._refuse_foreign(owner, kind, live)
             except _Waiting:  # no event tells when it is gone
-                raise Conflict(f"{kind.kind} {name.name} is of an owner that is gone") from None
+                raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
             if deleting(live):
-                raise Conflict(f"{kind.kind} {name.name} is on its way out")
-            if self._shows(live, child, desired):
+                raise ConflictError(f"{kind.kind} {name.name} is on its way out")
+            if self._shows(live, intent):
                 return
-        self._refuse_again(kind, name, desired)
-        await self._send(owner, kind, child, desired, live)
+        self._refuse_again(intent)
+        await self._send(owner, intent, live)
 
     async def _remove_unlisted(self, owner: Object, kind: Kind, name: Key) -> None:
         live = await self._look(kind, name, cached=False)
@@ -320,41 +402,48 @@ class Applier:
         if live is None or controller is None or controller.uid != uid(owner) or deleting(live):
             return
         if labels(live).get(MANAGED_BY) == self._manager:
-            with suppress(NotFound):
+            with suppress(NotFoundError):
                 await self._client.delete(kind, name, uid=uid(live), resource_version=resource_version(live))
 
-    async def _send(self, owner: Object, kind: Kind, child: Object, desired: bytes, live: Object | None) -> Object:
+    async def _send(self, owner: Object, intent: _Intent, live: Object | None) -> Object:
         """Applies a child. What the server refuses is not sent again for a while: every event would repeat it."""
-        name = key(child)
+        kind, name = intent.kind, intent.name
         try:
-            return await self._client.apply(kind, child, field_manager=self._field_manager)
-        except (Invalid, Forbidden, NotFound) as error:
-            if live is not None and kind in self._replaceable and isinstance(error, Invalid) and _immutable(error):
+            return await self._client.apply(kind, intent.object, field_manager=self._field_manager)
+        except (InvalidObjectError, ForbiddenError, NotFoundError) as error:
+            if (
+                live is not None
+                and kind in self._replaceable
+                and isinstance(error, InvalidObjectError)
+                and _immutable(error)
+            ):
                 log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
                 raise _Waiting from error
-            raise self._refusal(kind, name, desired, error) from error
+            raise self._refusal(intent, error) from error
 
-    def _refusal(self, kind: Kind, name: Key, desired: bytes, error: ApiError) -> _Refusal:
+    def _refusal(self, intent: _Intent, error: ApiError) -> _Refusal:
+        kind, name = intent.kind, intent.name
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
         self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
         # One second less, so that it is over when the slow retry comes.
-        self._refused[kind, name] = _Refused(desired, failure, now + _REFUSED_SECONDS - 1)
+        self._refused[kind, name] = _Refused(intent.desired, failure, now + _REFUSED_SECONDS - 1)
         return _Refusal(failure)
 
-    def _refuse_again(self, kind: Kind, name: Key, desired: bytes) -> None:
+    def _refuse_again(self, intent: _Intent) -> None:
         """Raises what the server said to the same intent a short while ago."""
-        refused = self._refused.pop((kind, name), None)
-        if refused is not None and refused.desired == desired and time.monotonic() < refused.until:
-            self._refused[kind, name] = refused
+        child = intent.kind, intent.name
+        refused = self._refused.pop(child, None)
+        if refused is not None and refused.desired == intent.desired and time.monotonic() < refused.until:
+            self._refused[child] = refused
             raise _Refusal(refused.failure)
 
     async def _look(self, kind: Kind, name: Key, *, cached: bool = True) -> Object | None:
         try:
             # A little old will do for a name: who is quicker than this look would be quicker than a newer one, too.
             return await self._client.get(kind, name, cached=cached)
-        except NotFound:
+        except NotFoundError:
             return None
 
     def _marked(self, child: Object, desired: bytes) -> Object:
@@ -365,30 +454,33 @@ class Applier:
         annotations = {**(metadata.get("annotations") or {}), self._mark: desired.hex()}
         return {**child, "metadata": {**metadata, "annotations": annotations}}
 
-    def _unchanged(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> bool:
+    def _unchanged(self, intent: _Intent, stored: Object) -> bool:
         """Whether the last write of the same intent still shows in the store, whatever else changed there."""
-        sent = self._sent.get((kind, key(child))) or self._sent_before(kind, stored, child, desired)
-        if sent is None or sent.uid != uid(stored) or sent.desired != desired or deleting(stored):
+        child = intent.kind, intent.name
+        sent = self._sent.get(child) or self._sent_before(intent, stored)
+        if sent is None or sent.uid != uid(stored) or sent.desired != intent.desired or deleting(stored):
             return False
         if sent.resource_version == resource_version(stored):
             return True
-        if sent.observed != digest(projection(child, stored)):
+        if sent.observed != digest(projection(intent.object, stored)):
             return False
-        self._sent[kind, key(child)] = sent._replace(resource_version=resource_version(stored))
+        self._sent[child] = sent._replace(resource_version=resource_version(stored))
         return True
 
-    def _sent_before(self, kind: Kind, stored: Object, child: Object, desired: bytes) -> _Sent | None:
+    def _sent_before(self, intent: _Intent, stored: Object) -> _Sent | None:
         """What the process before this one sent, where the mark says that it was this and nothing of it was changed."""
-        if not self._shows(stored, child, desired):
+        if not self._shows(stored, intent):
             return None
-        sent = _Sent(uid(stored), desired, resource_version(stored), digest(projection(child, stored)))
-        self._sent[kind, key(child)] = sent
+        observed = digest(projection(intent.object, stored))
+        sent = self._sent[intent.kind, intent.name] = _Sent(
+            uid(stored), intent.desired, resource_version(stored), observed
+        )
         return sent
 
-    def _shows(self, stored: Object, child: Object, desired: bytes) -> bool:
+    def _shows(self, stored: Object, intent: _Intent) -> bool:
         """Whether an object says that it was made of this intent, and is still as that says."""
-        mark = (stored["metadata"].get("annotations") or {}).get(self._mark)
-        return bool(self._mark) and mark == desired.hex() and includes(stored, child)
+        mark = annotations_of(stored).get(self._mark)
+        return bool(self._mark) and mark == intent.desired.hex() and includes(stored, intent.object)
 
     def _refuse_foreign(self, owner: Object, kind: Kind, live: Object) -> None:
         """Raises when the object is not ours: it has another controller, or none and not our label either.
@@ -401,12 +493,17 @@ class Applier:
             return
         if controller is None and labels(live).get(MANAGED_BY) == self._manager:
             return
-        if controller is not None and (controller.kind, controller.name) == (self._owner_kind.kind, key(owner).name):
+        if controller is not None and self._is_namesake(controller, owner):
             raise _Waiting
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "was made by someone else"
         name = key(live).name
         message = f"{kind.kind} {name} exists and {holder}; delete or rename one of the two"
         raise _Refusal(Failure(kind.kind, name, NAME_TAKEN, message))
+
+    def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
+        """Whether a reference means an owner of this kind and name, whichever uid it had."""
+        named = (controller.api_version.rpartition("/")[0], controller.kind, controller.name)
+        return named == (self._owner_kind.group, self._owner_kind.kind, key(owner).name)
 
     async def _prune(self, owner: Object, kind: Kind, child: Object) -> None:
         if labels(child).get(MANAGED_BY) == self._manager:
@@ -418,30 +515,48 @@ class Applier:
         propagation = "Foreground" if deleting(owner) else "Background"
         try:
             await self._client.delete(kind, name, uid=uid(child), resource_version=version, propagation=propagation)
-        except NotFound:
+        except NotFoundError:
             return
         self._expectations.deleted(uid(owner), self._informers[kind], child)
 
 
-def _summary(outcomes: Sequence[BaseException | None], wanted: Sequence[tuple[Kind, Key]]) -> Applied:
-    """Sorts what the steps raised; the first ones are those of ``wanted``, in its order."""
+async def _all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseException | None]:
+    """Does these at once. Returns what each raised."""
+    return await asyncio.gather(*steps, return_exceptions=True) if steps else []
+
+
+def _has(path: str, value: str) -> Object:
+    """A test of a JSON patch."""
+    return {"op": "test", "path": path, "value": value}
+
+
+def _refuse_missing(informer: Informer, name: Key) -> None:
+    """Raises where the cluster lacks an optional kind. Anybody else's attempt would end in the same 404."""
+    if informer.missing and informer.optional:
+        kind = informer.kind
+        text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"
+        raise _Refusal(Failure(kind.kind, name.name, MISSING_KIND, text))
+
+
+def _summary(outcomes: Sequence[BaseException | None], sent: Sequence[_Intent]) -> Applied:
+    """Sorts what the steps raised; the first ones are those of ``sent``, in its order."""
     failures: list[Failure] = []
     waiting: list[str] = []
     errors: list[ApiError] = []
     for position, outcome in enumerate(outcomes):
-        kind, name = wanted[position] if position < len(wanted) else (None, None)
+        intent = sent[position] if position < len(sent) else None
         if outcome is None:
             continue
         if isinstance(outcome, _Refusal):
             failures.append(outcome.failure)
-        elif isinstance(outcome, _Waiting) and kind and name:
-            waiting.append(f"{kind.kind} {name.name}")
+        elif isinstance(outcome, _Waiting) and intent:
+            waiting.append(f"{intent.kind.kind} {intent.name.name}")
         elif isinstance(outcome, ApiError):
             errors.append(outcome)
         else:
             raise outcome
-    return Applied(tuple(failures), tuple(waiting), tuple(errors))
+    return Applied(tuple(failures), tuple(waiting), tuple(errors), waited=bool(outcomes))
 
 
-def _immutable(error: Invalid) -> bool:
+def _immutable(error: InvalidObjectError) -> bool:
     return any("immutable" in message for _unused, message in error.causes) or "immutable" in error.message

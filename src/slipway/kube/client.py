@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.answers import OBJECT_BYTES, Lines, Page, WatchEvent, metadata_of, read_event, read_page
+from slipway.kube.answers import OBJECT_BYTES, Lines, Page, WatchEvent, read_event, read_page
 from slipway.kube.credentials import Credentials
 from slipway.kube.errors import (
     STATUS_BYTES,
-    ConnectionFailed,
-    NotLeader,
-    RequestTimeout,
+    ConnectionFailedError,
+    NotLeaderError,
+    RequestTimeoutError,
     ServerError,
-    Unauthorized,
+    UnauthorizedError,
     error_from_body,
 )
 from slipway.kube.metrics import Metrics
@@ -41,8 +43,8 @@ WATCH_SECONDS = 300
 """The server is asked to end a watch after this time, so that long-lived connections spread over API servers."""
 
 _JSON = "application/json"
-_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _REQUEST_LIMIT = aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=10)
 _WATCH_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=IDLE_SECONDS)
 
@@ -71,15 +73,13 @@ class Client:
         session: aiohttp.ClientSession,
         metrics: Metrics,
         may_write: Callable[[], bool] = lambda: True,
-        *,
-        metadata_only: bool = False,
     ) -> None:
         self._credentials = credentials
         self._session = session
         self._proxy = credentials.proxy
         self.metrics = metrics
+        self._counter = cache(metrics.requests.labels)
         self._may_write = may_write
-        self._metadata_only = metadata_only
 
     @classmethod
     async def connect(cls, kubeconfig: str = "", *, metrics: Metrics, further_connections: int = 0) -> Client:
@@ -91,25 +91,20 @@ class Client:
         return cls(credentials, credentials.session(further_connections), metrics)
 
     def fenced(self, may_write: Callable[[], bool]) -> Client:
-        """The same connection, but each write first asks ``may_write`` and raises NotLeader when it says no."""
+        """The same connection, but each write first asks ``may_write`` and raises NotLeaderError when it says no."""
         return Client(self._credentials, self._session, self.metrics, may_write)
-
-    def of_metadata(self) -> Client:
-        """The same connection, but what is read of an object is what it is and its metadata: the rest is not sent."""
-        return Client(self._credentials, self._session, self.metrics, self._may_write, metadata_only=True)
 
     async def close(self) -> None:
         """Closes the connections, those of fenced clients too."""
         await self._session.close()
 
     async def get(self, kind: Kind, name: Key, *, subresource: str = "", cached: bool = False) -> Object:
-        """Reads one object. Raises NotFound. ``cached``: what the server has in memory will do, however old it is."""
+        """Reads one object. Raises NotFoundError. ``cached``: the server's cache will do, however old it is."""
         path, parameters = kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""}
-        found = await self._object("GET", path, parameters, accept=_METADATA if self._metadata_only else _JSON)
-        return metadata_of(kind, found) if self._metadata_only else found
+        return await self._object("GET", path, parameters, accept=_accept(kind))
 
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
-        """Creates one object. Raises Conflict when the name is taken."""
+        """Creates one object. Raises ConflictError when the name is taken."""
         path = kind.path(obj["metadata"].get("namespace", ""))
         return await self._object("POST", path, {"fieldManager": field_manager}, obj)
 
@@ -124,7 +119,7 @@ class Client:
     async def json_patch(
         self, kind: Kind, name: Key, operations: list[Object], *, field_manager: str = "", subresource: str = ""
     ) -> Object:
-        """RFC 6902. A ``test`` that fails raises Invalid; a replaced resourceVersion that is old raises Conflict."""
+        """RFC 6902. Raises InvalidObjectError when a ``test`` fails, ConflictError when its resourceVersion is old."""
         path = kind.path(*name, subresource)
         parameters = {"fieldManager": field_manager}
         return await self._object("PATCH", path, parameters, operations, "application/json-patch+json")
@@ -138,14 +133,14 @@ class Client:
         return await self._object("PATCH", path, parameters, patch, "application/merge-patch+json")
 
     async def replace(self, kind: Kind, obj: Object, *, field_manager: str = "", subresource: str = "") -> Object:
-        """Replaces the object as a whole. Raises Conflict when its resourceVersion is old."""
+        """Replaces the object as a whole. Raises ConflictError when its resourceVersion is old."""
         path = kind.path(*key(obj), subresource)
         return await self._object("PUT", path, {"fieldManager": field_manager}, obj)
 
     async def delete(
         self, kind: Kind, name: Key, *, uid: str = "", resource_version: str = "", propagation: str = "Background"
     ) -> None:
-        """Deletes an object. Raises Conflict when it is not the one that ``uid`` and ``resource_version`` mean."""
+        """Deletes an object. Raises ConflictError when it is not the one that ``uid`` and ``resource_version`` mean."""
         wanted = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in wanted.items() if value}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
@@ -156,23 +151,21 @@ class Client:
     async def pages(self, kind: Kind, *, namespace: str = "", labels: str = "") -> AsyncIterator[Page]:
         """A consistent list in pages of about PAGE_BYTES, whatever the size of its objects.
 
-        An object that cannot be decoded costs itself alone. Raises Gone when it took so long that the rest is no longer
-        there.
+        An object that cannot be decoded costs itself alone. Of a kind that is ``metadata_only`` the server sends no
+        more than that, and ``watch`` neither. Raises GoneError when it took so long that the rest is no longer there.
         """
-        limit, token = FIRST_PAGE, ""
-        accept = _METADATA_LIST if self._metadata_only else _JSON
+        limit, token, accept = FIRST_PAGE, "", _METADATA_LIST if kind.metadata_only else _JSON
         while True:
             parameters = {"limit": str(limit), "labelSelector": labels, "continue": token}
             most = MOST_PAGE_BYTES if limit > 1 else OBJECT_BYTES
-            body = await self._body(
-                _Request("GET", kind.path(namespace), parameters, _REQUEST_LIMIT, accept=accept), most
-            )
+            request = _Request("GET", kind.path(namespace), parameters, _REQUEST_LIMIT, accept=accept)
+            body = await self._body(request, most)
             if body is None and limit == 1:
-                raise ServerError(f"a list of {kind.kind}: one object with more than {most} bytes")
+                raise ServerError(f"listing {kind.kind}: an object is larger than {most} bytes")
             if body is None:
                 limit = max(1, limit // 8)
                 continue
-            page, token = read_page(kind, body, metadata_only=self._metadata_only)
+            page, token = read_page(kind, body)
             yield page
             if not token:
                 return
@@ -189,9 +182,9 @@ class Client:
     ) -> AsyncIterator[WatchEvent]:
         """Changes after the resource version ``since``, bookmarks among them, until the server ends the stream.
 
-        Raises Gone when ``since`` is too old, be it told by HTTP or in the stream; RequestTimeout after IDLE_SECONDS
-        of silence; ConnectionFailed when the stream breaks, also in the middle of a line; ServerError for a line that
-        is no event or has more than OBJECT_BYTES.
+        Raises GoneError when ``since`` is too old, be it told by HTTP or in the stream; RequestTimeoutError after
+        IDLE_SECONDS of silence; ConnectionFailedError when the stream breaks, also in the middle of a line; ServerError
+        for a line that is no event or has more than OBJECT_BYTES.
         """
         parameters = {
             "watch": "true",
@@ -200,19 +193,19 @@ class Client:
             "labelSelector": labels,
             "timeoutSeconds": str(seconds),
         }
-        accept = _METADATA if self._metadata_only else _JSON
-        response = await self._send(_Request("GET", kind.path(namespace), parameters, _WATCH_LIMIT, accept=accept))
+        request = _Request("GET", kind.path(namespace), parameters, _WATCH_LIMIT, accept=_accept(kind))
+        response = await self._send(request)
         lines = Lines(OBJECT_BYTES)
         try:
             async for chunk in response.content.iter_any():
                 for line in lines.feed(chunk):
-                    yield read_event(kind, line, metadata_only=self._metadata_only)
+                    yield read_event(kind, line)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _no_answer("watch", error) from error
         finally:
             response.close()
         if lines.rest.strip():
-            raise ConnectionFailed("the watch ended in the middle of a line")
+            raise ConnectionFailedError("the watch ended in the middle of a line")
 
     async def _object(
         self,
@@ -225,12 +218,12 @@ class Client:
     ) -> Object:
         """Sends one request and decodes the object that comes back."""
         if method != "GET" and not self._may_write():
-            raise NotLeader(f"{method} {path} not sent: this process does not lead")
+            raise NotLeaderError(f"{method} {path} not sent: this process does not lead")
         data = msgspec.json.encode(body) if body is not None else None
         request = _Request(method, path, parameters or {}, _REQUEST_LIMIT, data, content_type, accept)
         answer = await self._body(request, OBJECT_BYTES)
         if answer is None:
-            raise ServerError(f"{method} {path}: the answer has more than {OBJECT_BYTES} bytes")
+            raise ServerError(f"{method} {path}: the answer is larger than {OBJECT_BYTES} bytes")
         try:
             decoded = decode_json(answer, most=OBJECT_BYTES)
         except DecodingError as error:
@@ -251,7 +244,7 @@ class Client:
         """Sends a request, a second time with a fresh token after a 401. Returns what succeeded, raises the rest."""
         try:
             return await self._once(request)
-        except Unauthorized:
+        except UnauthorizedError:
             await self._credentials.refresh()
             return await self._once(request)
 
@@ -262,11 +255,11 @@ class Client:
         if request.data is not None:
             headers["Content-Type"] = request.content_type
         settings = self._credentials.configuration
-        query = {name: value for name, value in request.parameters.items() if value}
+        query = _query(tuple(request.parameters.items()))
         try:
             response = await self._session.request(
                 request.method,
-                URL(self._credentials.host + request.path, encoded=True).with_query(query),
+                URL(f"{self._credentials.host}{request.path}{query}", encoded=True),
                 data=request.data,
                 headers=headers,
                 timeout=request.limit,
@@ -274,19 +267,31 @@ class Client:
                 proxy_headers=settings.proxy_headers,
                 server_hostname=settings.tls_server_name,
             )
-            self.metrics.requests.labels(str(response.status), request.method).inc()
+            self._counter(str(response.status), request.method).inc()
             if response.status < 300:
                 return response
             async with response:
                 body = await _read(response, STATUS_BYTES) or bytearray()
                 raise error_from_body(response.status, body, response.headers.get("Retry-After"))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            self.metrics.requests.labels("<error>", request.method).inc()
+            self._counter("<error>", request.method).inc()
             raise _no_answer(f"{request.method} {request.path}", error) from error
 
 
-def _no_answer(what: str, error: Exception) -> ConnectionFailed | RequestTimeout:
-    kind = RequestTimeout if isinstance(error, asyncio.TimeoutError) else ConnectionFailed
+def _accept(kind: Kind) -> str:
+    """In what form an object of the kind is asked for."""
+    return _METADATA if kind.metadata_only else _JSON
+
+
+@lru_cache(maxsize=64)
+def _query(parameters: tuple[tuple[str, str], ...]) -> str:
+    """What follows the path. Nearly all requests have one of a few."""
+    given = urlencode([(name, value) for name, value in parameters if value])
+    return f"?{given}" if given else ""
+
+
+def _no_answer(what: str, error: Exception) -> ConnectionFailedError | RequestTimeoutError:
+    kind = RequestTimeoutError if isinstance(error, asyncio.TimeoutError) else ConnectionFailedError
     return kind(f"{what}: {error or type(error).__name__}")
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+NESTED = (dict, list)
+"""What has parts; of each number and text it need not be asked."""
+
 
 def digest(value: Any) -> bytes:
     """The same for equal values, whatever the order of their fields."""
@@ -30,7 +33,11 @@ def projection(shape: Any, value: Any) -> Any:
     A list of another length is taken as a whole, since then it cannot be said which element is which.
     """
     if isinstance(shape, dict) and isinstance(value, dict):
-        return {field: projection(shape[field], value.get(field)) for field in shape}
+        found = value.get
+        return {
+            field: projection(part, found(field)) if isinstance(part, NESTED) else found(field)
+            for field, part in shape.items()
+        }
     if isinstance(shape, list) and isinstance(value, list) and len(shape) == len(value):
         return [projection(one, other) for one, other in zip(shape, value, strict=True)]
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,6 +10,10 @@ import msgspec
 
 from slipway.kube.crd import list_map, struct_schema
 from slipway.kube.objects import Object
+
+READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
+SUMMARY = frozenset({READY, RECONCILING, STALLED})
+"""Conditions that follow from the rest of a status."""
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,37 +63,28 @@ def timestamp(unix: float) -> str:
     return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def merge(old: Iterable[Object], new: Iterable[Condition], now: float) -> list[Object]:
-    """The conditions to write: those of ``new``, in its order.
+def merge(
+    old: Iterable[Object], new: Iterable[Condition], now: float, ours: Collection[str] | None = None
+) -> list[Object]:
+    """The conditions to write: those of ``new``, in its order, then those of other writers as they are.
+
+    ``ours``: types that we may have written; others stay. None: all.
 
     ``lastTransitionTime`` is kept from ``old`` where the status is the same, whatever reason and message say; otherwise
     it is ``now`` (Unix seconds). Equal input gives equal output, so that nothing is written when nothing changed. A
     message that is too long, as it may be that quotes a spec, is cut.
     """
-    before = {condition["type"]: condition for condition in old}
-    merged = []
+    before, stamp = {condition["type"]: condition for condition in old}, timestamp(now)
+    merged: list[Object] = []
     for condition in new:
-        known = before.get(condition.type, {})
+        known, told = before.get(condition.type, {}), msgspec.to_builtins(condition)
         same = known.get("status") == condition.status and known.get("lastTransitionTime")
-        stamp = known["lastTransitionTime"] if same else timestamp(now)
-        cut = {"message": condition.message[:LONGEST_MESSAGE], "last_transition_time": stamp}
-        merged.append(msgspec.to_builtins(msgspec.structs.replace(condition, **cut)))
-    return merged
-
-
-def last_updated(before: Object, status: Object, now: float) -> str:
-    """The time at which a status last said something else, for kinds whose field ``lastUpdated`` has it.
-
-    ``before``: the status that is written; ``now``: Unix seconds.
-    """
-    stamp = str(before.get("lastUpdated") or "")
-    return stamp if stamp and _timeless(before) == _timeless(status) else timestamp(now)
-
-
-def _timeless(status: Object) -> Object:
-    conditions = status.get("conditions") or ()
-    bare = [one | {"lastTransitionTime": "", "message": one.get("message", "")[:LONGEST_MESSAGE]} for one in conditions]
-    return {**status, "conditions": bare, "lastUpdated": ""}
+        told["lastTransitionTime"] = known["lastTransitionTime"] if same else stamp
+        told["message"] = condition.message[:LONGEST_MESSAGE]
+        merged.append(told)
+    written = {condition["type"] for condition in merged}
+    others = (name for name in before if ours is not None and name not in written and name not in ours)
+    return [*merged, *(before[name] for name in others)]
 
 
 def find(resource: Object, type_: str) -> Object | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from slipway.kube.errors import ApiError, Conflict, NotLeader, Unreachable
+from slipway.kube.errors import ApiError, ConflictError, NotLeaderError, UnreachableError
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key, Kind, Object, controller_owner, key
@@ -33,10 +33,6 @@ class Result(NamedTuple):
     requeue_after: float | None = None
 
 
-class TerminalError(Exception):
-    """Trying again is of no use until something changes."""
-
-
 def own_key(obj: Object) -> Iterable[Key]:
     """The object itself is what is reconciled."""
     return (key(obj),)
@@ -51,7 +47,7 @@ def owner_keys(owner: Kind) -> Keys:
             return ()
         if reference.api_version.partition("/")[0] != owner.api_version.partition("/")[0]:
             return ()
-        return (Key(key(obj).namespace, reference.name),)
+        return (Key(key(obj).namespace if owner.namespaced else "", reference.name),)
 
     return keys
 
@@ -60,7 +56,7 @@ class Controller:
     """Calls ``reconcile`` for each key that its informers name.
 
     An exception backs off its key only: 5 ms, doubled each time, at most a minute; where the server said how long to
-    wait, that long. TerminalError is not retried. A Conflict is retried quietly, since it only means stale news.
+    wait, that long. A ConflictError is retried quietly, since it only means stale news.
     """
 
     def __init__(
@@ -97,7 +93,7 @@ class Controller:
     async def run(self) -> None:
         """Works until cancelled, once every store is filled."""
         for informer in self.informers:
-            await informer.synced.wait()
+            await informer.settled.wait()
         async with asyncio.TaskGroup() as tasks:
             for _unused in range(self._workers):
                 tasks.create_task(self._work())
@@ -119,11 +115,7 @@ class Controller:
         """Reconciles one key and queues it again as need be. Returns the result as metrics name it."""
         try:
             result = await self._reconcile(name)
-        except TerminalError as error:
-            self.queue.forget(name)
-            log.info("%s %s: %s", self.name, name, error)
-            return "terminal"
-        except (Conflict, NotLeader) as error:
+        except (ConflictError, NotLeaderError) as error:
             self.queue.add_rate_limited(name)
             log.debug("%s %s: %s", self.name, name, error)
             return "conflict"
@@ -133,7 +125,7 @@ class Controller:
                 delay = error.retry_after
                 self.queue.hold(name, delay)
             log.warning("%s %s: %s; again in %.3g s", self.name, name, error, delay)
-            return "unreachable" if isinstance(error, Unreachable) else "error"
+            return "unreachable" if isinstance(error, UnreachableError) else "error"
         except Exception:  # a bug must stop this key only
             delay = self.queue.add_rate_limited(name)
             log.exception("%s %s: again in %.3g s", self.name, name, delay)

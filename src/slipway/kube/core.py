@@ -16,17 +16,49 @@ from msgspec import Meta
 from slipway.kube.objects import Object
 
 
-def core(name: str) -> Meta:
-    """``Annotated[Object, core("Probe")]``: a part of this kind, as Kubernetes' documents call it."""
+def core(name: str, *, optional: tuple[str, ...] = ()) -> Meta:
+    """``Annotated[Object, core("Probe")]``: a part of this kind, as Kubernetes' documents call it.
+
+    ``optional``: paths of fields that Kubernetes requires and that may be left out, as for :func:`inlined`. Raises
+    KeyError for an unknown part.
+    """
     if name not in _definitions():
         raise KeyError(f"core_schemas.json has no {name}")
-    return Meta(extra={"core": name})
+    return Meta(extra={"core": name, "optional": optional})
 
 
 def core_schema(name: str) -> Object:
     """The structural schema of a kind of part, complete in itself and without descriptions."""
     resolved: Object = _resolved(_definitions()[name])
     return resolved
+
+
+def definition(name: str) -> Object:
+    """The schema of a kind of part, in which ``{"$ref": name}`` stands for other parts. It is shared: not to be
+    changed. Raises KeyError for an unknown part."""
+    return _definitions()[name]
+
+
+@cache
+def inlined(name: str, optional: tuple[str, ...] = ()) -> Object:
+    """The same for a Struct whose own fields stand beside those of the part, as its ``inlined: ClassVar[Object]``.
+
+    ``optional``: paths of required fields that may be left out, such as ``containers`` or ``containers[].image``. The
+    schema is shared: nobody changes it. Raises KeyError for an unknown part or path.
+    """
+    schema = core_schema(name)
+    for path in optional:
+        *places, field = path.split(".")
+        below = schema
+        for place in places:
+            below = below["properties"][place.removesuffix("[]")]
+            below = below["items"] if place.endswith("[]") else below
+        if field not in below.get("required", ()):
+            raise KeyError(f"{name} does not require {path}")
+        below["required"] = [required for required in below["required"] if required != field]
+        if not below["required"]:
+            del below["required"]
+    return schema
 
 
 @cache

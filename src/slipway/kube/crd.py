@@ -1,8 +1,9 @@
 """CustomResourceDefinitions from msgspec Structs, so that types, constraints, texts and schema are written once.
 
 Annotations become constraints, docstrings (of the class, and those below attributes) become descriptions. What a Struct
-cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel``, ``list_map`` and ``list_set`` are short forms;
-``core`` (:mod:`slipway.kube.core`) makes a plain object a part that Kubernetes knows, such as a probe.
+cannot say goes into ``Meta(extra_json_schema=...)``, for which ``cel`` and ``list_map`` are short forms;
+``core`` (:mod:`slipway.kube.core`) makes a plain object a part that Kubernetes knows, such as a probe, and
+``Meta(extra={"schema": ...})`` gives any other one the schema that it has.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
-from slipway.kube.core import core_schema
+from slipway.kube.core import inlined
 from slipway.kube.objects import CRD, Kind, Object
 
 UNKNOWN_KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
@@ -57,7 +58,9 @@ class CustomResource(msgspec.Struct, frozen=True, kw_only=True):
     Rules for fields: no Python default means required; a default that is not empty (None, UNSET, ``""``, 0, False, an
     empty collection or a Struct) becomes a default of the spec's schema. ``T | None`` and ``T | UnsetType`` are an
     optional T, ``dict[str, Any]`` an object whose unknown fields are kept, ``int | str`` an int-or-string. A Struct may
-    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``.
+    carry CEL rules in ``validations: ClassVar[tuple[Rule, ...]]``, and in ``inlined: ClassVar[Object]`` the schema of
+    an object whose fields stand beside its own, such as ``core.inlined("PodSpec")``; where both have a field, its own
+    counts.
     """
 
     kind: Kind
@@ -143,9 +146,9 @@ def _put(schema: Object, path: str, field: Object) -> None:
         below = schema["properties"].get(place.removesuffix("[]"), {})
         schema = below.get("items", {}) if place.endswith("[]") else below
         if "properties" not in schema:
-            raise ValueError(f"{path}: there is no {place} to put it into")
+            raise ValueError(f"{path}: {place} does not exist")
     if name in schema["properties"]:
-        raise ValueError(f"{path} is supported: take it out of the list of fields that are not")
+        raise ValueError(f"{path} is supported: remove it from the unsupported fields")
     schema["properties"][name] = field
 
 
@@ -174,29 +177,40 @@ def list_map(*keys: str) -> Object:
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
-def list_set() -> Object:
-    """Schema keys for a list without duplicates."""
-    return {"x-kubernetes-list-type": "set"}
+LARGE = 8000
+"""Characters of a schema that is written once and referred to, such as that of a container."""
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return not isinstance(data, dict) or len(str(data)) < LARGE
 
 
 def to_yaml(*manifests: Object) -> str:
-    """YAML documents, always the same text for the same manifests."""
-    return yaml.safe_dump_all(manifests, sort_keys=False, width=110, allow_unicode=True, explicit_start=True)
+    """YAML documents, always the same text for the same manifests. What is large is written once: a definition with
+    many pods in it would have two megabytes."""
+    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True, explicit_start=True)
 
 
 def struct_schema(struct: type[msgspec.Struct], *, defaults: bool) -> Object:
-    """The structural schema of a Struct; ``defaults`` says whether Python's defaults become the schema's."""
+    """The structural schema of a Struct; ``defaults`` says whether Python's defaults become the schema's.
+
+    Raises TypeError for a type that no schema can express.
+    """
     info = types.type_info(struct)
     if not isinstance(info, types.StructType):
         raise TypeError(f"{struct!r} is not a Struct")
     texts = _attribute_texts(struct)
     properties = {field.encode_name: _field(field, texts.get(field.name, ""), defaults) for field in info.fields}
+    beside: Object = getattr(struct, "inlined", {})
     schema: Object = {"type": "object"}
     if text := _text(struct.__doc__):
         schema["description"] = text
-    if required := [field.encode_name for field in info.fields if field.required]:
+    own = [field.encode_name for field in info.fields if field.required]
+    if required := [*own, *(name for name in beside.get("required", ()) if name not in properties)]:
         schema["required"] = required
-    schema["properties"] = properties
+    schema["properties"] = {**beside.get("properties", {}), **properties}
+    schema |= {word: value for word, value in beside.items() if word not in schema and word != "required"}
     if rules := getattr(struct, "validations", ()):
         schema |= cel(*rules)
     return schema
@@ -232,8 +246,12 @@ _PLAIN: dict[type[types.Type], Object] = {
 def _schema(info: types.Type, defaults: bool) -> Object:
     """The structural schema of a type."""
     if isinstance(info, types.Metadata):
-        known = (info.extra or {}).get("core")
-        return (core_schema(known) if known else _schema(info.type, defaults)) | (info.extra_json_schema or {})
+        extra = info.extra or {}
+        if "core" in extra:
+            found = inlined(extra["core"], extra["optional"])
+        else:
+            found = extra.get("schema") or _schema(info.type, defaults)
+        return found | (info.extra_json_schema or {})
     if isinstance(info, types.UnionType):
         return _union(info, defaults)
     if isinstance(info, types.StructType):
@@ -253,7 +271,7 @@ def _schema(info: types.Type, defaults: bool) -> Object:
         return {"type": kind, "enum": list(info.values)}
     if type(info) in _PLAIN:
         return dict(_PLAIN[type(info)])
-    raise TypeError(f"a schema cannot say {info!r}")
+    raise TypeError(f"no schema for {info!r}")
 
 
 def _union(info: types.UnionType, defaults: bool) -> Object:
@@ -262,7 +280,7 @@ def _union(info: types.UnionType, defaults: bool) -> Object:
         return _schema(members[0], defaults)
     if {type(member) for member in members} == {types.IntType, types.StrType}:
         return dict(INT_OR_STRING)
-    raise TypeError(f"a structural schema has no union such as {info!r}")
+    raise TypeError(f"structural schemas do not allow the union {info!r}")
 
 
 def _dict(info: types.DictType, defaults: bool) -> Object:

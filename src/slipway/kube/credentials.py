@@ -105,9 +105,10 @@ class Credentials:
     def session(self, further_connections: int = 0) -> aiohttp.ClientSession:
         """A new session with the configuration's TLS settings and connection limit, and so many connections more.
 
-        It does not look at the environment itself, which would cost a thread's turn for each request.
+        It does not look at the environment itself, which would cost a thread's turn for each request, and keeps no
+        cookies, as the API server sends none.
         """
-        self.configuration.client_session_kwargs = {"trust_env": False}
+        self.configuration.client_session_kwargs = {"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()}
         return _Rest(self.configuration).session(further_connections)
 
     async def authorization(self) -> str:
@@ -126,4 +127,4 @@ class Credentials:
             try:
                 await self._reload()
             except (OSError, config.ConfigException) as error:
-                log.warning("cannot refresh the API credentials: %s", error)
+                log.warning("Could not refresh the API credentials: %s", error)

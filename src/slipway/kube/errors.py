@@ -6,6 +6,8 @@ API server wrote it) to the type.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from slipway.decoding import DecodingError, decode_json, said
@@ -25,6 +27,9 @@ class ApiError(Exception):
     ``(field, message)``.
     """
 
+    reason = "ApiError"
+    """Of an answer that names none."""
+
     def __init__(
         self,
         message: str,
@@ -37,71 +42,100 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.status = status
-        self.reason = reason or type(self).__name__
+        self.reason = reason or type(self).reason
         self.retry_after = retry_after
         self.causes = causes
 
 
-class NotFound(ApiError):
+class NotFoundError(ApiError):
     """404: no such object, namespace or kind."""
 
+    reason = "NotFound"
 
-class Conflict(ApiError):
+
+class ConflictError(ApiError):
     """409: the object changed since it was read, a precondition failed, or the name exists already."""
 
+    reason = "Conflict"
 
-class Gone(ApiError):
+
+class GoneError(ApiError):
     """410: the resource version or the list's continue token is too old."""
 
+    reason = "Gone"
 
-class Invalid(ApiError):
+
+class InvalidObjectError(ApiError):
     """400 or 422: the server will not take this object however often it is sent."""
 
+    reason = "Invalid"
 
-class Forbidden(ApiError):
+
+class ForbiddenError(ApiError):
     """403: a right is missing, a quota is used up, an admission rule refused, or the namespace is being deleted."""
 
+    reason = "Forbidden"
 
-class Unauthorized(ApiError):
+
+class UnauthorizedError(ApiError):
     """401: the credentials are not (or no longer) good."""
 
+    reason = "Unauthorized"
 
-class TooManyRequests(ApiError):
+
+class TooManyRequestsError(ApiError):
     """429: come back after ``retry_after`` seconds."""
+
+    reason = "TooManyRequests"
 
 
 class ServerError(ApiError):
     """5xx, or an answer that makes no sense."""
 
+    reason = "ServerError"
 
-class Unreachable(ApiError):
+
+class UnreachableError(ApiError):
     """No answer came; a write may or may not have happened."""
 
+    reason = "Unreachable"
 
-class ConnectionFailed(Unreachable):
+
+class ConnectionFailedError(UnreachableError):
     """The connection could not be made or broke."""
 
+    reason = "ConnectionFailed"
 
-class RequestTimeout(Unreachable):
+
+class RequestTimeoutError(UnreachableError):
     """The answer took too long."""
 
+    reason = "RequestTimeout"
 
-class NotLeader(ApiError):
+
+class NotLeaderError(ApiError):
     """This process is not the leader (any more), so the write was not sent."""
+
+    reason = "NotLeader"
 
 
 _TYPES: dict[int, type[ApiError]] = {
-    400: Invalid,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    410: Gone,
-    413: Invalid,
-    415: Invalid,
-    422: Invalid,
-    429: TooManyRequests,
+    400: InvalidObjectError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    413: InvalidObjectError,
+    415: InvalidObjectError,
+    422: InvalidObjectError,
+    429: TooManyRequestsError,
 }
+
+
+_UNREADABLE = re.compile(r"failed to convert new object|failed to create typed patch object")
+"""What the API server says, with the status 500, of an object applied to it that it cannot read, such as the quantity
+1GB. It never will."""
 
 
 class _Cause(msgspec.Struct):
@@ -129,11 +163,15 @@ def error_from_status(answer: Object, status: int = 0, retry_after: float | None
     try:
         told = msgspec.convert(answer, _Status)
     except msgspec.ValidationError as error:
-        return ServerError(f"HTTP {status} with an odd Status: {said(error)}", status=status, retry_after=retry_after)
+        return ServerError(
+            f"HTTP {status} with a malformed Status: {said(error)}", status=status, retry_after=retry_after
+        )
     code, reason, details = told.code or status, told.reason or "", told.details or _Details()
     if retry_after is None and details.retry_after_seconds:
         retry_after = _bounded(details.retry_after_seconds)
-    kind = Gone if reason == "Expired" else _TYPES.get(code, ServerError)
+    kind = GoneError if reason == "Expired" else _TYPES.get(code, ServerError)
+    if code >= 500 and _UNREADABLE.search(told.message or ""):
+        kind, reason = InvalidObjectError, InvalidObjectError.reason
     return kind(
         told.message or f"HTTP {code}",
         status=code,

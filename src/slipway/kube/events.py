@@ -16,7 +16,7 @@ import msgspec
 
 from slipway.kube.client import Client
 from slipway.kube.conditions import timestamp
-from slipway.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from slipway.kube.errors import ApiError, ConflictError, NotFoundError, UnreachableError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import EVENT, Key, Kind, Object, key, resource_version, uid
 
@@ -75,7 +75,7 @@ class Recorder:
             name, happened = self._waiting.popitem(last=False)
             try:
                 await self._write(name, happened)
-            except Unreachable:
+            except UnreachableError:
                 self._waiting.setdefault(name, happened)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except ApiError as error:
@@ -87,12 +87,12 @@ class Recorder:
         if name in self._counts:
             try:
                 await self._count_up(name, happened, self._counts[name])
-            except NotFound:  # events expire
+            except NotFoundError:  # events expire
                 await self._create(name, happened)
             return
         try:
             await self._create(name, happened)
-        except Conflict:  # written before this process started
+        except ConflictError:  # written before this process started
             written = await self._client.get(EVENT, name)
             await self._count_up(name, happened, int(written.get("count") or 1))
 

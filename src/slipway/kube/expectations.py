@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from slipway.kube.informer import Informer
-from slipway.kube.objects import Key, Object, deleting, key, resource_version, uid, version_number
+from slipway.kube.objects import Key, Kind, Object, deleting, key, resource_version, uid, version_number
 
 WAIT_SECONDS = 5.0
 """How long a reconciliation waits for the watch before it reads from the API server."""
@@ -29,7 +29,7 @@ class Expectations:
     """What stores must show before an owner (by uid) is reconciled again."""
 
     def __init__(self) -> None:
-        self._expected: OrderedDict[str, dict[tuple[str, Key], _Expected]] = OrderedDict()
+        self._expected: OrderedDict[str, dict[tuple[Kind, Key], _Expected]] = OrderedDict()
 
     def wrote(self, owner: str, informer: Informer, obj: Object) -> None:
         """``obj`` is what the API server answered to a write of the informer's kind."""
@@ -37,9 +37,12 @@ class Expectations:
         store, name, identity = informer.store, key(obj), uid(obj)
 
         def seen() -> bool:
+            if version <= store.revision(name.namespace):
+                return True
             stored = store.get(name)
-            newest = version_number(resource_version(stored)) if stored and uid(stored) == identity else 0
-            return version <= max(newest, store.revision(name.namespace))
+            if stored is None or uid(stored) != identity:
+                return False
+            return version <= version_number(resource_version(stored))
 
         self._note(owner, _Expected(informer, name, seen))
 
@@ -53,20 +56,24 @@ class Expectations:
 
         self._note(owner, _Expected(informer, name, seen))
 
-    async def met(self, owner: str) -> None:
-        """Returns when all that was written for ``owner`` shows in the stores, after a direct read if need be.
+    async def met(self, owner: str) -> bool:
+        """Returns when all that was written for ``owner`` shows in the stores, after a direct read if need be; whether
+        there was anything.
 
         Raises ApiError where even that read fails; then nothing should be decided.
         """
         expected = self._expected.get(owner)
         if not expected:
-            return
-        await asyncio.gather(*(_meet(one) for one in list(expected.values())))
+            return False
+        unmet = [_meet(one) for one in expected.values() if not one.seen()]
+        if unmet:
+            await asyncio.gather(*unmet)
         self._expected.pop(owner, None)
+        return True
 
     def _note(self, owner: str, expected: _Expected) -> None:
         entries = self._expected.setdefault(owner, {})
-        entries[expected.informer.kind.kind, expected.name] = expected
+        entries[expected.informer.kind, expected.name] = expected
         self._expected.move_to_end(owner)
         while len(self._expected) > _OWNERS:  # owners that were deleted are never asked for again
             self._expected.popitem(last=False)

@@ -1,8 +1,7 @@
 """Faults: objects of one kind that an informer cannot take as they are, whatever is wrong with them.
 
-Anybody who may write an object may write one that no function of ours was made for. It is told once for each of its
-versions, by the log and to whoever listens; the metric says how many there are now, and one that is mended or gone is
-no longer among them.
+Whoever may write an object may write one that our code cannot handle. Each version of such an object is reported once,
+in the log and to the listeners; the metric counts those that exist now, without the ones that were fixed or deleted.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Faults:
             metrics.object_faults.labels(kind.plural).inc()
         self._versions[name] = version
         fault, place = _described(errors[0])
-        log.warning("%s %s cannot be used as it is: %s%s", kind.kind, name, fault, place)
+        log.warning("Cannot use %s %s as it is: %s%s", kind.kind, name, fault, place)
         if version[0] and name.name:
             for listener in self._listeners:
                 listener(kind, found, f"Slipway cannot use this object as it is: {fault}")

@@ -13,13 +13,13 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from slipway.decoding import DecodingError
 from slipway.kube.answers import WatchEvent
 from slipway.kube.backoff import Backoff
 from slipway.kube.client import WATCH_SECONDS, Client
-from slipway.kube.errors import ApiError, Gone, NotFound, ServerError
+from slipway.kube.errors import ApiError, GoneError, NotFoundError, ServerError
 from slipway.kube.faults import Listener
 from slipway.kube.objects import Key, Kind, Object, resource_version, uid, version_number
 from slipway.kube.salvage import check, identity
@@ -45,8 +45,7 @@ class Informer:
     """One kind, all namespaces or one, optionally only objects that match a label selector.
 
     ``trim`` may drop parts that nobody needs before an object is stored, or by None all of it; managed fields are
-    dropped always. Handlers are called in the event loop and must return at once. With ``metadata_only`` the server
-    is asked for the metadata alone, and the store has nothing else.
+    dropped always. Handlers are called in the event loop and must return at once.
     """
 
     def __init__(
@@ -58,16 +57,21 @@ class Informer:
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
         trim: Callable[[Object], Object | None] = lambda obj: obj,
-        metadata_only: bool = False,
+        optional: str = "",
         store: Store | None = None,
     ) -> None:
-        """``store``: one that others fill with other namespaces; it has its own indexes."""
+        """``optional``: what to install where the cluster does not have the kind, which then keeps nobody waiting;
+        empty: the kind has to be there. ``store``: one that others fill with other namespaces; it has its own indexes.
+        """
         self.kind = kind
-        self.metadata_only = metadata_only
         self.store = store if store is not None else Store(indexes)
         self.synced = asyncio.Event()
         self.told = asyncio.Event()
         """Set once the server has answered: with the list, or that it does not know the kind."""
+        self.silent_since = 0.0
+        """Unix time of the first of the failures since the server told something last; 0: there was none."""
+        self.optional = optional
+        self._missing = False
         self._client = client
         self._namespace = namespace
         self._labels = labels
@@ -78,8 +82,15 @@ class Informer:
         self._complaint = ""
 
     @property
-    def _reader(self) -> Client:
-        return self._client.of_metadata() if self.metadata_only else self._client
+    def missing(self) -> bool:
+        """Whether the cluster does not have the kind."""
+        return self._missing
+
+    @property
+    def settled(self) -> asyncio.Event:
+        """Set once the store says what there is: with the first list, or where the kind may be missing with the news
+        that it is."""
+        return self.told if self.optional else self.synced
 
     def add_handler(self, handler: Handler) -> None:
         """Calls ``handler`` with every change from now on, and with the objects that are there already."""
@@ -98,16 +109,16 @@ class Informer:
                 version = await self._list()
                 await self._watch(version)
             except ApiError as error:
-                self._unlisted(error)
                 self._complain(error)
+                self._unlisted(error)
                 await asyncio.sleep(max(self._backoff.next(), error.retry_after or 0.0))
 
     async def refresh(self, name: Key) -> None:
         """Reads one object from the API server into the store, for who cannot wait for the watch. Raises ApiError."""
         before = self.store.get(name)
         try:
-            self._accept(await self._reader.get(self.kind, name))
-        except NotFound:
+            self._accept(await self._client.get(self.kind, name))
+        except NotFoundError:
             if before is not None:
                 self._tell(self.store.drop(name, uid(before), resource_version(before)))
 
@@ -115,7 +126,7 @@ class Informer:
         objects: list[Object] = []
         faulty: list[tuple[Object, Exception]] = []
         version = ""
-        async for page in self._reader.pages(self.kind, namespace=self._namespace, labels=self._labels):
+        async for page in self._client.pages(self.kind, namespace=self._namespace, labels=self._labels):
             faulty += [(one.object, DecodingError(one.fault)) for one in page.unreadable]
             for item in page.items:
                 try:
@@ -124,6 +135,7 @@ class Informer:
                     faulty.append((identity(item["metadata"]), error))
             version = page.resource_version
         self._refuse_the_past(version)
+        self._missing = False
         self._client.metrics.informer_lists.labels(self.kind.plural).inc()
         self._tell(self.store.replace(objects, version, self._namespace))
         noted = {self._note(obj, [error]) for obj, error in faulty}
@@ -131,13 +143,21 @@ class Informer:
         self._forget([name for name in mine if self.store.get(name) is None])
         self.synced.set()
         self.told.set()
+        self.silent_since = 0.0
         return version
 
     def _unlisted(self, error: ApiError) -> None:
         """Takes note of what followed from a list, or a watch, that failed."""
-        if isinstance(error, NotFound):  # of a collection: there is no such kind, and so no object of it
+        if isinstance(error, NotFoundError):  # of a collection: there is no such kind, and so no object of it
+            if self.optional and not self._missing:
+                self._tell_missing()
+            self._missing = True
             self._tell(self.store.replace((), "", self._namespace))
             self.told.set()
+            self.silent_since = 0.0
+
+    def _tell_missing(self) -> None:
+        log.info("The cluster has no %s, which come with %s", self.kind.plural, self.optional)
 
     def _refuse_the_past(self, version: str) -> None:
         """Raises when the list is older than what was seen: acting on it would undo what happened since."""
@@ -159,7 +179,7 @@ class Informer:
             began = time.monotonic()
             try:
                 version = await self._follow(version)
-            except (Gone, NotFound):
+            except (GoneError, NotFoundError):
                 raise
             except ApiError as error:
                 version = str(self.store.revision(self._namespace) or version)  # what came before the failure was taken
@@ -175,11 +195,11 @@ class Informer:
     async def _follow(self, version: str) -> str:
         """One watch request. Returns the version at which it ended."""
         seconds = int(WATCH_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311
-        stream = self._reader.watch(
+        stream = self._client.watch(
             self.kind, since=version, namespace=self._namespace, labels=self._labels, seconds=seconds
         )
         async for event in stream:
-            self._complaint = ""
+            self._complaint, self.silent_since = "", 0.0
             version = resource_version(event.object) or version
             self._take(event)
         return version
@@ -215,10 +235,13 @@ class Informer:
     def _prepare(self, obj: Object) -> Object | None:
         check(self.kind, obj)
         obj["metadata"].pop("managedFields", None)
+        if self.kind.metadata_only:  # a watch calls them PartialObjectMetadata
+            obj["apiVersion"], obj["kind"] = self.kind.api_version, self.kind.kind
         return self._trim(obj)
 
-    def _tell(self, changes: list[Change]) -> None:
-        """Tells handlers. One that fails does not keep the change from the others; its object is at fault."""
+    def _tell(self, changes: Iterable[Change]) -> None:
+        """Tells handlers of each change before the next one is made. One that fails does not keep the change from the
+        others; its object is at fault."""
         for change in changes:
             if self.store.faults:
                 self._forget([change.key])
@@ -240,8 +263,12 @@ class Informer:
         self.store.faults.forget(self._client.metrics, self.kind, names)
 
     def _complain(self, error: ApiError) -> None:
-        """Logs a failure once, not at every attempt."""
+        """Logs a failure once, not at every attempt. That a watch has to begin anew is routine."""
         complaint = f"{type(error).__name__}: {error}"
-        level = logging.DEBUG if complaint == self._complaint else logging.WARNING
+        known = complaint == self._complaint or (self.optional and isinstance(error, NotFoundError))
+        routine = isinstance(error, GoneError)
+        level = logging.DEBUG if known else logging.INFO if routine else logging.WARNING
         log.log(level, "watching %s: %s", self.kind.plural, complaint)
         self._complaint = complaint
+        if not isinstance(error, GoneError):  # which is an answer
+            self.silent_since = self.silent_since or time.time()

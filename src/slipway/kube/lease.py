@@ -17,7 +17,7 @@ import uuid
 from datetime import UTC, datetime
 
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Conflict, NotFound
+from slipway.kube.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import LEASE, Key, Object
 
@@ -29,8 +29,8 @@ RETRY_SECONDS = 2.0
 """The defaults of Kubernetes' own controllers."""
 
 
-class LeadershipLost(Exception):
-    """Another process may lead by now; this one must end."""
+class LeadershipLostError(Exception):
+    """Another process may lead by now, so this one must end."""
 
 
 class LeaderElector:
@@ -71,26 +71,26 @@ class LeaderElector:
         return time.monotonic() < self._renewed + self._renew_seconds
 
     async def acquire(self) -> None:
-        """Returns when this process leads. Trouble with the API server is waited out."""
+        """Returns when this process leads. Retries through errors of the API server."""
         while True:
             if await self._attempt():
                 break
             await asyncio.sleep(self._retry_seconds * random.uniform(0.7, 1.0))  # noqa: S311
-        log.info("leading as %s", self.identity)
+        log.info("Became leader as %s", self.identity)
         self._gauge.set(1)
 
     async def hold(self) -> None:
-        """Renews until leadership is lost, which it raises as LeadershipLost."""
+        """Renews until leadership is lost, which it raises as LeadershipLostError."""
         try:
             while self.leading():
                 await asyncio.sleep(self._retry_seconds)
                 await self._attempt()
         finally:
             self._gauge.set(0)
-        raise LeadershipLost(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
+        raise LeadershipLostError(f"the lease {self._name} could not be renewed for {self._renew_seconds:g} s")
 
     async def release(self) -> None:
-        """Gives the lease back, so that a successor need not wait for it to run out."""
+        """Releases the lease, so that a successor need not wait until it expires."""
         if self._lease is None or not self.leading():
             return
         self._renewed = float("-inf")
@@ -98,9 +98,9 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._retry_seconds):
                 await self._client.replace(LEASE, self._record(self._lease, holder="", seconds=1))
-            log.info("gave the lease %s back", self._name)
+            log.info("Released lease %s", self._name)
         except (ApiError, TimeoutError) as error:
-            log.warning("cannot give the lease %s back: %s", self._name, error)
+            log.warning("Could not release lease %s: %s", self._name, error)
 
     async def _attempt(self) -> bool:
         """Tries once to take or renew the lease. Gives up in time for another try, and at a leader's deadline."""
@@ -110,7 +110,7 @@ class LeaderElector:
             async with asyncio.timeout(min(self._renew_seconds / 2, left) if left > 0 else self._renew_seconds / 2):
                 held = await self._renew() if self._lease is not None else await self._take()
         except (ApiError, TimeoutError) as error:
-            log.warning("lease %s: %s", self._name, error or type(error).__name__)
+            log.warning("Could not acquire or renew lease %s: %s", self._name, error or type(error).__name__)
             return False
         if held:
             self._renewed = began
@@ -119,7 +119,7 @@ class LeaderElector:
     async def _renew(self) -> bool:
         try:
             self._lease = await self._client.replace(LEASE, self._record(self._lease or {}, self.identity))
-        except (Conflict, NotFound):  # someone wrote to it: look who holds it now
+        except (ConflictError, NotFoundError):  # someone wrote to it: look who holds it now
             self._lease = None
             return await self._take()
         return True
@@ -127,10 +127,10 @@ class LeaderElector:
     async def _take(self) -> bool:
         try:
             current = await self._client.get(LEASE, self._name)
-        except NotFound:
+        except NotFoundError:
             try:
                 self._lease = await self._client.create(LEASE, self._record({}, self.identity))
-            except Conflict:
+            except ConflictError:
                 return False
             return True
         if not self._free(current.get("spec") or {}):
@@ -138,7 +138,7 @@ class LeaderElector:
             return False
         try:
             self._lease = await self._client.replace(LEASE, self._record(current, self.identity))
-        except Conflict:
+        except ConflictError:
             return False
         return True
 

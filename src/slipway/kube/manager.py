@@ -2,7 +2,7 @@
 
 Informers start first, also in processes that do not lead, so that a successor has full stores at once. Controllers
 start when their stores are filled and this process leads; one whose kind is not installed waits alone. A task that
-ends in an exception ends the process, which is then started anew.
+fails ends the process, which Kubernetes then restarts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from slipway.kube.controller import Controller
 from slipway.kube.health import serve
 from slipway.kube.informer import Informer
-from slipway.kube.lease import LeaderElector, LeadershipLost
+from slipway.kube.lease import LeaderElector, LeadershipLostError
 from slipway.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Manager:
         self._first = first
 
     def ready(self) -> bool:
-        """Whether every store is filled, but for kinds that are not installed."""
+        """Whether every store is filled, apart from kinds that are not installed."""
         return all(informer.told.is_set() for informer in self._informers)
 
     async def run(self) -> int:
@@ -82,7 +82,9 @@ class Manager:
                 tasks.create_task(self._elector.hold(), name="leader election")
             if self._first is not None:
                 await self._first()
-            log.info("%s start", ", ".join(controller.name for controller in self._controllers) or "no controllers")
+            log.info(
+                "Starting controllers: %s", ", ".join(controller.name for controller in self._controllers) or "none"
+            )
             for run in (*(controller.run for controller in self._controllers), *self._background):
                 tasks.create_task(_run(run))
 
@@ -97,7 +99,7 @@ def _exit_status(work: asyncio.Task[None]) -> int:
         return 0
     error = work.exception()
     if isinstance(error, BaseExceptionGroup):
-        lost, others = error.split(LeadershipLost)
+        lost, others = error.split(LeadershipLostError)
         if others is not None:
             raise others
         log.error("%s", lost.exceptions[0] if lost else error)

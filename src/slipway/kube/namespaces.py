@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Forbidden
+from slipway.kube.errors import ApiError, ForbiddenError
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Kind, Object
 from slipway.kube.store import IndexFunction
@@ -39,10 +39,14 @@ class ChosenNamespaces(Informer):
         labels: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
         trim: Callable[[Object], Object | None] = lambda obj: obj,
-        metadata_only: bool = False,
+        optional: str = "",
     ) -> None:
-        super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim, metadata_only=metadata_only)
+        super().__init__(client, kind, labels=labels, indexes=indexes, trim=trim, optional=optional)
         self._parts = [_Part(self, client, name, labels=labels, trim=trim) for name in namespaces]
+
+    @property
+    def missing(self) -> bool:
+        return any(part.missing for part in self._parts)
 
     async def run(self) -> None:
         """Lists and watches every namespace until cancelled."""
@@ -76,9 +80,10 @@ class _Part(Informer):
             namespace=namespace,
             labels=labels,
             trim=trim,
-            metadata_only=whole.metadata_only,
+            optional=whole.optional,
             store=whole.store,
         )
+        self._whole = whole
         self._handlers = whole._handlers  # noqa: SLF001  # of its own class
         self._refusals = 0
 
@@ -87,9 +92,13 @@ class _Part(Informer):
         self._refusals = 0
         return version
 
+    def _tell_missing(self) -> None:
+        if not self._whole.missing:  # no other namespace has told it
+            super()._tell_missing()
+
     def _unlisted(self, error: ApiError) -> None:
         super()._unlisted(error)
-        self._refusals = self._refusals + 1 if isinstance(error, Forbidden) else 0
+        self._refusals = self._refusals + 1 if isinstance(error, ForbiddenError) else 0
         if self._refusals == REFUSALS:
             log.warning(
                 "%s of namespace %s cannot be listed: nothing is known of them", self.kind.plural, self._namespace

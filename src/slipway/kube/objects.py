@@ -28,6 +28,8 @@ class Kind(msgspec.Struct, frozen=True):
     kind: str
     plural: str
     namespaced: bool = True
+    metadata_only: bool = False
+    """Whether objects are asked for without all but their metadata, by whoever lists or watches this kind."""
 
     @property
     def api_version(self) -> str:
@@ -46,6 +48,12 @@ class Kind(msgspec.Struct, frozen=True):
         return quote("/".join(parts))
 
 
+def metadata_of(kind: Kind) -> Kind:
+    """The same kind for who reads no more of its objects than their metadata: the API server sends nothing else. What
+    is cached of it is apart from the whole objects that others may have."""
+    return msgspec.structs.replace(kind, metadata_only=True)
+
+
 POD = Kind("", "v1", "Pod", "pods")
 SERVICE = Kind("", "v1", "Service", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
@@ -55,11 +63,16 @@ EVENT = Kind("", "v1", "Event", "events")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
+DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets")
 JOB = Kind("batch", "v1", "Job", "jobs")
+CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs")
 PERSISTENT_VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 HORIZONTAL_POD_AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
@@ -118,6 +131,16 @@ def version_number(version: str) -> int:
 def labels(obj: Object) -> dict[str, str]:
     """The labels, empty when there are none."""
     return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Object) -> dict[str, str]:
+    """The annotations, empty when there are none."""
+    return obj["metadata"].get("annotations") or {}
+
+
+def as_object(value: Any) -> Object:
+    """A value where it is an object, else an empty one: for fields that strangers write as they like."""
+    return value if isinstance(value, dict) else {}
 
 
 def deleting(obj: Object) -> bool:

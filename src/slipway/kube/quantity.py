@@ -40,7 +40,7 @@ def _parsed(quantity: str) -> tuple[Fraction, str]:
 
 def _exponent(text: str) -> int:
     if abs(int(text)) > 18:
-        raise ValueError(f"the exponent {text} of a quantity is beyond 18")
+        raise ValueError(f"the exponent {text} of a quantity is larger than 18")
     return int(text)
 
 

@@ -81,7 +81,7 @@ def check(kind: Kind, obj: Object) -> None:
     except ValueError as error:
         raise DecodingError(f"its metadata: {said(error)}") from error
     if kind.namespaced and not found.namespace:
-        raise DecodingError("its metadata: it has no namespace")
+        raise DecodingError("its metadata has no namespace")
 
 
 def _identity(item: bytes) -> Object:
@@ -117,7 +117,7 @@ def _members(text: bytes) -> Iterator[tuple[str, bytes]]:
         elif depth == 1 and mark == b",":
             yield name, text[start : token.start()]
             name, start = "", token.end()
-    raise DecodingError("it ends in the middle, or is neither an object nor an array")
+    raise DecodingError("it is truncated, or is neither an object nor an array")
 
 
 def _named(text: bytes) -> str:

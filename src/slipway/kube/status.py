@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.kube.client import Client
-from slipway.kube.errors import NotFound
+from slipway.kube.errors import NotFoundError
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
 from slipway.kube.objects import Object, key, resource_version, uid
@@ -27,7 +27,7 @@ class StatusWriter:
         informer.add_handler(self._forget)
 
     async def write(self, resource: Object, status: Object) -> bool:
-        """Returns whether there was something to write. Raises Conflict when ``resource`` is old news: reconcile again.
+        """Returns whether there was something to write. Raises ConflictError when ``resource`` is old: reconcile again.
 
         A resource that is gone needs no status.
         """
@@ -46,7 +46,7 @@ class StatusWriter:
                 subresource="status",
                 field_manager=self._field_manager,
             )
-        except NotFound:
+        except NotFoundError:
             return False
         self._written[uid(resource)] = (status, answer.get("status") or {})
         self._expectations.wrote(uid(resource), self._informer, answer)

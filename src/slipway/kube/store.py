@@ -7,11 +7,12 @@ lagging API server tells the older one later.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from slipway.kube.faults import Faults
-from slipway.kube.objects import Key, Object, key, resource_version, uid, version_number
+from slipway.kube.objects import Key, Kind, Object, key, resource_version, uid, version_number
 
 IndexFunction = Callable[[Object], Iterable[str]]
 
@@ -55,7 +56,8 @@ class Store:
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}
         """What each index function gave for each object: asked again, it might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        """Who waits, and for what."""
         self._revisions: dict[str, int] = {}
         """By namespace that is watched, or the empty one where one watch tells of all."""
 
@@ -77,15 +79,12 @@ class Store:
 
     def by_index(self, index: str, value: str) -> list[Object]:
         """The objects for which the index function named ``index`` gave ``value``, ordered by key."""
-        return [self._objects[name] for name in sorted(self._indexes[index].get(value, ()))]
+        found = self._indexes[index].get(value)
+        return [self._objects[name] for name in sorted(found)] if found else []
 
     def keys(self, index: str, value: str) -> Set[Key]:
         """The keys of the objects that ``by_index`` would give, unordered: however many there are."""
         return self._indexes[index].get(value, frozenset())
-
-    def values(self, index: str) -> frozenset[str]:
-        """All that the index function named ``index`` gave for any object."""
-        return frozenset(self._indexes[index])
 
     def count(self, index: str, value: str) -> int:
         """How many objects ``by_index`` would give."""
@@ -93,7 +92,8 @@ class Store:
 
     def put(self, obj: Object) -> list[Change]:
         """Takes a copy of an object. Returns what that changed: nothing when the store knows as much or better."""
-        name, old = key(obj), self._objects.get(key(obj))
+        name = key(obj)
+        old = self._objects.get(name)
         if old is None:
             return [self._set(name, None, obj)]
         same, older = uid(old) == uid(obj), 0 < _version(obj) < _version(old)
@@ -113,39 +113,55 @@ class Store:
             return []
         return [self._set(name, old, None)]
 
-    def replace(self, objects: Iterable[Object], version: str, namespace: str = "") -> list[Change]:
-        """Takes a complete list of a namespace, or of all, as of ``version``. Returns the differences, deletions among
-        them; what lies in other namespaces stays."""
+    def replace(self, objects: Iterable[Object], version: str, namespace: str = "") -> Iterator[Change]:
+        """Takes a complete list of a namespace, or of all, as of ``version``, while the differences are read, deletions
+        among them; what lies in other namespaces stays.
+
+        Each change is yielded while the store is as it was right after it, so that who counts objects sees every number
+        in between. Nothing is taken until the first one is asked for; who stops before the last one gets the rest taken
+        at once.
+        """
+        changes = self._replace(objects, version, namespace)
+        try:
+            for change in changes:  # noqa: UP028  # yield from would close the other one, too
+                yield change
+        except GeneratorExit:
+            deque(changes, maxlen=0)
+            raise
+
+    def _replace(self, objects: Iterable[Object], version: str, namespace: str) -> Iterator[Change]:
         listed = {key(obj): obj for obj in objects}
-        changes = [change for obj in listed.values() for change in self.put(obj)]
+        for obj in listed.values():
+            yield from self.put(obj)
         limit = version_number(version)
         mine = (name for name in self._objects if namespace in ("", name.namespace))
         for name in [name for name in mine if name not in listed]:
             if not limit or _version(self._objects[name]) <= limit:  # newer ones were read after the list
-                changes += self.drop(name)
+                yield from self.drop(name)
         self.advance(version, namespace)
-        return changes
 
     def advance(self, version: str, namespace: str = "") -> None:
-        """Takes note that the watch of a namespace, or of all, has told everything up to ``version``, and wakes who
-        waits for that."""
+        """Takes note that the watch of a namespace, or of all, has told everything up to ``version``, and wakes those
+        who have what they waited for."""
         self._revisions[namespace] = max(self._revisions.get(namespace, 0), version_number(version))
-        for waiting in self._waiting:
+        for waiting in [waiting for waiting, test in self._waiting.items() if test()]:
+            del self._waiting[waiting]
             if not waiting.done():
                 waiting.set_result(None)
-        self._waiting.clear()
 
     async def until(self, test: Callable[[], bool], seconds: float) -> bool:
         """Waits until ``test`` holds, which is asked again at each news of the watch. False after ``seconds``."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while not test():
-            waiting = loop.create_future()
-            self._waiting.add(waiting)
-            done, _unused = await asyncio.wait({waiting}, timeout=max(0.0, deadline - loop.time()))
-            if not done:
-                self._waiting.discard(waiting)
-                return test()
+        if test():
+            return True
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = test
+        try:
+            async with asyncio.timeout(seconds):
+                await waiting
+        except TimeoutError:
+            return test()
+        finally:
+            self._waiting.pop(waiting, None)
         return True
 
     def _set(self, name: Key, old: Object | None, new: Object | None) -> Change:
@@ -180,3 +196,32 @@ class Store:
                 values.append(())
                 faults.append(error)
         return tuple(values), tuple(faults)
+
+
+class Stores:
+    """Stores of several kinds, for who reads them by kind."""
+
+    def __init__(self, stores: Mapping[Kind, Store]) -> None:
+        self._stores = stores
+
+    def store(self, kind: Kind) -> Store:
+        """Raises LookupError for a kind that there is no store of."""
+        try:
+            return self._stores[kind]
+        except KeyError:
+            raise LookupError(f"{kind.plural} of {kind.api_version} are not watched") from None
+
+    def get(self, kind: Kind, name: Key) -> Object | None:
+        """One object, if it is there. Raises LookupError as ``store`` does."""
+        return self.store(kind).get(name)
+
+    def list(self, kind: Kind, index: str = "", value: str = "") -> Sequence[Object]:
+        """The objects for which the index function named ``index`` gave ``value``, ordered by key; without an index all
+        of the kind, in no particular order. Raises LookupError as ``store`` does, and for an index that there is not.
+        """
+        store = self.store(kind)
+        return store.by_index(index, value) if index else store.all()
+
+    def count(self, kind: Kind, index: str, value: str) -> int:
+        """How many objects ``list`` would give. Raises as ``list`` does."""
+        return self.store(kind).count(index, value)

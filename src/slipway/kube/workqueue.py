@@ -40,7 +40,7 @@ class WorkQueue:
         return len(self._waiting)
 
     def add(self, key: Key) -> None:
-        """Wants ``key`` processed; a key that waits already is not added twice."""
+        """Adds ``key``; one that is in the queue already is not added twice."""
         if key in self._processing:
             self._again.add(key)
         elif key not in self._waiting:

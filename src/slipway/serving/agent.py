@@ -19,14 +19,13 @@ CONTROLLER_KEY = re.compile(r"[A-Za-z0-9_-]{43}")
 """The controller's public key as text: base64url without padding."""
 CONTROLLER_KEY_VARIABLE = "SLIPWAY_CONTROLLER_KEY"
 """Variable of a loader's container: the controller's public key, which is no secret."""
+LONGEST_RESUME = 2048
+"""Characters of what the next loader needs to know of a publication."""
 POD_UID_VARIABLE = "SLIPWAY_POD_UID"
 """Variable of a loader's container: its pod's uid, for which the controller signs its requests."""
-ADAPTER_LABEL = "adapter.kubeai.org/"
-"""Prefix of the label that a pod has for each adapter that it serves, as the original has it; the value follows from
-the adapter's url (see :func:`label`). What comes after is the adapter's own name, without its model's."""
 SERVING_LABEL = "adapter.slipway.inference/"
-"""Prefix of a second label, with the value ``SERVING`` whatever the version: Services select by it, so that pods can go
-over to another version one after another while all of them serve."""
+"""Prefix of the label that a pod has for each adapter that it serves, with the value ``SERVING`` whatever the version:
+Services select by it, so that pods can go over to another version one after another while all of them serve."""
 SERVING = "true"
 Phase = Literal["Fetching", "Fetched", "Loaded", "Failed"]
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -63,6 +62,22 @@ class Adapter(msgspec.Struct, frozen=True, rename="camel"):
         return version(self.url)
 
 
+class AdapterSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The adapters that every ready pod of a resource shall have loaded, and how its labels show them."""
+
+    adapters: tuple[Adapter, ...] = ()
+    prefix: str = ""
+    """What their names at the engine begin with. The rest is the adapter's own name, which labels have."""
+    label: str = ""
+    """Prefix of a second label for each, whose value tells the version (see :func:`label`); empty: there is none."""
+    container: str = ""
+    """The engine's: a pod serves adapters once it has started."""
+
+    def short_name(self, adapter: Adapter) -> str:
+        """The adapter's own name."""
+        return adapter.name.removeprefix(self.prefix)
+
+
 class AdapterState(msgspec.Struct, frozen=True, rename="camel"):
     """How far an adapter is. ``Fetched`` waits for ``replace``."""
 
@@ -90,3 +105,5 @@ class AgentReport(msgspec.Struct, frozen=True, rename="camel"):
 
     adapters: tuple[AdapterState, ...] = ()
     progress: Progress | None = None
+    resume: str = ""
+    """Where a publication is, for the loader that goes on should this one end; at most :data:`LONGEST_RESUME`."""

@@ -13,9 +13,9 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from slipway.kube.objects import PRIORITY_CLASS, SERVICE_ACCOUNT, Object, key
-from slipway.serving.freedoms import Freedom, Labels, Setting, freedoms
-from slipway.serving.plan import Api, Invalid, Plan, World
+from slipway.kube.objects import PRIORITY_CLASS, SERVICE_ACCOUNT, Key, Kind, Object, key
+from slipway.serving.api import Api, InvalidSpecError, Plan, View, World
+from slipway.serving.freedoms import Freedom, Labels, Setting, freedoms, templates
 from slipway.serving.settings import Settings
 
 NOT_ALLOWED = "NotAllowed"
@@ -25,41 +25,58 @@ ANY = "*"
 SYSTEM_CLASSES = "system-"
 
 
-def planned(api: Api, world: World, reserved: Labels) -> Plan:
-    """What a resource wants, where its author may have it. ``reserved``: labels that no author may give to pods.
+def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
+    """What a resource wants, where its author may have it. ``view``: what the API makes of the world; ``reserved``:
+    labels that no author may give to pods.
 
-    Raises Invalid, with the reason ``NOT_ALLOWED`` where the author may not.
+    Raises InvalidSpecError, with the reason ``NOT_ALLOWED`` where the author may not.
     """
-    namespace, settings = key(world.resource).namespace, world.settings
-    if namespace == settings.system_namespace and not settings.authors.system_namespace:
-        text = f"Nothing is served in {namespace}, the namespace of Slipway itself: make it in another one."
-        raise Invalid(NOT_ALLOWED, f"{text} The operator could allow it by the setting authors.systemNamespace.")
-    plan = api.plan(world)
+    _refuse_system(key(world.resource).namespace, world.settings)
+    plan = api.plan(view)
+    if not api.resource.kind.namespaced and not plan.in_system_namespace:
+        for made in (*plan.children, *plan.pending):
+            _refuse_system(key(made).namespace, world.settings)
     refused = _refused(plan, world, msgspec.structs.replace(reserved, but=api.pod_labels))
     # What the operator put there matters only where something is refused, which is rare.
-    refused = refused - api.granted(world, plan) if refused else refused
+    refused = refused - api.granted(view, plan) if refused else refused
     if refused:
-        raise Invalid(NOT_ALLOWED, _told(refused))
+        raise InvalidSpecError(NOT_ALLOWED, _told(refused))
     return plan
+
+
+def _refuse_system(namespace: str, settings: Settings) -> None:
+    """Raises InvalidSpecError where something is to be served in our own namespace."""
+    if namespace and namespace == settings.system_namespace and not settings.authors.system_namespace:
+        text = f"Nothing is served in {namespace}, the namespace of Slipway itself: make it in another one."
+        raise InvalidSpecError(
+            NOT_ALLOWED, f"{text} The operator could allow it by the setting authors.systemNamespace."
+        )
 
 
 def _refused(plan: Plan, world: World, reserved: Labels) -> frozenset[Freedom]:
     """What no setting allows, whoever put it there."""
-    wanted = [made for made in (*plan.children, *plan.awaited) if not _stays(made, world.children)]
-    own = {(made["kind"], made["metadata"]["name"]) for made in (*plan.children, *plan.shared)}
-    return frozenset(one for one in freedoms(wanted, reserved) if not _allowed(one, world.settings, own))
+    wanted = [made for made in (*plan.children, *plan.pending) if not _stays(made, world.children)]
+    return frozenset(one for one in freedoms(wanted, reserved) if not _allowed(one, world.settings, plan))
 
 
-def _stays(made: Object, observed: Mapping[tuple[str, str], Object]) -> bool:
+def _stays(made: Object, observed: Mapping[tuple[Kind, Key], Object]) -> bool:
     """Whether a workload is only kept as it is: what the spec asks for now is not in it."""
-    there, template = observed.get((made["kind"], made["metadata"]["name"])), (made.get("spec") or {}).get("template")
-    return there is not None and template is not None and there["spec"].get("template") == template
+    wanted, name = templates(made), (made["apiVersion"], made["kind"], key(made))
+    there = (child for (kind, place), child in observed.items() if (kind.api_version, kind.kind, place) == name)
+    return bool(wanted) and any(templates(child) == wanted for child in there)
 
 
-def _allowed(freedom: Freedom, settings: Settings, own: Iterable[tuple[str, str]]) -> bool:
-    """``own``: kind and name of all that the plan makes."""
-    named = NAMES.get(freedom.setting, "")
-    return (named, freedom.value) in own or ALLOW[freedom.setting](freedom.value, settings)
+def _allowed(freedom: Freedom, settings: Settings, plan: Plan) -> bool:
+    return ALLOW[freedom.setting](freedom.value, settings) or _makes(plan, NAMES.get(freedom.setting), freedom.value)
+
+
+def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
+    """Whether a plan makes an object of this kind and name."""
+    if kind is None:
+        return False
+    wanted = kind.api_version, kind.kind, name
+    made = (*plan.children, *plan.shared)
+    return any((one["apiVersion"], one["kind"], one["metadata"]["name"]) == wanted for one in made)
 
 
 def _class(name: str, settings: Settings) -> bool:
@@ -101,7 +118,7 @@ ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
     "node_ports": lambda _value, settings: settings.authors.node_ports,
     "": lambda _value, _settings: False,
 }
-NAMES: dict[Setting, str] = {"service_accounts": SERVICE_ACCOUNT.kind, "priority_classes": PRIORITY_CLASS.kind}
+NAMES: dict[Setting, Kind] = {"service_accounts": SERVICE_ACCOUNT, "priority_classes": PRIORITY_CLASS}
 """Kind of what a freedom names. The plan's own may be named always."""
 SETTINGS: dict[Setting, str] = {
     "service_accounts": "authors.serviceAccounts",

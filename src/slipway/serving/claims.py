@@ -1,6 +1,6 @@
-"""Claims: which ids a Service may have at all, whoever asks for them first. Pure.
+"""Claims: which ids a Service may have at all, and who of several has one. Pure.
 
-Three rules, which hold also while the rightful owner is away:
+What a Service may have is said by three rules, which hold also while the rightful owner is away:
 
 - ``namespace/...`` belongs to that namespace. A first part that could be the name of a namespace counts as one, whether
   there is such a namespace or not: it may be made again tomorrow. The operator has to name organizations of hubs that
@@ -8,18 +8,21 @@ Three rules, which hold also while the rightful owner is away:
 - An id that the operator gave to a namespace belongs to it.
 - Services of namespaces that the operator did not choose get none.
 
+Of those that may have an id as a name the oldest has it, then the oldest of those that may have it as an alias.
 Controller and gateway both ask here, so that the status of a model says what the gateway does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from slipway.kube.objects import Object
 from slipway.serving.route import MODEL_ID, Refused, RoutedService
-from slipway.serving.selector import InvalidSelector, parse
+from slipway.serving.selector import InvalidSelectorError, parse
 
 NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 NOT_ROUTED = "is not served: its namespace is not among those that the gateway serves (routedNamespaces)"
@@ -52,11 +55,18 @@ class Rules(NamedTuple):
         return f"belongs to namespace {first}, unless hubOrganizations names {first}"
 
     def apply(self, service: RoutedService) -> RoutedService:
-        """The Service with those of its ids refused that it may not have."""
+        """The Service with those of its ids refused that it may not have, and without such aliases."""
         known = {model for model, _unused in service.refused}
-        asked = [model for model in dict.fromkeys((*service.route.models, service.qualified)) if model not in known]
+        qualified = (service.qualified,) if service.qualified else ()
+        asked = [model for model in dict.fromkeys((*service.route.models, *qualified)) if model not in known]
         refused = [Refused(model, why) for model in asked if (why := self.refusal(service.namespace, model))]
-        return service._replace(refused=(*service.refused, *refused)) if refused else service
+        service = service._replace(refused=(*service.refused, *refused)) if refused else service
+        judged = [Refused(model, self.refusal(service.namespace, model)) for model in service.route.aliases]
+        denied = tuple(one for one in judged if one.why)
+        if not denied:
+            return service
+        aliases = tuple(one.model for one in judged if not one.why)
+        return service._replace(route=msgspec.structs.replace(service.route, aliases=aliases), denied=denied)
 
 
 DEFAULT = Rules()
@@ -74,7 +84,7 @@ def faults(owners: Mapping[str, str], organizations: Iterable[str], selector: st
     found += [f"hubOrganizations: {name!r} is no first part of an id" for name in organizations if not _first(name)]
     try:
         parse(selector)
-    except InvalidSelector as error:
+    except InvalidSelectorError as error:
         found.append(f"routedNamespaces: {selector!r} is no label selector: {error}")
     return found
 
@@ -83,3 +93,44 @@ def only_name(namespace: Object) -> Object:
     """Of a namespace nothing else is kept."""
     metadata = namespace["metadata"]
     return {"metadata": {field: metadata[field] for field in ("name", "uid", "resourceVersion") if field in metadata}}
+
+
+def age(service: RoutedService) -> tuple[int, str]:
+    """Sort key of Services: the oldest first, then by ``namespace/name``."""
+    return service.since, service.key
+
+
+def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
+    """Services in the order in which they get ids."""
+    return sorted(services, key=age)
+
+
+def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each public model name.
+
+    Controller and gateway both call this and ``owners``, so that the status of a model says what the gateway does.
+    """
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        for model in service.ids:
+            decided.setdefault(model, service)
+    return decided
+
+
+def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        if service.qualified and not service.why_not(service.qualified):
+            decided.setdefault(service.qualified, service)
+    return decided
+
+
+def alias_holders(services: Iterable[RoutedService], names: Container[str]) -> dict[str, RoutedService]:
+    """Decides which Service answers for each alias. `names`: ids that Services have as names of their own."""
+    decided: dict[str, RoutedService] = {}
+    for service in by_age(services):
+        for alias in service.route.aliases:
+            if alias not in names:
+                decided.setdefault(alias, service)
+    return decided

@@ -6,11 +6,13 @@ log lines come with the pod's status (``terminationMessagePolicy``), and the eng
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from slipway.kube.objects import Object, deleting
+from slipway.serving.drain import FAILED_SECONDS
 from slipway.serving.times import unix_time
 
 Explain = Callable[[str], "Failure | None"]
@@ -24,6 +26,8 @@ PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
 CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+NOT_SYNCED = re.compile(r"failed to sync (secret|configmap) cache: ")
+"""What a busy node's kubelet says before it has seen a pod's Secrets and ConfigMaps; it tries again by itself."""
 RECHECK_SECONDS = 30.0
 REJECTED_GRACE_SECONDS = 5
 """The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
@@ -31,9 +35,9 @@ PATIENCE_RESTARTS = 3
 """Restarts that trouble which passes may take; with the kubelet's back-off about half a minute."""
 STOPPED = frozenset({0, 137, 143})
 """Exit codes of a container that the kubelet stopped: it obeyed, or died of SIGKILL or SIGTERM."""
-STOP_SECONDS = 60
-"""How long the kubelet takes at most to stop a container that is drained. One that ran longer than its start may take
-plus this had started, and was stopped for another reason."""
+STOP_SECONDS = FAILED_SECONDS + 45
+"""How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
+start may take plus this had started, and was stopped for another reason."""
 GONE_SECONDS = 300
 """After its deletion, a pod counts no more that does not go: its node is lost."""
 ILLEGAL_INSTRUCTION = 132
@@ -65,7 +69,6 @@ class Limits(msgspec.Struct, frozen=True):
 
     startup_seconds: int
     unschedulable_grace_seconds: int
-    drain_seconds: int
     container: str
     """Name of the engine's container. Others start in no given time, and their logs say nothing that it knows."""
 
@@ -112,9 +115,14 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
+def ended(pod: Object) -> bool:
+    """Whether all containers of a pod have ended for good."""
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
 def remains(pod: Object, now: float) -> bool:
     """Whether a pod may still use its volumes."""
-    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+    if ended(pod):
         return False
     return not deleting(pod) or now - unix_time(pod["metadata"]["deletionTimestamp"]) < GONE_SECONDS
 
@@ -170,7 +178,7 @@ def _container(status: Object, limits: Limits, now: float, explain: Explain | No
     if reason in PULL_REASONS:
         hint = "check the name, the tag and imagePullSecrets"
         return Diagnosis(Failure("ImagePullBackOff", f"Image {status['image']} cannot be pulled ({hint}): {message}"))
-    if reason in CONFIG_REASONS:
+    if reason in CONFIG_REASONS and not NOT_SYNCED.match(message):
         return Diagnosis(Failure("CreateContainerConfigError", f"The container cannot be created: {message}"))
     ended = state.get("terminated") or status.get("lastState", {}).get("terminated")
     if ended:
@@ -192,7 +200,7 @@ def _exit(ended: Object, status: Object, limits: Limits, explain: Explain | None
     if ended.get("reason") == "OOMKilled":
         text = f"{who} used more memory than its limit: raise that, or take a smaller model or context"
         return Failure("OOMKilled", f"{text} ({times}).")
-    latest = limits.startup_seconds + limits.drain_seconds + STOP_SECONDS
+    latest = limits.startup_seconds + STOP_SECONDS
     if explain and code in STOPPED and limits.startup_seconds <= _seconds(ended) <= latest:
         text = f"The engine did not answer within the {limits.startup_seconds} s that a start may take ({times})"
         return Failure("StartupTimeout", f"{text}.{_shown(_lines(log)[-LOG_LINES:])}")

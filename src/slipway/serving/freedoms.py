@@ -86,6 +86,28 @@ class Row(msgspec.Struct, frozen=True):
     """Of the field's value; None: the field is absent."""
 
 
+class Rules(msgspec.Struct, frozen=True):
+    """Rows by the fields on their way, so that only what an object has is looked at."""
+
+    fields: tuple[tuple[str, Row, bool], ...]
+    """Rows about fields of this very value, by their names; True: absent, they need trust."""
+    below: tuple[tuple[str, Rules], ...]
+    required: tuple[Row, ...]
+    """Of the rows here and below, those that are broken where there is nothing."""
+
+
+def rules_of(rows: Iterable[Row], depth: int = 0) -> Rules:
+    """``rows`` have their first ``depth`` fields in common, and none of them ends there."""
+    rows = tuple(rows)
+    fields = tuple((row.path[depth], row, row.needs_trust(None)) for row in rows if len(row.path) == depth + 1)
+    further = [row for row in rows if len(row.path) > depth + 1]
+    below = tuple(
+        (name, rules_of([row for row in further if row.path[depth] == name], depth + 1))
+        for name in dict.fromkeys(row.path[depth] for row in further)
+    )
+    return Rules(fields, below, tuple(row for row in rows if row.needs_trust(None)))
+
+
 def _is(*values: str) -> Callable[[Any], bool]:
     return lambda value: value in values
 
@@ -138,6 +160,7 @@ IN_CONTAINERS = (
 )
 IN_SERVICES = (Row("node_ports", ("type",), _is("NodePort", "LoadBalancer")),)
 """A load balancer takes ports of the nodes, too, and both lead past the gateway."""
+POD_RULES, CONTAINER_RULES, SERVICE_RULES = map(rules_of, (IN_PODS, IN_CONTAINERS, IN_SERVICES))
 
 
 def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozenset[Freedom]:
@@ -148,35 +171,67 @@ def freedoms(children: Iterable[Object], reserved: Labels = NO_LABELS) -> frozen
 def _of(made: Object, reserved: Labels) -> Iterable[Freedom]:
     child, spec = f"{made['kind']} {made['metadata']['name']}", made.get("spec") or {}
     if made["kind"] == SERVICE.kind:
-        yield from _matching(IN_SERVICES, spec, child, "spec")
-    pod = (spec.get("template") or {}).get("spec")
+        yield from _matching(SERVICE_RULES, spec, child, "spec")
+    for place, template in templates(made):
+        yield from _of_template(place, template, child, reserved)
+
+
+def templates(made: Object) -> tuple[tuple[str, Object], ...]:
+    """The pod templates of a workload, each with what the places in it begin with: a group of several nodes has one for
+    its leader and one for its workers."""
+    spec = made.get("spec") or {}
+    group = spec.get("leaderWorkerTemplate") or {}
+    found = (
+        ("", spec.get("template")),
+        *((f"{name}.", group.get(name)) for name in ("leaderTemplate", "workerTemplate")),
+    )
+    return tuple((place, template) for place, template in found if template)
+
+
+def _of_template(place: str, template: Mapping[str, Any], child: str, reserved: Labels) -> Iterable[Freedom]:
+    pod = template.get("spec")
     if pod is None:
         return
-    yield from _matching(IN_PODS, pod, child, "spec")
+    yield from _matching(POD_RULES, pod, child, f"{place}spec")
     for part in ("initContainers", "containers"):
         for container in pod.get(part) or ():
-            yield from _matching(IN_CONTAINERS, container, child, f"spec.{part}[{container.get('name')}]")
-    yield from _of_volumes(pod, child)
-    yield from _of_metadata(spec["template"].get("metadata") or {}, child, reserved)
+            yield from _matching(CONTAINER_RULES, container, child, f"{place}spec.{part}[{container.get('name')}]")
+    yield from _of_volumes(pod, child, place)
+    yield from _of_metadata(template.get("metadata") or {}, child, place, reserved)
 
 
-def _matching(rows: Iterable[Row], value: Object, child: str, place: str) -> Iterable[Freedom]:
-    for row in rows:
-        found = value.get(row.path[0])
-        for name in row.path[1:] if found else ():
-            found = found.get(name) if isinstance(found, Mapping) else None
-        if row.needs_trust(found):
-            yield Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(found))
+def _matching(rules: Rules, value: Object, child: str, place: str) -> Iterable[Freedom]:
+    return [
+        Freedom(row.setting, child, f"{place}.{'.'.join(row.path)}", _text(found))
+        for row, found in _broken(rules, value)
+    ]
+
+
+def _broken(rules: Rules, value: Any) -> list[tuple[Row, Any]]:
+    """The rows that a value breaks, each with what it has there; None: nothing."""
+    if not isinstance(value, dict | Mapping):
+        return [(row, None) for row in rules.required]
+    broken = []
+    for name, row, required in rules.fields:
+        found = value.get(name)
+        if (found is not None or required) and row.needs_trust(found):
+            broken.append((row, found))
+    for name, further in rules.below:
+        found = value.get(name)
+        if found is not None or further.required:
+            broken += _broken(further, found)
+    return broken
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)
 
 
-def _of_volumes(pod: Object, child: str) -> Iterable[Freedom]:
+def _of_volumes(pod: Object, child: str, within: str) -> Iterable[Freedom]:
     for volume in pod.get("volumes") or ():
         for kind, source in volume.items():
-            place, given = f"spec.volumes[{volume.get('name')}].{kind}", source if isinstance(source, Mapping) else {}
+            place = f"{within}spec.volumes[{volume.get('name')}].{kind}"
+            given = source if isinstance(source, Mapping) else {}
             if kind == "image":
                 yield Freedom("image_prefixes", child, place, str(given.get("reference", "")))
             elif kind == "projected":
@@ -197,10 +252,10 @@ def _read_only(pod: Object, volume: Any) -> bool:
     return all(mount.get("readOnly") for mount in mounts)
 
 
-def _of_metadata(metadata: Object, child: str, reserved: Labels) -> Iterable[Freedom]:
+def _of_metadata(metadata: Object, child: str, place: str, reserved: Labels) -> Iterable[Freedom]:
     for name, value in (metadata.get("labels") or {}).items():
         if name in reserved:
-            yield Freedom("", child, f"metadata.labels[{name}]", str(value))
+            yield Freedom("", child, f"{place}metadata.labels[{name}]", str(value))
     for name, value in (metadata.get("annotations") or {}).items():
         if name.startswith(APPARMOR) and value == "unconfined":
-            yield Freedom("privileged", child, f"metadata.annotations[{name}]", value)
+            yield Freedom("privileged", child, f"{place}metadata.annotations[{name}]", value)

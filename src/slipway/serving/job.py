@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.kube.objects import JOB, Object, controller_owner, created_unix, deleting
+from slipway.kube.objects import JOB, Object, OwnerReference, controller_owner, created_unix, deleting
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.server import Container
 from slipway.serving.times import unix_time
@@ -80,12 +80,27 @@ def ended(made: Object | None, how: str) -> float | None:
     return None
 
 
+def job_of(pod: Object) -> OwnerReference | None:
+    """The Job that made a pod; None: none did."""
+    owner = controller_owner(pod)
+    of_a_job = owner is not None and (owner.api_version.partition("/")[0], owner.kind) == (JOB.group, JOB.kind)
+    return owner if of_a_job else None
+
+
 def pods_of(made: Object | None, pods: Sequence[Object]) -> list[Object]:
     """Those of these pods that this very Job made, the newest first: not one of its name that was before it."""
     if made is None:
         return []
-    mine = [pod for pod in pods if (owner := controller_owner(pod)) and owner.uid == made["metadata"].get("uid")]
+    mine = [pod for pod in pods if (maker := job_of(pod)) and maker.uid == made["metadata"].get("uid")]
     return sorted(mine, key=created_unix, reverse=True)
+
+
+def works(made: Object, now: float) -> bool:
+    """Whether a Job is at work, between two tries, or about to begin: one whose pods the cluster refuses is not."""
+    if any(ended(made, how) is not None for how in ("Complete", "Failed")):
+        return False
+    had_pods = any(made.get("status", {}).get(count) for count in ("active", "failed"))
+    return had_pods or now - created_unix(made) < PODLESS_SECONDS
 
 
 def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
@@ -101,7 +116,7 @@ def without_pods(made: Object | None, does: str, now: float) -> Diagnosis:
     return Diagnosis(Failure("PodsRejected", f"{text}: kubectl describe job {name}."))
 
 
-def last_words(pods: Sequence[Object]) -> str:
+def last_error(pods: Sequence[Object]) -> str:
     """What the newest pod that failed wrote last, on one line; empty: nothing."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         found = pod.get("status", {})
@@ -115,7 +130,7 @@ def last_words(pods: Sequence[Object]) -> str:
     return ""
 
 
-def told(pods: Sequence[Object]) -> str:
+def termination_message(pods: Sequence[Object]) -> str:
     """What the newest pod that succeeded wrote last; empty: nothing."""
     for pod in sorted(pods, key=created_unix, reverse=True):
         if pod.get("status", {}).get("phase") == "Succeeded":

@@ -1,17 +1,16 @@
 """Network: who reaches the pods of a server, as a NetworkPolicy. Pure.
 
-A pod that a policy selects takes nothing but what some policy allows, and what several allow adds up: no policy takes
-away what another one gives. So the one that closes a loader's port, and has to allow all other ports, would open what
-the policies of a namespace close: it is not made where there are any.
+Policies are additive: a selected pod accepts what any of them allows. So the policy that closes a loader's port, which
+must allow all other ports, would open what the policies of a namespace close, and is left out where there are any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from slipway.kube.objects import NETWORK_POLICY, Object
 from slipway.serving import agent
-from slipway.serving.server import Server
+from slipway.serving.server import ModelServer
 from slipway.serving.settings import Settings
 from slipway.serving.workload import child
 
@@ -20,19 +19,29 @@ PEER_FIELDS = frozenset({"namespaceSelector", "podSelector", "ipBlock"})
 LAST_PORT = 65535
 
 
-def ingress(server: Server, settings: Settings, *, policed: bool) -> tuple[Object, ...]:
+def ingress(server: ModelServer, settings: Settings, *, policed: bool) -> tuple[Object, ...]:
     """The policy for the server's pods, if they are to have one. ``policed``: whether others' policies are in their
     namespace."""
-    loader = any(container.name == agent.CONTAINER for container in server.beside)
+    loader = any(container.name == agent.CONTAINER for container in server.sidecars)
     chosen = settings.network_policies
     if chosen.models:
-        rules = [*_orders(settings, loader=loader), *_requests(server, settings)]
+        rules = [*_orders(settings, loader=loader), _clients(server.port, settings)]
     elif loader and chosen.loaders and not policed:
         rules = [*_orders(settings, loader=True), _all_but_orders(server)]
     else:
         return ()
     spec = {"podSelector": {"matchLabels": dict(server.selector)}, "policyTypes": ["Ingress"], "ingress": rules}
     return (child(NETWORK_POLICY, f"{server.name}-ingress", server.namespace, server.labels, spec=spec),)
+
+
+def among(name: str, namespace: str, selector: Mapping[str, str], port: int, settings: Settings) -> tuple[Object, ...]:
+    """The policy for several workloads that answer together, if they are to have one: their pods reach each other at
+    any port, and those who send requests reach this one. ``selector``: of all their pods."""
+    if not settings.network_policies.models:
+        return ()
+    rules = [{"from": [{"podSelector": {"matchLabels": dict(selector)}}]}, _clients(port, settings)]
+    spec = {"podSelector": {"matchLabels": dict(selector)}, "policyTypes": ["Ingress"], "ingress": rules}
+    return (child(NETWORK_POLICY, f"{name}-ingress", namespace, selector, spec=spec),)
 
 
 def namespaces(names: Sequence[str]) -> list[Object]:
@@ -48,13 +57,13 @@ def _orders(settings: Settings, *, loader: bool) -> list[Object]:
     return [{"from": peers, "ports": [_port(agent.PORT)]}] if loader else []
 
 
-def _requests(server: Server, settings: Settings) -> list[Object]:
+def _clients(port: int, settings: Settings) -> Object:
     chosen = settings.network_policies
     peers = [_part(GATEWAY, settings), *namespaces(chosen.prometheus_namespaces), *chosen.clients]
-    return [{"from": peers, "ports": [_port(server.port)]}]
+    return {"from": peers, "ports": [_port(port)]}
 
 
-def _all_but_orders(server: Server) -> Object:
+def _all_but_orders(server: ModelServer) -> Object:
     """From everywhere. The engine's own port stands by itself too, for networks that know no ranges of ports."""
     tcp = [_port(server.port), _port(1, agent.PORT - 1), _port(agent.PORT + 1, LAST_PORT)]
     others = [_port(1, LAST_PORT, protocol) for protocol in ("UDP", "SCTP")]

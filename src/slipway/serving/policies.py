@@ -4,7 +4,8 @@ there is not room for all, and which ones are not to be moved. Pure.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -15,7 +16,7 @@ from slipway.kube.objects import (
     PRIORITY_CLASS,
     Object,
 )
-from slipway.serving.server import Scale, Server
+from slipway.serving.server import Scale
 from slipway.serving.settings import Settings
 from slipway.serving.workload import child
 
@@ -41,6 +42,19 @@ UNMOVED = {
 """Annotations of pods that node autoscalers leave where they are."""
 
 
+class Served(Protocol):
+    """What a policy needs to know of pods and of the Deployment that makes them: a ModelServer, or a Rollout."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def selector(self) -> Mapping[str, str]: ...
+
+
 class Target(msgspec.Struct, frozen=True):
     """What replicas shall have on average."""
 
@@ -51,7 +65,7 @@ class Target(msgspec.Struct, frozen=True):
     """A quantity for Pods, percent of what a pod asks for for Resource."""
 
 
-def autoscaler(server: Server, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
+def autoscaler(server: Served, lowest: int, highest: int, targets: tuple[Target, ...]) -> Object:
     """Kubernetes' own autoscaler for the server's Deployment."""
     spec = {
         "scaleTargetRef": {"apiVersion": DEPLOYMENT.api_version, "kind": DEPLOYMENT.kind, "name": server.name},
@@ -72,15 +86,18 @@ def _metric(target: Target) -> Object:
 
 
 def disruption_budget(
-    server: Server, scale: Scale, settings: Settings, *, protected: bool = False
+    server: Served, scale: Scale, settings: Settings, *, protected: bool = False, limit: Object | None = None
 ) -> tuple[Object, ...]:
     """No more than one of several pods that serve is put off its node on purpose at a time; of a protected server none.
-    A pod that does not serve is in nobody's way. One alone needs no budget: it may go."""
+    A pod that does not serve is in nobody's way. One alone needs no budget: it may go.
+
+    ``limit``: ``minAvailable`` or ``maxUnavailable`` as the spec has it, in place of all that.
+    """
     several = scale.replicas is None or scale.replicas > 1
-    if not (protected or (several and settings.disruption_budgets)):
+    if not (limit or protected or (several and settings.disruption_budgets)):
         return ()
     spec = {
-        "maxUnavailable": 0 if protected else 1,
+        **(limit or {"maxUnavailable": 0 if protected else 1}),
         "selector": {"matchLabels": dict(server.selector)},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }

@@ -34,7 +34,7 @@ _CONTEXT = "slipway-loader-request-v1"
 _FORM = re.compile(rf"{SCHEME} issued=([0-9]{{1,20}}),digest=([0-9a-f]{{64}}),signature=([A-Za-z0-9_-]{{86}})")
 
 
-class Refused(Exception):
+class ProofError(Exception):
     """The request does not come from the controller, or not now. The message says what is wrong."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
@@ -58,6 +58,8 @@ class SigningKey:
     def __init__(self, seed: bytes) -> None:
         """``seed``: the key's 32 bytes. Raises ValueError for any other number."""
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public = _text(self._key.public_key().public_bytes_raw())
+        """What loaders know the controller by, as text (see ``CONTROLLER_KEY``)."""
 
     @classmethod
     def generate(cls) -> SigningKey:
@@ -68,11 +70,6 @@ class SigningKey:
     def seed(self) -> bytes:
         """The secret itself."""
         return self._key.private_bytes_raw()
-
-    @property
-    def public(self) -> str:
-        """What loaders know the controller by, as text (see ``CONTROLLER_KEY``)."""
-        return _text(self._key.public_key().public_bytes_raw())
 
     def proof(self, method: str, path: str, body: bytes, pod: str, issued: int) -> str:
         """The header's value for one request. ``pod`` is the uid of the pod; ``issued`` as in :class:`Proof`."""
@@ -89,28 +86,28 @@ def body_digest(body: bytes) -> str:
 def public_key(text: str) -> Ed25519PublicKey:
     """Raises ValueError for what is no public key as ``SigningKey.public`` writes it."""
     if not CONTROLLER_KEY.fullmatch(text):
-        raise ValueError(f"{text!r} is no Ed25519 public key: 43 characters of base64url")
+        raise ValueError(f"{text!r} is not an Ed25519 public key (43 characters of base64url)")
     return Ed25519PublicKey.from_public_bytes(_bytes(text))
 
 
 def verified(key: Ed25519PublicKey, header: str | None, method: str, path: str, pod: str, now: int) -> Proof:
     """What the header proves about a request to the pod ``pod`` at ``now`` (Unix time in nanoseconds). Whether the body
-    is the one that was signed is the caller's to compare. Raises Refused."""
+    is the one that was signed is the caller's to compare. Raises ProofError."""
     matched = _FORM.fullmatch(header or "")
     if matched is None:
-        raise Refused(
-            "only the controller may ask: the request carries no proof that it comes from there", missing=True
-        )
+        raise ProofError("only the controller may call this: the request is not signed", missing=True)
     issued, digest = int(matched[1]), matched[2]
     try:
         key.verify(_bytes(matched[3]), _statement(method, path, pod, issued, digest))
     except InvalidSignature:
         reason = "the signature is not the controller's, or is for another request or another pod"
-        raise Refused(reason) from None
+        raise ProofError(reason) from None
     seconds = (now - issued) / 1e9
     if abs(seconds) > WINDOW_SECONDS:
         told = f"{abs(seconds):.0f} s {'old' if seconds > 0 else 'ahead'} by this node's clock"
-        raise Refused(f"the request is {told}, and {WINDOW_SECONDS} s are allowed: set the clocks of the nodes")
+        raise ProofError(
+            f"the request is {told}, but at most {WINDOW_SECONDS} s are allowed: synchronize the nodes' clocks"
+        )
     return Proof(issued, digest)
 
 

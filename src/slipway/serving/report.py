@@ -7,32 +7,52 @@ not by themselves. Routed: the gateway serves the model under its name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
-from slipway.serving.claims import NOT_ROUTED
+from slipway.serving.api import Rejection
+from slipway.serving.claims import NOT_ROUTED, owners, winners
 from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.plan import Refusal
-from slipway.serving.route import RoutedService, owners, winners
+from slipway.serving.route import RoutedService
 
-PASSED_THROUGH = frozenset(
-    {"WaitingForPods", "RollingOut", "LoadingCache", "LoadingAdapters", "Leaving", "ModelNotReady", "NotScheduled"}
-)
-"""Reasons that models go through on their way, so that they are no news."""
+ROUTED = "Routed"
+"""The condition of resources that requests are answered for."""
+REPORTED = frozenset({"Accepted", "Available", "Progressing", ROUTED})
+"""Types of the conditions that a report has, with the one of ``routed``."""
+PASSED_THROUGH = frozenset({"WaitingForPods", "RollingOut"})
+"""Reasons of a report that models go through on their way, so that they are no news."""
 SETTLED = frozenset({"Complete", "ScaledToZero", "AsExpected"})
 """Reasons for ``False`` with which all is well."""
 STARTING = "No replica answers yet; the first start downloads the weights."
 ON_THEIR_WAY = "Replicas of the newest spec are on their way."
+MOST_TOLD = 3
+"""How many aliases a message names."""
 
 
-class Awaited(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True):
     """What has to come before pods are made, or why there are none; nothing is wrong."""
 
     reason: str
     message: str
+
+
+class Component(msgspec.Struct, frozen=True):
+    """One workload of a resource, as last observed, and what is wrong with it."""
+
+    workload: Object | None
+    """None while there is none."""
+    diagnosis: Diagnosis
+    name: str = ""
+    """As messages have it, where there are several."""
+
+    @property
+    def ready(self) -> int:
+        """How many of its replicas answer."""
+        number: int = ((self.workload or {}).get("status") or {}).get("readyReplicas", 0)
+        return number
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -45,70 +65,78 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def report(
-    deployment: Object | None,
-    diagnosis: Diagnosis,
-    refusal: Refusal | None,
+    components: Sequence[Component],
+    rejection: Rejection | None,
     others: Sequence[Condition],
     observed: int,
-    awaited: Awaited | None = None,
+    pending: Pending | None = None,
     starting: str = STARTING,
 ) -> Report:
-    """``observed``: generation of the resource; ``deployment``: as last observed, None while there is none; ``others``:
-    the conditions that the API finds itself, Routed among them; ``starting``: what is told while nothing is wrong and
-    nothing answers."""
-    status = (deployment or {}).get("status", {})
-    replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
-    refused = refusal and not refusal.passing
-    failure = Failure(refusal.reason, "See the condition Accepted.") if refusal and refused else diagnosis.failure
+    """``components``: one at least; requests are answered where all of them have a replica. ``observed``: generation of
+    the resource; ``others``: the conditions that the API finds itself, Routed among them; ``starting``: what is told
+    while nothing is wrong and nothing answers."""
+    replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
+    ready = all(one.ready for one in components)
+    refused = rejection and not rejection.retryable
+    wrong = next((one.diagnosis.failure for one in components if one.diagnosis.failure), None)
+    failure = Failure(rejection.reason, "See the condition Accepted.") if rejection and refused else wrong
     # A failure is told once: where Available tells it, Progressing points there.
     elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
     found = (
-        _accepted(refusal),
-        _available(ready, failure, _asleep(deployment) or awaited or Awaited("WaitingForPods", starting)),
-        _progressing(deployment, stopped, awaited),
+        _accepted(rejection),
+        _available(components, failure, _asleep(components) or pending or Pending("WaitingForPods", starting)),
+        _progressing(components, stopped, pending),
         *others,
     )
     phase = "Ready" if ready else "Failed" if failure else "Pending"
     conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in found)
-    return Report(phase, replicas, ready, conditions)
+    return Report(phase, replicas, sum(one.ready for one in components), conditions)
 
 
-def _accepted(refusal: Refusal | None) -> Condition:
-    if refusal:
-        return Condition("Accepted", "Unknown" if refusal.passing else "False", refusal.reason, refusal.message)
+def _accepted(rejection: Rejection | None) -> Condition:
+    if rejection:
+        return Condition("Accepted", "Unknown" if rejection.retryable else "False", rejection.reason, rejection.message)
     return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
 
 
-def _available(ready: int, failure: Failure | None, awaited: Awaited) -> Condition:
-    if ready:
-        return Condition(
-            "Available", "True", "Ready", f"{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
-        )
+def _available(components: Sequence[Component], failure: Failure | None, pending: Pending) -> Condition:
+    if all(one.ready for one in components):
+        return Condition("Available", "True", "Ready", " ".join(map(_answering, components)))
     if failure:
         return Condition("Available", "False", failure.reason, failure.message)
-    return Condition("Available", "False", awaited.reason, awaited.message)
+    return Condition("Available", "False", pending.reason, pending.message)
 
 
-def _asleep(deployment: Object | None) -> Awaited | None:
-    if deployment is None or deployment["spec"].get("replicas", 1):
+def _answering(component: Component) -> str:
+    ready, whose = component.ready, f"{component.name}: " if component.name else ""
+    return f"{whose}{ready} replica{'s' * (ready != 1)} answer{'s' * (ready == 1)}."
+
+
+def _asleep(components: Sequence[Component]) -> Pending | None:
+    if any(one.workload is None or one.workload["spec"].get("replicas", 1) for one in components):
         return None
-    return Awaited("ScaledToZero", "No replica is wanted at the moment, so none runs.")
+    return Pending("ScaledToZero", "No replica is wanted at the moment, so none runs.")
 
 
-def _progressing(deployment: Object | None, failure: Failure | None, awaited: Awaited | None) -> Condition:
+def _progressing(components: Sequence[Component], failure: Failure | None, pending: Pending | None) -> Condition:
     if failure:
         return Condition("Progressing", "False", failure.reason, failure.message)
-    if awaited:
-        return Condition("Progressing", "True", awaited.reason, awaited.message)
-    if deployment is None:
+    if pending:
+        return Condition("Progressing", "True", pending.reason, pending.message)
+    workloads = [one.workload for one in components if one.workload is not None]
+    if len(workloads) < len(components) or not all(map(complete, workloads)):
         return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
-    wanted, updated, ready, total = _counts(deployment)
-    if _current(deployment) and updated == wanted and ready >= wanted and total == wanted:
-        return Condition(
-            "Progressing", "False", "Complete", f"All {wanted} replica{'s' * (wanted != 1)} run the newest spec."
-        )
-    return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
+    wanted = sum(_counts(one)[0] for one in workloads)
+    return Condition(
+        "Progressing", "False", "Complete", f"All {wanted} replica{'s' * (wanted != 1)} run the newest spec."
+    )
+
+
+def complete(workload: Object) -> bool:
+    """Whether all of its replicas run its newest spec and answer."""
+    wanted, updated, ready, total = _counts(workload)
+    return _current(workload) and updated == wanted and ready >= wanted and total == wanted
 
 
 def _current(deployment: Object) -> bool:
@@ -133,12 +161,21 @@ def routed(key: str, names: Sequence[str], services: Sequence[RoutedService]) ->
     decided, qualified = winners(services), owners(services)
     if ident in qualified and qualified[ident].key != key:
         text = f"An older model of another API has this name in the same namespace, and requests for {ident} go to it."
-        return Condition("Routed", "False", "NameConflict", f"{text} No id leads to this one: rename one of the two.")
+        return Condition(ROUTED, "False", "NoId", f"{text} No id leads to this one: rename one of the two.")
     refused = [f"{name} {why}." for name in (*names, ident) if (why := own.why_not(name))]
     lost = [(name, decided[name].qualified) for name in names if name in decided and decided[name].key != key]
     if not refused and not lost:
-        return Condition("Routed", "True", "Routed", f"The gateway serves this model as {', '.join([*names, ident])}.")
+        served = f"The gateway serves this model as {', '.join([*names, ident])}."
+        return Condition("Routed", "True", "Routed", " ".join([served, *_of_aliases(own)]))
     told = ", ".join(f"{name} is served by {winner}" for name, winner in lost)
     texts = [*([f"An older model has the name: {told}."] if lost else []), *refused]
     texts += [f"Requests reach this one as {ident}."] if ident in qualified else []
     return Condition("Routed", "False", "NameConflict", " ".join(texts))
+
+
+def _of_aliases(service: RoutedService) -> Iterator[str]:
+    aliases = service.route.aliases
+    if aliases:
+        rest = f" and {len(aliases) - MOST_TOLD} more" if len(aliases) > MOST_TOLD else ""
+        yield f"It also answers for {', '.join(aliases[:MOST_TOLD])}{rest}, unless another model has that id."
+    yield from (f"It does not answer for {model}, which {why}." for model, why in service.denied[:MOST_TOLD])

@@ -8,7 +8,8 @@ field has a default, so that an engine deployed by hand needs the label alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -19,21 +20,23 @@ from slipway.kube.objects import Object, created_unix, resource_version
 ROUTE = "slipway.inference/route"
 """Name of both the label (value ``"true"``) and the annotation (value: the route as JSON)."""
 MOST_BYTES = 16384
-"""Size of an annotation that is read at all."""
+"""Largest annotation, in bytes; a longer one is a fault."""
 OVERSIZED = " " * (MOST_BYTES + 1)
-"""Stands for an annotation that is longer than that: it has the same fault, and is the same text for all of them."""
+"""Replaces every longer annotation in the cache: it gives the same fault, and is one shared text."""
 MOST_LABELS = 100
-"""A route with more labels of its model cannot be read: the gateway looks at all of them for a selector."""
+"""Labels of a route at most: the gateway compares all of them with a selector."""
 MOST_LABEL_CHARACTERS = 8192
-"""Characters of the labels that a route written by the controller may have, so that its annotation can be read."""
+"""Characters of labels that the controller writes into a route at most, to keep its annotation below the limit."""
 MOST_IDS = 64
+MOST_ALIAS_CHARACTERS = 4096
+"""Characters of aliases that the controller writes into a route at most, for the same reason."""
 MOST_FEATURES = 64
 MOST_PORTS = 100
 """Ports of a routed Service."""
 MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
-"""What a map file of HAProxy and its command line carry unquoted. Wide enough for the ids of every public hub."""
+"""Ids that need no quoting in HAProxy's maps and commands. Wide enough for the ids of every public hub."""
 NOT_HELD = "\0"
-"""In place of an annotation that was not kept, as its namespace has too much of them."""
+"""Replaces an annotation that was not cached, because its namespace has used its budget."""
 _MOST_SOURCE, _MOST_OWNER = 512, 253
 _TOLD_IDS, _TOLD_CHARACTERS = 3, 64
 """How many refused ids a message names, and how much of each."""
@@ -56,9 +59,14 @@ _Name = Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,252
 _PortName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,63}\Z")]
 _Feature = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
 _PLAIN = r"\A[^\x00-\x1f\x7f]*\Z"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _LabelKey = Annotated[str, msgspec.Meta(max_length=317)]
 _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
+
+
+TEXT_GENERATION = "TextGeneration"
+"""The feature of models that generate text. Of models that tell their features, the list shows these by default."""
 
 
 class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,6 +76,24 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
     version: _Version
     plural: _Plural
     name: _DomainName
+
+
+class Canary(msgspec.Struct, frozen=True, rename="camel"):
+    """Another routed Service of the same namespace that gets a share of the requests.
+
+    While it has no endpoint it gets none, and it passes none on to a canary of its own.
+    """
+
+    service: _DomainName
+    percent: Annotated[int, msgspec.Meta(ge=0, le=100)]
+    """Of the requests."""
+
+
+class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+    """Requests for these ids are told, where nobody else has them, why nothing answers."""
+
+    reason: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,99}\Z")]
+    models: Annotated[tuple[str, ...], msgspec.Meta(max_length=2)]
 
 
 class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -93,16 +119,25 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     prefix_hash: PrefixHash = PrefixHash()
     """Read with the strategy PrefixHash only."""
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
-    """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: not told."""
+    """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: unknown."""
     labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
-    """Whom to scale from zero. None: requests wait for endpoints, but nobody is told."""
+    """What to scale from zero. None: requests wait for endpoints, and nothing is scaled."""
     drop_model_field: bool = False
-    """Whether the engine must not see a form's field ``model``, as it would take it for the name of its own."""
+    """Whether to hide a form's field ``model`` from the engine, which would misread it as a name of its own."""
+    aliases: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()
+    """Ids that it answers for where no Service has them as names of its own, nor an older one as an alias. One that it
+    may not have, or that nobody can ask for, is left out without a word."""
+    internal: bool = False
+    """Whether it answers for no id at all, but only as another's canary. ``models`` and ``aliases`` are not read."""
+    canary: Canary | None = None
+    """Who gets a share of the requests for the ids that this Service answers for."""
+    refusal: Refusal | None = None
+    """Of an internal Service: it stands for a model that cannot be served."""
 
 
-class InvalidRoute(ValueError):
+class InvalidRouteError(ValueError):
     """The annotation is not a route; the message says where it is wrong."""
 
 
@@ -124,6 +159,8 @@ class RoutedService(NamedTuple):
     """Unix seconds of the Service's creation, which only the API server can set: it decides name conflicts."""
     refused: tuple[Refused, ...] = ()
     """Of its public ids and its qualified one; what cannot stand in a table is no longer among the route's models."""
+    denied: tuple[Refused, ...] = ()
+    """Of its aliases, and no longer among the route's: no fault, but of use to whoever asks why nobody answers."""
 
     @property
     def key(self) -> str:
@@ -132,8 +169,8 @@ class RoutedService(NamedTuple):
 
     @property
     def qualified(self) -> str:
-        """The model id that always reaches this Service."""
-        return f"{self.namespace}/{self.route.name}"
+        """The model id that always reaches this Service; empty for an internal one."""
+        return "" if self.route.internal else f"{self.namespace}/{self.route.name}"
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -151,26 +188,29 @@ class RoutedService(NamedTuple):
         return "; ".join([*told, *([f"and {rest} more ids cannot be served"] if rest else [])])
 
     def why_not(self, model: str) -> str:
-        """Why it may not have an id; empty where it may."""
+        """Why the Service may not have an id; empty if it may."""
+        if not self.refused:
+            return ""
         return next((why for refused, why in self.refused if refused == model), "")
 
 
 def routed_service(service: Object) -> RoutedService:
     """Reads the route of a labelled Service. Ids that cannot stand in a table are refused; the others count.
 
-    Raises InvalidRoute where the annotation is not a route or names a port that the Service lacks.
+    Raises InvalidRouteError where the annotation is not a route or names a port that the Service lacks.
     """
     metadata = service["metadata"]
     route = _read((metadata.get("annotations") or {}).get(ROUTE, "{}"))
     ports = [port.get("name", "") for port in service["spec"].get("ports") or []]
     if len(ports) > MOST_PORTS:
-        raise InvalidRoute(f"the Service has more than {MOST_PORTS} ports")
+        raise InvalidRouteError(f"the Service has more than {MOST_PORTS} ports")
     if not ports or (route.port and route.port not in ports):
-        raise InvalidRoute(f"annotation {ROUTE}: the Service has no port {route.port!r}")
-    asked = tuple(dict.fromkeys(route.models or (metadata["name"],)))
+        raise InvalidRouteError(f"annotation {ROUTE}: the Service has no port {route.port!r}")
+    asked = () if route.internal else tuple(dict.fromkeys(route.models or (metadata["name"],)))
     route = msgspec.structs.replace(
         route,
         models=tuple(model for model in asked if MODEL_ID.fullmatch(model)),
+        aliases=() if route.internal else _aliases(route.aliases, asked),
         port=route.port or ports[0],
         created=route.created or created_unix(service),
         name=route.name or metadata["name"],
@@ -181,13 +221,20 @@ def routed_service(service: Object) -> RoutedService:
 
 
 def _read(text: str) -> Route:
-    """Whoever may annotate a Service writes it: whatever is wrong with it is the fault of that Service alone."""
+    """Parses the annotation. It is untrusted: raises InvalidRouteError for whatever is wrong with it."""
     if text == NOT_HELD:
-        raise InvalidRoute(f"the annotations {ROUTE} of this namespace's Services are too large together: remove some")
+        raise InvalidRouteError(
+            f"the annotations {ROUTE} of this namespace's Services are too large together: remove some"
+        )
     try:
         return decode_json(text, Route, most=MOST_BYTES)
     except DecodingError as error:
-        raise InvalidRoute(f"annotation {ROUTE}: {error}") from error
+        raise InvalidRouteError(f"annotation {ROUTE}: {error}") from error
+
+
+def _aliases(aliases: Iterable[str], models: Sequence[str]) -> tuple[str, ...]:
+    """Each that can stand in a request, once, and no name of its own."""
+    return tuple(model for model in dict.fromkeys(aliases) if model not in models and MODEL_ID.fullmatch(model))
 
 
 def _short(text: str) -> str:
@@ -201,27 +248,27 @@ class Routes:
     def __init__(self, finish: Callable[[RoutedService], RoutedService] = lambda service: service) -> None:
         """``finish`` adds what else is known for good of a Service when it is read."""
         self._finish = finish
-        self._known: dict[str, tuple[str, RoutedService | InvalidRoute]] = {}
+        self._known: dict[str, tuple[str, RoutedService | InvalidRouteError]] = {}
 
     def read(self, service: Object) -> RoutedService:
-        """As :func:`routed_service`. Raises InvalidRoute, also for what nobody has thought of."""
+        """As :func:`routed_service`, cached. Raises InvalidRouteError, for unexpected exceptions too."""
         ident, version = service["metadata"].get("uid", ""), resource_version(service)
         before, known = self._known.get(ident, ("", None))
         if known is None or before != version:
             known = self._attempt(service)
             if ident and version:
                 self._known[ident] = version, known
-        if isinstance(known, InvalidRoute):
+        if isinstance(known, InvalidRouteError):
             raise known
         return known
 
-    def _attempt(self, service: Object) -> RoutedService | InvalidRoute:
+    def _attempt(self, service: Object) -> RoutedService | InvalidRouteError:
         try:
             return self._finish(routed_service(service))
-        except InvalidRoute as error:
-            return InvalidRoute(str(error))  # without the traceback, which would hold on to the Service
+        except InvalidRouteError as error:
+            return InvalidRouteError(str(error))  # without the traceback, which would hold on to the Service
         except Exception as error:  # noqa: BLE001 - one Service must not end what serves the others
-            return InvalidRoute(f"it cannot be read ({type(error).__name__})")
+            return InvalidRouteError(f"it cannot be read ({type(error).__name__})")
 
     def keep(self, services: Iterable[Object]) -> None:
         """Forgets all but these."""
@@ -235,53 +282,34 @@ class Routes:
 
 
 def bounded(annotation: str) -> str:
-    """An annotation as it is worth keeping: one that is not read is not held in memory."""
+    """The annotation as it is cached: a text that is too long is not kept in memory."""
     return annotation if len(annotation) <= MOST_BYTES else OVERSIZED
 
 
 def route_metadata(route: Route) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Labels and annotations that make a Service take part.
 
-    What people are shown is cut to the length that a route may have: it comes from a spec that may be longer.
+    What people are shown is cut to the length that a route may have, as it comes from a spec that may be longer. Of
+    aliases the first are kept.
     """
     shown = msgspec.structs.replace(
-        route, source=_cut(route.source, _MOST_SOURCE), owned_by=_cut(route.owned_by, _MOST_OWNER)
+        route,
+        source=_cut(route.source, _MOST_SOURCE),
+        owned_by=_cut(route.owned_by, _MOST_OWNER),
+        aliases=_first(_aliases(route.aliases, route.models)),
     )
     return {ROUTE: "true"}, {ROUTE: msgspec.json.encode(shown, order="deterministic").decode()}
 
 
 def _cut(text: str, most: int) -> str:
     """Without control characters, and no longer than that."""
-    plain = "".join(character for character in text if character >= " " and character != "\x7f")
+    plain = _CONTROL.sub("", text)
     return plain if len(plain) <= most else f"{plain[: most - 3]}..."
 
 
-def age(service: RoutedService) -> tuple[int, str]:
-    """What orders Services: the oldest first; of equals the first by ``namespace/name``."""
-    return service.since, service.key
-
-
-def by_age(services: Iterable[RoutedService]) -> list[RoutedService]:
-    """In the order in which they get ids."""
-    return sorted(services, key=age)
-
-
-def winners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each public model name.
-
-    Controller and gateway both call this and ``owners``, so that the status of a model says what the gateway does.
-    """
-    decided: dict[str, RoutedService] = {}
-    for service in by_age(services):
-        for model in service.ids:
-            decided.setdefault(model, service)
-    return decided
-
-
-def owners(services: Iterable[RoutedService]) -> dict[str, RoutedService]:
-    """Decides which Service answers for each qualified id; two may share one when they are of two APIs."""
-    decided: dict[str, RoutedService] = {}
-    for service in by_age(services):
-        if not service.why_not(service.qualified):
-            decided.setdefault(service.qualified, service)
-    return decided
+def _first(aliases: Sequence[str]) -> tuple[str, ...]:
+    """The first of them, no more than a route may have."""
+    characters = accumulate(map(len, aliases))
+    return tuple(alias for alias, upto in zip(aliases, characters, strict=True) if upto <= MOST_ALIAS_CHARACTERS)[
+        :MOST_IDS
+    ]

@@ -1,6 +1,6 @@
 """Scaling: how many replicas a model's requests ask for. Pure; the controller's autoscaler feeds it.
 
-Two looks at the same requests. The steady one is KubeAI's: the mean over the window, in requests of one replica. The
+Two looks at the same requests. The steady one is the mean over the window, in requests of one replica. The
 quick one is what every sample of the last seconds had, so that a burst is met at once and a single odd sample is not;
 what is hardly more than the replicas are made for is no burst. Up goes what either wants. Down goes only what neither
 wanted for as long as the delay says.
@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from slipway.kube.objects import Kind
+
 QUICK_SAMPLES = 3
 """Samples in a row that must show a burst."""
 BURST = 1.2
@@ -20,6 +22,15 @@ BURST = 1.2
 ROUNDING = 1e-9
 """Sums of fractions may be larger than they are: that is no reason for a replica."""
 STATE = "slipway-autoscaler"
+
+
+class ScaleTarget(msgspec.Struct, frozen=True):
+    """A child of a resource that has a scale subresource of its own, such as a Deployment."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+    """Empty: the resource's."""
 
 
 class Scaling(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +51,10 @@ class Scaling(msgspec.Struct, frozen=True, kw_only=True):
     """How long less must have been wanted before replicas go."""
     state: str = STATE
     """Name of the ConfigMap in the controller's namespace that keeps the averages over restarts."""
+    target: ScaleTarget | None = None
+    """What is scaled; None: the resource itself."""
+    services: tuple[str, ...] | None = None
+    """Names of the resource's Services whose requests count; None: all of them."""
 
     def bounded(self, replicas: int) -> int:
         """The number within the bounds; the lower one counts where they cross."""

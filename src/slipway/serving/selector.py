@@ -22,7 +22,7 @@ _REQUIREMENT = re.compile(
 )
 
 
-class InvalidSelector(ValueError):
+class InvalidSelectorError(ValueError):
     """The text is no label selector."""
 
 
@@ -47,7 +47,7 @@ class Requirement(NamedTuple):
 
 
 def parse(*selectors: str) -> tuple[Requirement, ...]:
-    """Reads selectors of which all count; one without any text asks for nothing. Raises InvalidSelector."""
+    """Reads selectors of which all count; one without any text asks for nothing. Raises InvalidSelectorError."""
     return tuple(requirement for text in selectors if text.strip() for requirement in _parse(text))
 
 
@@ -56,7 +56,7 @@ def _parse(text: str) -> Iterable[Requirement]:
     while True:
         match = _REQUIREMENT.match(text, at)
         if not match:
-            raise InvalidSelector("not a label selector")
+            raise InvalidSelectorError("not a label selector")
         found.append(_requirement(match))
         at = match.end()
         if not match[0].endswith(","):
@@ -71,7 +71,7 @@ def chosen(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bo
 def _requirement(match: re.Match[str]) -> Requirement:
     key = match["missing"] or match["key"]
     if not KEY.fullmatch(key):
-        raise InvalidSelector("a key is not that of a label")
+        raise InvalidSelectorError("a key is not a valid label key")
     if match["absent"]:
         return Requirement(key, "absent")
     sign, word = match["sign"], match["word"]
@@ -79,9 +79,9 @@ def _requirement(match: re.Match[str]) -> Requirement:
         return Requirement(key, "exists")
     values = tuple(value.strip() for value in match["values"].split(",")) if word else (match["value"],)
     if not all(VALUE.fullmatch(value) for value in values) or (word and not match["values"].strip()):
-        raise InvalidSelector("a value is not that of a label")
+        raise InvalidSelectorError("a value is not a valid label value")
     if sign in ("<", ">"):
         if not _INTEGER.fullmatch(values[0]):
-            raise InvalidSelector("a bound is no number")
+            raise InvalidSelectorError("a bound is not a number")
         return Requirement(key, sign, values)
     return Requirement(key, word or ("notin" if sign == "!=" else "in"), values)

@@ -1,6 +1,6 @@
-"""Server: the pods that serve one model, in words of Kubernetes but of no API and no engine.
+"""ModelServer: the pods that serve one model, in words of Kubernetes but of no API and no engine.
 
-An API maps its spec to a Server with the help of an engine; :mod:`slipway.serving.workload` makes the objects.
+An API maps its spec to a ModelServer with the help of an engine; :mod:`slipway.serving.workload` makes the objects.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.kube.objects import Object
+from slipway.serving.drain import Drain
 from slipway.serving.route import Route
 
 
@@ -30,12 +31,12 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     initial_delay: int = 0
 
     @property
-    def patience(self) -> int:
+    def failure_window_seconds(self) -> int:
         """After how many seconds at most the kubelet has given up."""
         return self.initial_delay + max(self.timeout, self.period * self.failures)
 
 
-def patience(probe: Object) -> int:
+def failure_window_seconds(probe: Object) -> int:
     """The same of a probe as Kubernetes writes it."""
     seconds: int = probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3)
     delay: int = probe.get("initialDelaySeconds", 0)
@@ -92,7 +93,7 @@ class File(msgspec.Struct, frozen=True):
     content: str
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True):
+class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the pods of a model need. Its objects lie in ``namespace`` and are called ``name`` where nothing
     else is said."""
 
@@ -110,14 +111,15 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     """Of the engine."""
     probes: Probes
-    """Of the engine. The startup probe's patience is what a start may take, the download of the weights included."""
-    given_probes: Mapping[str, Object] = {}
+    """Of the engine. The startup probe's failure window is what a start may take, the download of the weights
+    included."""
+    probe_overrides: Mapping[str, Object] = {}
     """``startupProbe``, ``readinessProbe`` or ``livenessProbe`` -> one as Kubernetes writes it, in place of that."""
-    drain_seconds: int
-    """How long a pod that is to go keeps answering, while gateways and proxies learn of it and streams end."""
-    before: tuple[Container, ...] = ()
+    drain: Drain
+    """How its pods finish what they have begun."""
+    init_containers: tuple[Container, ...] = ()
     """Run one after another, to their ends, before the engine starts."""
-    beside: tuple[Container, ...] = ()
+    sidecars: tuple[Container, ...] = ()
     """Run as long as the engine does."""
     volumes: tuple[Object, ...] = ()
     """As in a pod; see :mod:`slipway.serving.volumes`."""
@@ -132,13 +134,17 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """Security context of the pods."""
     scheduling: Object = {}
     """Fields of the pods' spec that say where they run: nodeSelector, affinity, tolerations, priorityClassName ..."""
+    own_patches: tuple[Object, ...] = ()
+    """JSON patch (RFC 6902) of the pod that all this makes, the author's, in the spec's field ``jsonPatches``."""
     patches: tuple[Object, ...] = ()
-    """JSON patch (RFC 6902) of the pod that all this makes, the operator's last word."""
+    """The same of the operator, whose word is the last."""
+    patches_field: str = "patches"
+    """Where the operator wrote it, for messages."""
 
     @property
     def startup_seconds(self) -> int:
-        given = self.given_probes.get("startupProbe")
-        return self.probes.startup.patience if given is None else patience(given)
+        given = self.probe_overrides.get("startupProbe")
+        return self.probes.startup.failure_window_seconds if given is None else failure_window_seconds(given)
 
 
 class Scale(msgspec.Struct, frozen=True):
@@ -150,11 +156,11 @@ class Scale(msgspec.Struct, frozen=True):
     """Pods that a rollout makes before it takes one away; 0: it takes away first. None: Kubernetes' default."""
     recreate: bool = False
     """Whether a rollout takes all pods away before it makes new ones, as there is not enough of something for both."""
-    history: int = 2
+    revision_history_limit: int = 2
     """Former ReplicaSets that are kept."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class ServiceSpec(msgspec.Struct, frozen=True):
     """A Service: a name for those of the pods that ``selector`` finds, and what the gateway is told of it."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,14 +20,10 @@ class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     allowed_remote_hosts: tuple[str, ...] = ()
     """Hosts, ``*.domains`` and networks that may be named although their addresses are not public."""
     blocked_networks: tuple[str, ...] = ()
-    """Networks and addresses that are never asked for weights, beside those that are not public."""
+    """Networks and addresses that are never contacted for weights, beside those that are not public."""
     node_identity: bool = False
     """Whether a loader may read buckets as the node that it runs on, where nobody else is named. What that node may
     read every author of a spec can then read, too."""
-    revalidate_seconds: int = 3600
-    """How often a source is asked whether it has changed; 0: never."""
-    hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name
-    """Secret of a resource's namespace whose key ``token`` opens gated repositories, where the resource names none."""
 
     def options(self, *, guarded: bool, by_env: bool = False, mirror: str = "") -> tuple[str, ...]:
         """What a loader is told of them. ``guarded``: whoever wrote the spec may say where it asks; ``by_env``: by its
@@ -43,18 +38,14 @@ class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
         return (*rules, *(("--node-identity",) if self.node_identity else ()))
 
 
-class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The claim of each namespace on which models are kept that share a cache."""
+class Loader(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How loaders reach the sources of weights, whatever a spec says of them."""
 
-    persistence: Literal["Cached", "Ephemeral"] = "Cached"
-    """Ephemeral: there is no claim; every pod loads its model itself."""
-    size: str = "100Gi"
-    storage_class: str = ""
-    """Empty: the cluster's default."""
-    access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
-    """ReadWriteOnce keeps the pods that read it on one node."""
-    run_as_user: int = 65532
-    """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
+    env: dict[str, str] = {}
+    """Variables of every loader, such as ``HTTPS_PROXY``. Those that a spec or its Secret gives go before."""
+    ca_config_map: str = ""
+    """ConfigMap in the namespace of each model whose key ``ca.crt`` has the certificate authorities that loaders trust,
+    and no others. Empty: the public ones."""
 
 
 class Adapters(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -75,7 +66,7 @@ class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     prometheus_namespaces: tuple[str, ...] = PROMETHEUS
     """Where Prometheus runs."""
     clients: tuple[Object, ...] = ()
-    """Who else may ask engines: peers, as in a NetworkPolicy."""
+    """Further clients of engines: peers, as in a NetworkPolicy."""
 
 
 class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -102,23 +93,12 @@ class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     system_namespace: bool = False
     """Whether anything is served in the system namespace."""
 
-    @classmethod
-    def as_upstream(cls) -> Self:
-        """What the original systems let everybody do."""
-        return cls(
-            service_accounts=("*",),
-            privileged=True,
-            any_volume=True,
-            node_ports=True,
-            priority_classes=("*", "system-cluster-critical", "system-node-critical"),
-            preemption=True,
-            system_namespace=True,
-        )
-
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What an API's plan may need to know of the cluster's operator. Unknown keys are refused, naming the key."""
 
+    apis: tuple[str, ...] | dict[str, Object] = ()
+    """The serving APIs to run, all by default: their names, or name -> settings that only this API has."""
     hugging_face_endpoint: str = ""
     """URL of a mirror of the Hugging Face hub; empty: the public one."""
     images: dict[str, str] = {}
@@ -127,14 +107,16 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
     assigned_ids: bool = False
-    """Whether users and groups of pods are left to the cluster, as OpenShift takes them from the namespace's range."""
+    """Whether the cluster assigns users and groups of pods, as OpenShift does from the namespace's range."""
     disruption_budgets: bool = True
     """Whether servers of several pods are given budgets. False where they have others': Kubernetes evicts no pod with
     two."""
-    drain_seconds: int = 15
-    """How long a pod that is to go keeps answering."""
+    drain_seconds: int = 600
+    """How long a terminating pod may go on with its requests."""
     unschedulable_grace_seconds: int = 30
-    """How long a pod may wait for a node, as one may be on its way, before its model is called Failed."""
+    """How long a pod may stay unschedulable, since a node may be starting, before its model is Failed."""
+    node_wait_seconds: int = 300
+    """How long requests wait for a model that no node takes, since a node may be starting, before they are refused."""
     loader_image: str = "slipway/slipway:0.4.0"
     """Image of the program that fetches weights, in Jobs and beside engines that load adapters."""
     system_namespace: str = ""
@@ -143,17 +125,22 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Which weights a spec may name."""
     authors: Authors = Authors()
     """What else a spec may ask for."""
-    model_cache: ModelCache = ModelCache()
-    """Where models are kept that share a cache."""
+    loader: Loader = Loader()
+    """How loaders reach the sources of weights."""
     adapters: Adapters = Adapters()
     """Adapters that are loaded into running engines."""
     network_policies: NetworkPolicies = NetworkPolicies()
     """Who reaches the pods of models."""
 
+    def of(self, api: str) -> Object:
+        """The settings that only this API has, as they are written."""
+        own: Object = self.apis.get(api, {}) if isinstance(self.apis, dict) else {}
+        return own
+
     def user(self, wanted: int) -> int | None:
-        """Who a pod runs as; None: whom the cluster says."""
+        """The user that a pod runs as; None: the cluster assigns one."""
         return None if self.assigned_ids else wanted
 
     def home(self) -> dict[str, str]:
-        """Variables of an engine whose user the cluster says, as no image gives that one a folder of its own."""
+        """Variables for an engine whose user the cluster assigns: images have no home folder for that user."""
         return {"HOME": "/tmp"} if self.assigned_ids else {}  # noqa: S108

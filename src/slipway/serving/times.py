@@ -18,5 +18,5 @@ def parse_duration(text: str) -> float:
 
 
 def unix_time(stamp: str) -> float:
-    """Unix seconds of ``2026-11-21T10:00:00Z``."""
+    """Unix seconds of ``2026-11-21T10:00:00Z``. Raises ValueError for what is not RFC 3339."""
     return datetime.fromisoformat(stamp).timestamp()

@@ -19,7 +19,7 @@ def shared_memory(name: str) -> Object:
 
 
 def claim(name: str, claim_name: str, *, read_only: bool = False) -> Object:
-    """A PersistentVolumeClaim of the pod's namespace. Where it is read only nobody gives its files another group."""
+    """A PersistentVolumeClaim of the pod's namespace. Read-only, the kubelet does not change the group of its files."""
     source = {"claimName": claim_name} | ({"readOnly": True} if read_only else {})
     return {"name": name, "persistentVolumeClaim": source}
 
@@ -40,6 +40,13 @@ def config_map(name: str, config_map_name: str) -> Object:
     return {"name": name, "configMap": {"name": config_map_name}}
 
 
-def of_the_node(name: str, path: str, kind: Literal["File", "Directory"]) -> Object:
-    """What lies at a path of the node; a pod does not start on one where there is nothing of this kind."""
+def key_of_config_map(name: str, config_map_name: str, key: str) -> Object:
+    """One key of a ConfigMap as a file of its name; none where there is no such ConfigMap or key."""
+    items = [{"key": key, "path": key}]
+    return {"name": name, "configMap": {"name": config_map_name, "optional": True, "items": items}}
+
+
+def of_the_node(name: str, path: str, kind: Literal["File", "Directory", "DirectoryOrCreate"]) -> Object:
+    """A file or folder of the node. The pod does not start where it does not exist, unless it is made, or is of the
+    other kind."""
     return {"name": name, "hostPath": {"path": path, "type": kind}}

@@ -1,4 +1,5 @@
-"""Builders: a Server, its Scale and its Addresses become a Deployment, Services, a ConfigMap, a ServiceAccount. Pure.
+"""Builders: a ModelServer, its Scale and its ServiceSpecs become a Deployment, Services, a ConfigMap and a
+ServiceAccount. Pure.
 
 Every field here is one that slipway owns; what others set stays theirs, as the applier sends these objects by
 server-side apply.
@@ -20,13 +21,15 @@ from slipway.kube.objects import (
     SERVICE_ACCOUNT,
     Kind,
     Object,
+    annotations_of,
 )
 from slipway.serving import volumes
+from slipway.serving.api import InvalidSpecError
 from slipway.serving.diagnosis import TEMPLATE, template_digest
+from slipway.serving.drain import bounded
 from slipway.serving.jsonpatch import PatchError, patched
-from slipway.serving.plan import Invalid
 from slipway.serving.route import route_metadata
-from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server
+from slipway.serving.server import Container, File, ModelServer, Mount, Probe, Scale, ServiceSpec
 
 MANAGER = "slipway"
 """Value of the label ``app.kubernetes.io/managed-by`` on all children and, unless an API says else, their pods."""
@@ -48,12 +51,34 @@ def restricted(user: int | None) -> Object:
     return {"runAsNonRoot": True, **ids, **CONFINED}
 
 
-def workload(server: Server, scale: Scale, addresses: Sequence[Address]) -> tuple[Object, ...]:
-    """The complete children of one served model. Raises Invalid where the server's patches cannot be applied."""
-    own_account = (service_account(server),) if server.own_account and not server.service_account else ()
-    files = (config_map(server),) if server.files else ()
-    services = (service(server, address) for address in addresses)
-    return (*own_account, *services, *files, deployment(server, scale))
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """The children of one served model."""
+
+    accounts: tuple[Object, ...] = ()
+    services: tuple[Object, ...] = ()
+    files: tuple[Object, ...] = ()
+    """A ConfigMap, where there are any."""
+    deployment: Object
+
+    @property
+    def beside(self) -> tuple[Object, ...]:
+        """All but the Deployment, which needs them."""
+        return (*self.accounts, *self.services, *self.files)
+
+    @property
+    def children(self) -> tuple[Object, ...]:
+        """All of them."""
+        return (*self.beside, self.deployment)
+
+
+def workload(server: ModelServer, scale: Scale, addresses: Sequence[ServiceSpec]) -> Workload:
+    """What serves one model. Raises InvalidSpecError where the server's patches cannot be applied."""
+    return Workload(
+        accounts=(service_account(server),) if server.own_account and not server.service_account else (),
+        services=tuple(service(server, address) for address in addresses),
+        files=(config_map(server),) if server.files else (),
+        deployment=deployment(server, scale),
+    )
 
 
 def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fields: Object | bool) -> Object:
@@ -61,12 +86,12 @@ def child(kind: Kind, name: str, namespace: str, labels: Mapping[str, str], **fi
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
 
 
-def service_account(server: Server) -> Object:
+def service_account(server: ModelServer) -> Object:
     """An account that may do nothing and hands no token to the engine."""
     return child(SERVICE_ACCOUNT, server.name, server.namespace, server.labels, automountServiceAccountToken=False)
 
 
-def service(server: Server, address: Address) -> Object:
+def service(server: ModelServer, address: ServiceSpec) -> Object:
     """The model's address in the cluster, which is also what tells the gateway of it."""
     port = {"name": PORT_NAME, "port": address.port or server.port, "targetPort": PORT_NAME, "protocol": "TCP"}
     if address.node_port is not None:
@@ -79,13 +104,13 @@ def service(server: Server, address: Address) -> Object:
     return made
 
 
-def config_map(server: Server) -> Object:
+def config_map(server: ModelServer) -> Object:
     """The server's files, for its pods to mount."""
     data = {key: file.content for key, file in file_keys(server.files).items()}
     return child(CONFIG_MAP, files_name(server), server.namespace, server.labels, data=data)
 
 
-def files_name(server: Server) -> str:
+def files_name(server: ModelServer) -> str:
     return f"{server.name}-files"
 
 
@@ -99,34 +124,83 @@ def file_keys(files: Sequence[File]) -> dict[str, File]:
     return keys
 
 
-def deployment(server: Server, scale: Scale) -> Object:
+def deployment(server: ModelServer, scale: Scale) -> Object:
+    """A Deployment of the server's pods. Raises InvalidSpecError where its patches cannot be applied."""
+    rollout = Rollout(
+        name=server.name,
+        namespace=server.namespace,
+        labels=server.labels,
+        selector=server.selector,
+        scale=scale,
+        startup_seconds=server.startup_seconds,
+    )
+    return deployment_of(pod_template(server), rollout)
+
+
+def pod_template(server: ModelServer) -> Object:
+    """The pod of a ModelServer. Raises InvalidSpecError where its patches cannot be applied."""
     labels = {**server.labels, **server.selector} | {MANAGED_BY: MANAGER} | dict(server.pod_labels)
     pod = _patched(
         server, {"metadata": {"labels": labels, "annotations": dict(server.pod_annotations)}, "spec": _pod(server)}
     )
     pod["metadata"].setdefault("annotations", {})[TEMPLATE] = digest(_told_apart_by(server, pod["spec"]))
+    return pod
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Deployment has beside its pods' template."""
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    selector: Mapping[str, str]
+    scale: Scale
+    startup_seconds: int
+    """That a pod may take to start."""
+
+
+def deployment_of(template: Object, rollout: Rollout) -> Object:
+    """A Deployment of pods as a finished template has them. What finds them is added to it: the selector's labels, our
+    label, and the digest that tells them from pods of an older spec."""
     spec = {
-        **({} if scale.replicas is None else {"replicas": scale.replicas}),
-        "selector": {"matchLabels": dict(server.selector)},
-        "revisionHistoryLimit": scale.history,
-        "progressDeadlineSeconds": server.startup_seconds + ROLLOUT_MARGIN_SECONDS,
-        "template": pod,
+        **({} if rollout.scale.replicas is None else {"replicas": rollout.scale.replicas}),
+        "selector": {"matchLabels": dict(rollout.selector)},
+        "revisionHistoryLimit": rollout.scale.revision_history_limit,
+        "progressDeadlineSeconds": rollout.startup_seconds + ROLLOUT_MARGIN_SECONDS,
+        "template": _marked(findable(template, rollout.selector)),
     }
-    if scale.recreate:
+    if rollout.scale.recreate:
         spec["strategy"] = {"type": "Recreate"}
-    elif scale.surge is not None:
+    elif rollout.scale.surge is not None:
         spec["strategy"] = {
             "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": scale.surge, "maxUnavailable": 0 if scale.surge else 1},
+            "rollingUpdate": {"maxSurge": rollout.scale.surge, "maxUnavailable": 0 if rollout.scale.surge else 1},
         }
-    return child(DEPLOYMENT, server.name, server.namespace, server.labels, spec=spec)
+    return child(DEPLOYMENT, rollout.name, rollout.namespace, rollout.labels, spec=spec)
 
 
-def _told_apart_by(server: Server, spec: Object) -> Object | list[Object]:
-    """What makes other pods: their spec, the files that those that run have mounted for good, and what the operator
-    does to their labels and annotations."""
+def findable(template: Object, selector: Mapping[str, str]) -> Object:
+    """A template whose pods carry the selector's labels and ours."""
+    metadata = template.get("metadata") or {}
+    labels = {MANAGED_BY: MANAGER, **(metadata.get("labels") or {}), **selector}
+    return template if labels == metadata.get("labels") else {**template, "metadata": {**metadata, "labels": labels}}
+
+
+def _marked(template: Object) -> Object:
+    """With the digest that tells its pods from those of an older spec, unless it has one."""
+    annotations = annotations_of(template)
+    if TEMPLATE in annotations:
+        return template
+    marked = {TEMPLATE: digest(template["spec"]), **annotations}
+    return {**template, "metadata": {**template["metadata"], "annotations": marked}}
+
+
+def _told_apart_by(server: ModelServer, spec: Object) -> Object | list[Object]:
+    """What makes other pods: their spec, the files that those that run have mounted for good, and what patches do to
+    their labels and annotations."""
     files = {file.path: file.content for file in server.files}
-    marks = [patch for patch in server.patches if str(patch.get("path", "")).startswith("/metadata")]
+    patches = (*server.own_patches, *server.patches)
+    marks = [patch for patch in patches if str(patch.get("path", "")).startswith("/metadata")]
     return [spec, files, *marks] if files or marks else spec
 
 
@@ -165,23 +239,29 @@ def digest(value: object) -> str:
     return hashlib.blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=6).hexdigest()
 
 
-def _patched(server: Server, pod: Object) -> Object:
-    """The pod after the operator's patches, which may change anything but what the Deployment finds it by."""
-    if not server.patches:
+def _patched(server: ModelServer, pod: Object) -> Object:
+    """The pod after the author's patches and the operator's, which may change anything but what the Deployment finds it
+    by."""
+    found = _after(server, pod, server.own_patches, "InvalidSpec", "spec.jsonPatches")
+    return _after(server, found, server.patches, "InvalidConfig", server.patches_field)
+
+
+def _after(server: ModelServer, pod: Object, patches: Sequence[Object], reason: str, field: str) -> Object:
+    if not patches:
         return pod
     try:
-        whole = patched({"apiVersion": "v1", "kind": "Pod", **pod}, server.patches)
+        whole = patched({"apiVersion": "v1", "kind": "Pod", **pod}, patches)
     except PatchError as error:
-        raise Invalid("InvalidConfig", f"jsonPatches cannot be applied to the pod: {error}") from error
-    metadata, spec = (whole.get(field) if isinstance(whole, dict) else None for field in ("metadata", "spec"))
+        raise InvalidSpecError(reason, f"{field} cannot be applied to the pod: {error}") from error
+    metadata, spec = (whole.get(part) if isinstance(whole, dict) else None for part in ("metadata", "spec"))
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     if not isinstance(spec, dict) or not isinstance(labels, dict) or not server.selector.items() <= labels.items():
         told = ", ".join(f"{name}={value}" for name, value in server.selector.items())
-        raise Invalid("InvalidConfig", f"jsonPatches must leave the pod its spec and the labels {told}")
+        raise InvalidSpecError(reason, f"{field} must leave the pod its spec and the labels {told}")
     return {"metadata": metadata, "spec": spec}
 
 
-def _pod(server: Server) -> Object:
+def _pod(server: ModelServer) -> Object:
     engine = container_spec(server.engine, [*server.engine.mounts, *_file_mounts(server)], _answering(server))
     pod_volumes = [*server.volumes]
     if server.files:
@@ -190,9 +270,9 @@ def _pod(server: Server) -> Object:
     optional: Object = {
         "serviceAccountName": account,
         "securityContext": server.security,
-        "terminationGracePeriodSeconds": server.drain_seconds + 15,
-        "initContainers": [container_spec(one, one.mounts) for one in server.before],
-        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.beside)],
+        "terminationGracePeriodSeconds": server.drain.grace_seconds,
+        "initContainers": [container_spec(one, one.mounts) for one in server.init_containers],
+        "containers": [engine, *(container_spec(one, one.mounts, _asked(one)) for one in server.sidecars)],
         "volumes": pod_volumes,
     }
     spec = {field: value for field, value in optional.items() if value}
@@ -206,20 +286,22 @@ def _pod(server: Server) -> Object:
     return spec | {field: value for field, value in server.scheduling.items() if value}
 
 
-def _file_mounts(server: Server) -> list[Mount]:
+def _file_mounts(server: ModelServer) -> list[Mount]:
     return [Mount(FILES_VOLUME, file.path, key, read_only=True) for key, file in file_keys(server.files).items()]
 
 
-def _answering(server: Server) -> Object:
+def _answering(server: ModelServer) -> Object:
     """What only a container that answers requests has."""
-    probes = server.probes
-    return {
-        "ports": [{"name": PORT_NAME, "containerPort": server.port, "protocol": "TCP"}],
+    probes, hook = server.probes, server.drain.hook(server.port)
+    asked = {
         "startupProbe": _probe(probes.startup),
         "readinessProbe": _probe(probes.readiness),
         "livenessProbe": _probe(probes.liveness),
-        **server.given_probes,
-        "lifecycle": {"preStop": {"sleep": {"seconds": server.drain_seconds}}},
+    }
+    return {
+        "ports": [{"name": PORT_NAME, "containerPort": server.port, "protocol": "TCP"}],
+        **bounded(asked | dict(server.probe_overrides)),
+        **({"lifecycle": {"preStop": hook}} if hook else {}),
     }
 
 

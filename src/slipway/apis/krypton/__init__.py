@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from slipway.apis.krypton.api import Krypton
+from slipway.apis.krypton.api import KRYPTON
+from slipway.apis.krypton.describe import DESCRIPTION
 
-__all__ = ["Krypton"]
+__all__ = ["APIS", "DESCRIPTION", "KRYPTON"]
+
+APIS = (KRYPTON,)

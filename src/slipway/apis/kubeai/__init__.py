@@ -3,6 +3,9 @@ replicas that follow the requests."""
 
 from __future__ import annotations
 
-from slipway.apis.kubeai.api import KubeAI
+from slipway.apis.kubeai.api import KUBEAI
+from slipway.apis.kubeai.describe import DESCRIPTION
 
-__all__ = ["KubeAI"]
+__all__ = ["APIS", "DESCRIPTION", "KUBEAI"]
+
+APIS = (KUBEAI,)

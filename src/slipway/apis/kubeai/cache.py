@@ -8,86 +8,66 @@ the folder is no place for weights from then on, and it may be asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from slipway.apis.kubeai import names
-from slipway.apis.kubeai.config import InvalidConfig, SystemConfig, parse
-from slipway.apis.kubeai.model import Model, claim_reference, profile_of, read_config
-from slipway.apis.kubeai.pods import CACHE, env_from, loader_env, loader_image, loader_options, pod_security
-from slipway.apis.kubeai.sources import credentials
+from slipway.apis.kubeai import access, names, pods
+from slipway.apis.kubeai.resolve import Model, View, url_of
+from slipway.apis.kubeai.settings import SystemConfig
+from slipway.apis.kubeai.types import KIND
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import MANAGED_BY, PERSISTENT_VOLUME_CLAIM, Object, controller_owner, deleting, uid
-from slipway.serving import agent, volumes
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, MetadataPatch, Plan
 from slipway.serving.diagnosis import remains, template_digest
-from slipway.serving.job import Task, ended, job
-from slipway.serving.loader import asked_by_the_controller
-from slipway.serving.plan import Note, Plan, Reference, World
-from slipway.serving.server import Container, Mount
+from slipway.serving.job import job_of
 from slipway.serving.settings import Settings
-from slipway.serving.times import unix_time
+from slipway.serving.watches import referenced_by
+from slipway.weights import jobs, place
+from slipway.weights.credentials import of_operator
+from slipway.weights.jobs import Runner
+from slipway.weights.place import Place
 
-LOADED = "models.kubeai.org/"
-"""Prefix of the claim's annotation for each Model whose weights are complete on it."""
 NOTE_BYTES = 16384
-"""Of such an annotation. One that is longer is none of ours, as its url would be longer than a Model may have."""
-RETRIES = 4
-RETRY_SECONDS = 300
-"""After a load that failed for good another one is tried, as what was wrong may lie in no object that we watch."""
-EVICTION_SECONDS = 600
-"""From a Model's deletion on, after which it goes with its weights left on the volume."""
-ROOT = "models"
+"""Of the record of a Model. One that is longer is none of ours, as its url would be longer than a Model may have."""
 
 
-def load_name(model: str) -> str:
-    return f"load-cache-{model}"
-
-
-def evict_name(model: str) -> str:
-    return f"evict-cache-{model}"
-
-
-def claim_of(world: World) -> tuple[Reference, Object | None]:
-    """The claim that the Model's cache lies on, and what is observed of it."""
-    reference = claim_reference(world.resource["metadata"]["namespace"], profile_of(world.resource))
-    return reference, world.referenced.get(reference)
-
-
-def _place(world: World) -> str:
-    """The Model's url without its options, be it valid or not."""
-    url: str = world.resource["spec"]["url"]
-    return url.partition("?")[0]
-
-
-def loaded(world: World) -> bool:
+def loaded(view: View) -> bool:
     """Whether the weights of this very Model and url are complete: neither those of an earlier Model of its name, nor
     those that it had before it was without a cache for a while, when its url may change."""
-    _reference, claim = claim_of(world)
-    if claim is None or deleting(claim):
-        return False
-    text = (claim["metadata"].get("annotations") or {}).get(LOADED + world.resource["metadata"]["name"], "{}")
+    text = view.place.record(view.claim) if view.place else None
     try:
-        told = decode_json(text, dict[str, Any], most=NOTE_BYTES)
+        told = decode_json(text or "{}", dict[str, Any], most=NOTE_BYTES)
     except DecodingError:
         return False
+    resource = view.world.resource
     # The original writes no url.
-    return told.get("uid") == uid(world.resource) and told.get("url", _place(world)) == _place(world)
+    return told.get("uid") == uid(resource) and told.get("url", url_of(resource)) == url_of(resource)
 
 
-def concerned(old: Object | None, new: Object | None) -> Collection[str] | None:
-    """The Models whose note on a claim differs, as each reads no other one's. None: all that refer to the object."""
-    if old is None or new is None or new["kind"] != PERSISTENT_VOLUME_CLAIM.kind or deleting(old) != deleting(new):
-        return None
-    before, after = (obj["metadata"].get("annotations") or {} for obj in (old, new))
-    changed = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return {name.removeprefix(LOADED) for name in changed if name.startswith(LOADED)}
+def of_claim(change: Change, listers: Listers) -> Iterable[Key]:
+    """The Models whose record on a claim differs, as each reads no other one's. All that refer to the claim where that
+    comes or goes."""
+    old, new = change.old, change.new
+    if old is None or new is None or deleting(old) != deleting(new):
+        return referenced_by(KIND, PERSISTENT_VOLUME_CLAIM)(change, listers)
+    return [Key(change.key.namespace, name) for name in place.changed(old, new, names.LOADED)]
 
 
-def claim(model: Model) -> Object:
-    """Raises Invalid: UnknownCacheProfile."""
+class Filling(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cache needs just now."""
+
+    jobs: tuple[Object, ...] = ()
+    patches: tuple[MetadataPatch, ...] = ()
+    annotations: Object = {}
+    """Of the Model itself."""
+
+
+def claim(model: Model, where: Place) -> Object:
+    """Raises InvalidSpecError: UnknownCacheProfile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
@@ -97,185 +77,127 @@ def claim(model: Model) -> Object:
     }
     if profile.persistent_volume_name:
         spec["volumeName"] = profile.persistent_volume_name
-    reference = claim_reference(model.namespace, model.spec.cache_profile)
-    kind = PERSISTENT_VOLUME_CLAIM
-    metadata = {"name": reference.name, "namespace": reference.namespace}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+    return place.claim(where.claim, spec)
 
 
-def load_job(model: Model) -> Object:
-    """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
-    only; the profile's node selector does not bind it, as it needs no GPU."""
-    access = credentials((model.url.scheme,), model.config.secret_names)
-    pods, folder = model.config.model_server_pods, model.cache_folder
-    container = Container(
-        name=agent.CONTAINER,
-        image=loader_image(model.config, model.settings),
-        args=("loader", "load", model.url.place, f"/{folder}", *loader_options(model)),
-        env=loader_env(model, access),
-        env_from=env_from(model),
-        mounts=(Mount(CACHE, f"/{folder}", sub_path=folder), *access.mounts),
-        security=_writer(model.config, model.settings),
-    )
-    return job(
-        Task(
-            name=load_name(model.name),
-            namespace=model.namespace,
-            labels=_labels(load_name(model.name)),
-            container=asked_by_the_controller(container, model.controller_key),
-            volumes=(
-                volumes.claim(CACHE, claim_reference(model.namespace, model.spec.cache_profile).name),
-                *access.volumes,
-            ),
-            retries=RETRIES,
-            image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
-            service_account=pods.service_account_name,
-            security=pod_security(model.config, model.settings),
-            tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
-        )
-    )
-
-
-def _observed_load(world: World) -> Object | None:
-    """The load Job, unless it fetches what the Model's url said earlier: that one is only in the way of the next."""
-    made = world.children.get(("Job", load_name(world.resource["metadata"]["name"])))
-    containers = made["spec"]["template"]["spec"]["containers"] if made else ()
-    return made if any(_place(world) in container.get("args", ()) for container in containers) else None
-
-
-def note(model: Model, world: World) -> Note | None:
-    """What is written on the claim once the load Job has done its work."""
-    done = ended(_observed_load(world), "Complete")
-    if done is None:
-        return None
-    reference, _claim = claim_of(world)
-    told = {"uid": uid(model.resource), "url": _place(world), "timestamp": timestamp(done)}
-    return Note(reference, {LOADED + model.name: msgspec.json.encode(told).decode()})
-
-
-def failed_since(world: World) -> float | None:
+def failed_since(view: View) -> float | None:
     """Unix seconds at which the load Job gave up; None: it has not, or it is time for another one."""
-    since = ended(_observed_load(world), "Failed")
-    return since if since is not None and world.now - since < RETRY_SECONDS else None
+    retried = view.load.retried_at()
+    return None if retried is not None and view.world.now >= retried else view.load.failed_since
 
 
-def loading(model: Model, world: World) -> tuple[tuple[Object, ...], tuple[Note, ...]]:
-    """Children and notes that bring the weights to the claim: none while the claim goes, or what was there before."""
-    observed = _observed_load(world)
-    reference, there = claim_of(world)
-    if eviction(world) == "running":
-        return (_evict_job(world, reference.name),), ()
-    overdue = ended(observed, "Failed") is not None and failed_since(world) is None
-    if overdue or (there is not None and deleting(there)):
-        return (), ()
-    made = note(model, world)
-    return (load_job(model),), (made,) if made else ()
+def loading(view: View, model: Model, where: Place) -> Filling:
+    """What brings the weights to the claim: nothing while the claim goes, or what was there before."""
+    if loaded(view):
+        return Filling()
+    if evicting(view):
+        return Filling(jobs=(_evict_job(view, where),))
+    overdue = view.load.failed_since is not None and failed_since(view) is None
+    if overdue or (view.claim is not None and deleting(view.claim)):
+        return Filling()
+    done = view.load.complete_since
+    if done is None:
+        return Filling(jobs=(_load_job(model, where),))
+    told = {"uid": uid(model.resource), "url": url_of(model.resource), "timestamp": timestamp(done)}
+    note = where.recorded(where.claim, msgspec.json.encode(told).decode())
+    return Filling(jobs=(_load_job(model, where),), patches=(note,))
 
 
-def left(world: World, deployment: Object) -> tuple[tuple[Object, ...], tuple[Note, ...], Object]:
-    """Children, notes and annotations of a Model that may have had a cache and has none: the weights there are removed
-    once none of its pods can have them mounted. ``deployment``: as it is wanted now."""
-    if not profile_of(world.resource):
-        return (), (), {}
-    name, (reference, there) = world.resource["metadata"]["name"], claim_of(world)
-    if there is None or deleting(there) or eviction(world) == "over":
-        return (), (), {names.PROFILE: None}
-    if _mounted(world, deployment):
-        return (), (), {}
-    if LOADED + name in (there["metadata"].get("annotations") or {}):
-        return (), (Note(reference, {LOADED + name: None}),), {}
-    return (_evict_job(world, reference.name),), (), {}
+def left(view: View, deployment: Object) -> Filling:
+    """What a Model needs that may have had a cache and has none: the weights there are removed once none of its pods
+    can have them mounted. ``deployment``: as it is wanted now."""
+    where = view.place
+    if where is None:
+        return Filling()
+    if view.claim is None or deleting(view.claim) or view.eviction.over:
+        return Filling(annotations={names.PROFILE: None})
+    if _mounted(view, deployment):
+        return Filling()
+    if where.record(view.claim) is not None:
+        return Filling(patches=(where.recorded(where.claim, None),))
+    return Filling(jobs=(_evict_job(view, where),))
 
 
-def _mounted(world: World, deployment: Object) -> bool:
+def _mounted(view: View, deployment: Object) -> bool:
     """Whether there are pods that may use the cache: of an earlier template, or of the load."""
-    name, wanted = world.resource["metadata"]["name"], template_digest(deployment["spec"]["template"])
-    observed = world.children.get(("Deployment", deployment["metadata"]["name"]))
-    if observed is not None and template_digest(observed["spec"]["template"]) != wanted:
+    world, wanted = view.world, template_digest(deployment["spec"]["template"])
+    if view.deployment is not None and template_digest(view.deployment["spec"]["template"]) != wanted:
         return True
-    older = (pod for pod in world.pods if job_of(pod) != evict_name(name) and template_digest(pod) != wanted)
-    return ("Job", load_name(name)) in world.children or any(remains(pod, world.now) for pod in older)
+    older = (pod for pod in _reading(view) if template_digest(pod) != wanted)
+    return world.child(JOB, names.load_name(view.name)) is not None or any(remains(pod, world.now) for pod in older)
 
 
-def eviction(world: World) -> Literal["", "running", "over"]:
-    """How far the Job is that removes the weights."""
-    made = world.children.get(("Job", evict_name(world.resource["metadata"]["name"])))
-    over = ended(made, "Complete") is not None or ended(made, "Failed") is not None
-    return "over" if over else "running" if made else ""
+def _reading(view: View) -> list[Object]:
+    """The pods that may use the weights: all but those that remove them."""
+    evict = names.evict_name(view.name)
+    return [pod for pod in view.world.pods if (maker := job_of(pod)) is None or maker.name != evict]
 
 
-def finish(world: World) -> Plan | None:
+def evicting(view: View) -> bool:
+    """Whether a Job removes the weights now."""
+    return view.eviction.made is not None and not view.eviction.over
+
+
+def finalize(view: View) -> Plan | None:
     """What is left to do for a Model that goes: its pods end, then its folder is removed, then the claim forgets it.
 
     It ends in any case: without a claim, a configuration or a working Job, and after a time.
     """
-    metadata = world.resource["metadata"]
-    name, since = metadata["name"], unix_time(metadata["deletionTimestamp"])
-    if any(remains(pod, world.now) for pod in world.pods if job_of(pod) != evict_name(name)):
+    world, where = view.world, view.place
+    if any(remains(pod, world.now) for pod in _reading(view)):
         return Plan(children=())
-    if not profile_of(world.resource):
+    if where is None or view.claim is None or deleting(view.claim):
         return None
-    reference, there = claim_of(world)
-    if there is None or deleting(there):
+    late = jobs.is_late(world.resource["metadata"]["deletionTimestamp"], world.now)
+    if not view.eviction.over and not late:
+        return Plan(children=(_evict_job(view, where),))
+    if where.record(view.claim) is None:
         return None
-    now = eviction(world)
-    if now != "over" and world.now - since <= EVICTION_SECONDS:
-        return Plan(children=(_evict_job(world, reference.name),))
-    if LOADED + name not in (there["metadata"].get("annotations") or {}):
-        return None
-    kept = (_evict_job(world, reference.name),) if now else ()
-    return Plan(children=kept, notes=(Note(reference, {LOADED + name: None}),))
+    kept = (_evict_job(view, where),) if view.eviction.made else ()
+    return Plan(children=kept, metadata_patches=(where.recorded(where.claim, None),))
 
 
-def job_of(pod: Object) -> str:
-    """Name of the Job that made the pod; empty: none did."""
-    owner = controller_owner(pod)
-    return owner.name if owner and owner.kind == "Job" else ""
-
-
-def _evict_job(world: World, claim_name: str) -> Object:
-    metadata = world.resource["metadata"]
-    name, namespace = metadata["name"], metadata["namespace"]
-    try:
-        config = read_config(world)
-    except InvalidConfig:
-        config = parse("")
-    pods = config.model_server_pods
-    container = Container(
-        name="evictor",
-        image=loader_image(config, world.settings),
-        args=("loader", "evict", f"/{ROOT}/{name}-{uid(world.resource)}"),
-        mounts=(Mount(CACHE, f"/{ROOT}", sub_path=ROOT),),
-        security=_writer(config, world.settings),
-    )
-    return job(
-        Task(
-            name=evict_name(name),
-            namespace=namespace,
-            labels=_labels(evict_name(name)),
-            container=container,
-            volumes=(volumes.claim(CACHE, claim_name),),
-            retries=RETRIES,
-            image_pull_secrets=tuple(secret.name for secret in pods.image_pull_secrets),
-            service_account=pods.service_account_name,
-            security=pod_security(config, world.settings),
-            tolerations=({"operator": "Exists"},),
-        )
+def _load_job(model: Model, where: Place) -> Object:
+    """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
+    only; the profile's node selector does not bind it, as it needs no GPU."""
+    runner = _runner(model.config, model.settings, model.controller_key)
+    sources = of_operator(model.settings.loader)
+    sources += access.credentials((model.url.scheme,), model.config.secret_names)
+    mounts = where.access(pods.CACHE) + sources
+    words = ("load", model.url.place, where.path, *pods.loader_options(model))
+    own = msgspec.structs.replace(mounts, env=pods.loader_env(model, sources))
+    return jobs.task(
+        runner,
+        names.load_name(model.name),
+        model.namespace,
+        jobs.container(runner, words, own, env_from=pods.env_from(model)),
+        mounts.volumes,
+        tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
     )
 
 
-def _labels(instance: str) -> dict[str, str]:
-    return {
-        "app.kubernetes.io/name": "model-loader",
-        "app.kubernetes.io/instance": instance,
-        MANAGED_BY: "kubeai",
-    }
+def _evict_job(view: View, where: Place) -> Object:
+    runner = _runner(view.config, view.world.settings)
+    return jobs.evict(runner, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
+
+
+def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") -> Runner:
+    server_pods = config.model_server_pods
+    return Runner(
+        image=pods.loader_image(config, settings),
+        manager=pods.MANAGER,
+        security=_writer(config, settings),
+        pod_security=pods.pod_security(config, settings),
+        service_account=server_pods.service_account_name,
+        image_pull_secrets=tuple(secret.name for secret in server_pods.image_pull_secrets),
+        controller_key=controller_key,
+    )
 
 
 def _writer(config: SystemConfig, settings: Settings) -> Object:
     """The folders of a volume that a pod mounts by their path belong to root: what writes to them has to be that, where
     neither the operator nor the cluster says anything else."""
-    pods = config.model_server_pods
-    asked = pods.pod_security_context | pods.security_context
+    server_pods = config.model_server_pods
+    asked = server_pods.pod_security_context | server_pods.security_context
     other = settings.assigned_ids or "runAsUser" in asked or asked.get("runAsNonRoot")
-    return pods.security_context if other else {**pods.security_context, "runAsUser": 0}
+    return server_pods.security_context if other else {**server_pods.security_context, "runAsUser": 0}

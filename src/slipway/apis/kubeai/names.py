@@ -6,6 +6,9 @@ import hashlib
 
 from slipway.serving.agent import SERVING, SERVING_LABEL
 
+ADAPTER_LABEL = "adapter.kubeai.org/"
+"""Prefix of the label that a pod has for each adapter that it serves, as the original has it; the value tells the
+version. What comes after is the adapter's own name, without its model's."""
 FEATURE = "features.kubeai.org/"
 """Prefix of the label that a Model has for each of its features."""
 FINALIZER = "kubeai.org/cache-eviction"
@@ -13,11 +16,28 @@ PROFILE = "slipway.inference/cache-profile"
 """Annotation of a Model: the cache profile whose volume has its weights, also when the Model names it no longer."""
 FILES = "slipway.inference/files"
 """Annotation of a Model that has files, or had some: there may be a ConfigMap with them."""
+LOADED = "models.kubeai.org/"
+"""Prefix of the claim's annotation for each Model whose weights are complete on it."""
+ROOT = "models"
+"""Folder of a cache's claim that has a folder for each Model."""
 SERVICE_LENGTH = 63
 
 
 def workload_name(model: str) -> str:
     return f"model-{model}"
+
+
+def claim_name(profile: str) -> str:
+    """Of the cache of a profile, which all Models of a namespace share."""
+    return f"shared-model-cache-{profile}"
+
+
+def load_name(model: str) -> str:
+    return f"load-cache-{model}"
+
+
+def evict_name(model: str) -> str:
+    return f"evict-cache-{model}"
 
 
 def service_name(model: str) -> str:

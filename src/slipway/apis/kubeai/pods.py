@@ -1,4 +1,4 @@
-"""Pods: a Model's Server, as the original makes it, and the Services in front of it. Pure."""
+"""Pods: a Model's ModelServer, as the original makes it, and the Services in front of it. Pure."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from fractions import Fraction
 
 import msgspec
 
-from slipway.apis.kubeai import names
-from slipway.apis.kubeai.config import ResourceProfile, SystemConfig
-from slipway.apis.kubeai.model import PORT, Model, claim_reference
-from slipway.apis.kubeai.sources import Access, credentials, mounted
+from slipway.apis.kubeai import access as reading
+from slipway.apis.kubeai import names, urls
+from slipway.apis.kubeai.engines import WITHOUT_SECURITY_CONTEXT
+from slipway.apis.kubeai.resolve import CONTAINER, PORT, Model
+from slipway.apis.kubeai.settings import ResourceProfile, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED
-from slipway.artifacts import huggingface, urls
+from slipway.artifacts import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
 from slipway.kube.quantity import amount
-from slipway.serving import agent, volumes
-from slipway.serving.agent import Adapter
+from slipway.serving import agent, env, volumes
+from slipway.serving.agent import Adapter, AdapterSet
 from slipway.serving.loader import asked_by_the_controller
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
-from slipway.serving.server import Address, Container, File, Mount, Probe, Scale, Server, variables
+from slipway.serving.server import Container, File, ModelServer, Mount, Probe, Scale, ServiceSpec, variables
 from slipway.serving.settings import Settings
 from slipway.serving.workload import CONFINED, UNPRIVILEGED, restricted
+from slipway.weights.credentials import Access, mounted, of_operator
 
-CONTAINER = "server"
-FOUND_OUT = (agent.ADAPTER_LABEL, agent.SERVING_LABEL)
+FOUND_OUT = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
 NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED_BY})
 """What all pods have, whatever their Model's own labels say."""
@@ -42,14 +43,14 @@ RESTORED = Probe(port=agent.PORT, path="/healthz", period=1, timeout=5, failures
 again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
 
 
-def server(model: Model) -> Server:
-    """Raises Invalid for profiles and images that the system configuration does not have."""
+def server(model: Model) -> ModelServer:
+    """Raises InvalidSpecError for profiles and images that the system configuration does not have."""
     spec, pods = model.spec, model.config.model_server_pods
     profile = model.config.resource_profile(spec.resource_profile)
     access = _access(model)
     loader = loader_access(model) if spec.adapters else Access()
     known = {volume["name"] for volume in access.volumes}
-    return Server(
+    return ModelServer(
         name=names.workload_name(model.name),
         namespace=model.namespace,
         labels=names.selector(model.name),
@@ -59,8 +60,8 @@ def server(model: Model) -> Server:
         engine=_engine(model, profile, access),
         port=PORT,
         probes=model.engine.probes_of(model.launch),
-        drain_seconds=model.settings.drain_seconds,
-        beside=(_loader(model, loader),) if spec.adapters else (),
+        drain=model.engine.drain(model.settings.drain_seconds),
+        sidecars=(_loader(model, loader),) if spec.adapters else (),
         volumes=(*access.volumes, *(volume for volume in loader.volumes if volume["name"] not in known)),
         files=tuple(File(file.path, file.content) for file in spec.files),
         image_pull_secrets=(*(secret.name for secret in pods.image_pull_secrets), *access.image_pull_secrets),
@@ -74,12 +75,14 @@ def server(model: Model) -> Server:
             "runtimeClassName": profile.runtime_class_name,
             "priorityClassName": spec.priority_class_name,
         },
+        own_patches=tuple(msgspec.to_builtins(patch) for patch in spec.json_patches),
         patches=tuple(msgspec.to_builtins(patch) for patch in pods.json_patches),
+        patches_field="jsonPatches",
     )
 
 
 def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
-    sizes = {"requests": profile.requests, "limits": profile.limits}
+    sizes, pods = {"requests": profile.requests, "limits": profile.limits}, model.config.model_server_pods
     return Container(
         name=CONTAINER,
         image=model.spec.image or model.config.image(model.spec.engine, profile),
@@ -89,7 +92,7 @@ def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container
         env_from=env_from(model),
         resources={part: amounts for part, amounts in sizes.items() if amounts},
         mounts=access.mounts,
-        security=model.config.model_server_pods.security_context,
+        security={} if model.spec.engine in WITHOUT_SECURITY_CONTEXT else pods.security_context,
     )
 
 
@@ -97,13 +100,13 @@ def scale(model: Model) -> Scale:
     return Scale(model.replicas, model.config.model_rollouts.surge)
 
 
-def addresses(model: Model, *, failing: bool) -> tuple[Address, ...]:
+def addresses(model: Model, *, failing: bool) -> tuple[ServiceSpec, ...]:
     """The model's own Service first, then one for the pods that have each adapter."""
     plain = route(model, failing=failing)
     return (
-        Address(names.service_name(model.name), names.selector(model.name), plain),
+        ServiceSpec(names.service_name(model.name), names.selector(model.name), plain),
         *(
-            Address(
+            ServiceSpec(
                 names.adapter_service_name(model.name, adapter.name),
                 names.adapter_selector(model.name, adapter.name),
                 msgspec.structs.replace(plain, models=(public,), name=public, source=adapter.url),
@@ -136,9 +139,14 @@ def route(model: Model, *, failing: bool) -> Route:
     return msgspec.structs.replace(plain, strategy=spec.load_balancing.strategy, prefix_hash=chosen)
 
 
-def adapters(model: Model) -> tuple[Adapter, ...]:
+def adapters(model: Model) -> AdapterSet:
     """What the loaders are told. An adapter has its public name in the engine, too, so that bodies pass unchanged."""
-    return tuple(Adapter(names.public_name(model.name, adapter.name), adapter.url) for adapter in model.spec.adapters)
+    return AdapterSet(
+        adapters=tuple(Adapter(names.public_name(model.name, one.name), one.url) for one in model.spec.adapters),
+        prefix=names.public_name(model.name, ""),
+        label=names.ADAPTER_LABEL,
+        container=CONTAINER,
+    )
 
 
 def env_from(model: Model) -> tuple[Object, ...]:
@@ -169,7 +177,7 @@ def loader_options(model: Model) -> tuple[str, ...]:
 def loader_access(model: Model) -> Access:
     """What the loader beside an engine needs: credentials for the adapters' sources, and no others."""
     schemes = (urls.parse(adapter.url).scheme for adapter in model.spec.adapters)
-    return credentials(schemes, model.config.secret_names)
+    return of_operator(model.settings.loader) + reading.credentials(schemes, model.config.secret_names)
 
 
 def _pod_labels(model: Model) -> dict[str, str]:
@@ -212,37 +220,24 @@ def plain(model: Model) -> Model:
 
 def _env(model: Model, own: Mapping[str, str], access: Access) -> tuple[Object, ...]:
     """The program's own, the user's by name, those of the sources; of one name the user's only."""
-    given = model.spec.env
-    ours = {name: value for name, value in own.items() if name not in given}
-    source = (variable for variable in access.env if variable["name"] not in given)
-    return (*variables(ours), *variables(dict(sorted(given.items()))), *source)
+    given = variables(dict(sorted(model.spec.env.items())))
+    own_env = env.without(variables(own), (*given, *access.env))
+    return (*own_env, *given, *env.without(access.env, given))
 
 
 def _access(model: Model) -> Access:
     """All that the engine's container finds in its file system, and the credentials for what it fetches itself."""
-    engine, folder = model.engine, model.cache_folder
-    found = Access()
+    engine, secrets, found = model.engine, model.config.secret_names, Access()
     if engine.shared_memory:
-        found += _volume(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
+        found += mounted(volumes.shared_memory(SHARED_MEMORY), "/dev/shm")  # noqa: S108 - where engines look for it
     if engine.cache_path:
-        found += _volume(volumes.scratch(DOWNLOADS), engine.cache_path)
+        found += mounted(volumes.scratch(DOWNLOADS), engine.cache_path)
     if model.spec.adapters:
-        found += _volume(volumes.scratch(ADAPTERS, model.settings.adapters.size), ADAPTERS_FOLDER, read_only=True)
-    if folder:
-        claim = claim_reference(model.namespace, model.spec.cache_profile).name
-        found += Access(
-            volumes=(volumes.claim(CACHE, claim),),
-            mounts=(Mount(CACHE, f"/{folder}", sub_path=folder, read_only=True),),
-        )
-    return (
-        found
-        + credentials((model.url.scheme,), model.config.secret_names)
-        + mounted(model.url, model.config.secret_names)
-    )
-
-
-def _volume(volume: Object, path: str, *, read_only: bool = False) -> Access:
-    return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, read_only=read_only),))
+        scratch = volumes.scratch(ADAPTERS, model.settings.adapters.size)
+        found += mounted(scratch, ADAPTERS_FOLDER, read_only=True)
+    if model.place:
+        found += model.place.access(CACHE, read_only=True)
+    return found + reading.credentials((model.url.scheme,), secrets) + reading.volume(model.url, secrets)
 
 
 def _loader(model: Model, access: Access) -> Container:

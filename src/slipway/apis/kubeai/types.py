@@ -3,7 +3,7 @@ module."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -114,6 +114,23 @@ class LoadBalancing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Read with the strategy PrefixHash only."""
 
 
+class JsonPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"source": "from"}):
+    """One operation of RFC 6902 on the pod."""
+
+    op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    """What is done."""
+    path: Annotated[str, Meta(max_length=1024, pattern="^/")]
+    """Where, such as /spec/hostname."""
+    source: Annotated[str, Meta(max_length=1024, pattern="^/")] | UnsetType = UNSET
+    """The place that move and copy read."""
+    value: Any = UNSET
+    """What add and replace put there, and test expects."""
+
+    validations: ClassVar[tuple[Rule, ...]] = (
+        Rule("!(self.op in ['move', 'copy']) || has(self.from)", "move and copy need from."),
+    )
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What to serve and how."""
 
@@ -169,6 +186,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """owned_by of the model in the list of models."""
     load_balancing: Annotated[LoadBalancing, Meta(extra_json_schema={"default": {}})] = LoadBalancing()
     """How a replica is chosen for a request."""
+    json_patches: Annotated[tuple[JsonPatch, ...], Meta(max_length=32)] = ()
+    """Changes of the pods (RFC 6902), before those of the system configuration."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -3,7 +3,9 @@ one on one of six runtimes."""
 
 from __future__ import annotations
 
-from slipway.apis.llmkube.model import Models
-from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube.api import MODELS, SERVICES
+from slipway.apis.llmkube.describe import DESCRIPTION
 
-__all__ = ["Models", "Services"]
+__all__ = ["APIS", "DESCRIPTION", "MODELS", "SERVICES"]
+
+APIS = (MODELS, SERVICES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from slipway.apis.llmkube.reading import Service, quantity
+from slipway.apis.llmkube.engines import scaling_metric
+from slipway.apis.llmkube.service_resolve import Service, quantity
 from slipway.apis.llmkube.service_types import Metric
 from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Object
-from slipway.serving.plan import Invalid, World
+from slipway.serving.api import InvalidSpecError, World
 from slipway.serving.policies import Target, autoscaler
-from slipway.serving.server import Server
+from slipway.serving.server import ModelServer
 
 REQUESTS = "2"
 """Of each replica on average, where the service says nothing."""
@@ -26,7 +27,7 @@ def autoscaled(service: Service) -> bool:
 
 def observed(world: World, name: str) -> Object:
     """The autoscaler ``name``, as it is; empty: there is none."""
-    return world.children.get((HORIZONTAL_POD_AUTOSCALER.kind, name), {})
+    return world.child(HORIZONTAL_POD_AUTOSCALER, name) or {}
 
 
 def replicas(world: World, service: Service, name: str) -> int | None:
@@ -39,32 +40,32 @@ def replicas(world: World, service: Service, name: str) -> int | None:
         return 0
     if bounds is None:
         return service.spec.replicas
-    running = world.children.get((DEPLOYMENT.kind, name), {}).get("spec", {}).get("replicas", 0)
+    running = (world.child(DEPLOYMENT, name) or {}).get("spec", {}).get("replicas", 0)
     if running and (observed(world, name).get("status") or {}).get("lastScaleTime"):
         return None
     first: int = running or service.spec.replicas
     return max(min(first, bounds.max_replicas), bounds.min_replicas)
 
 
-def scaler(service: Service, server: Server) -> Object:
-    """Raises Invalid."""
+def scaler(service: Service, server: ModelServer) -> Object:
+    """Raises InvalidSpecError."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
     if bounds.min_replicas > bounds.max_replicas:
-        raise Invalid("InvalidSpec", "spec.autoscaling: minReplicas is more than maxReplicas")
-    usual = Target("Pods", service.engine.metric, REQUESTS)
+        raise InvalidSpecError("InvalidSpec", "spec.autoscaling: minReplicas is more than maxReplicas")
+    usual = Target("Pods", scaling_metric(service.engine), REQUESTS)
     targets = tuple(_target(metric) for metric in bounds.metrics) or (usual,)
     return autoscaler(server, bounds.min_replicas, bounds.max_replicas, targets)
 
 
 def _target(metric: Metric) -> Target:
-    """Raises Invalid: without a target the API server would refuse it, or take another one."""
+    """Raises InvalidSpecError: without a target the API server would refuse it, or take another one."""
     field = f"autoscaling.metrics: {metric.name}"
     if metric.type == "Pods":
         if not metric.target_average_value:
-            raise Invalid("InvalidSpec", f"spec.{field} has no targetAverageValue")
+            raise InvalidSpecError("InvalidSpec", f"spec.{field} has no targetAverageValue")
         return Target("Pods", metric.name, quantity(field, metric.target_average_value))
     if (metric.target_average_utilization or 0) < 1:
-        raise Invalid("InvalidSpec", f"spec.{field} has no targetAverageUtilization")
+        raise InvalidSpecError("InvalidSpec", f"spec.{field} has no targetAverageUtilization")
     return Target("Resource", metric.name, str(metric.target_average_utilization))

@@ -1,32 +1,46 @@
 """Cache: the weights of a namespace's Models on a claim that they share, one folder for each source. Pure.
 
-The claim's annotations are the inventory: one for each folder, made before the first byte comes and gone after the last
-has left. It has the loader's report once the weights are complete, what their source was when it was asked last, or who
-is about to remove them. So it does not matter what happens to Jobs, or to the Model that brought the weights.
+Each folder has a record: made before the first byte comes and gone after the last has left. It has the loader's report
+once the weights are complete, what their source was when it was asked last, or who is about to remove them. So it does
+not matter what happens to Jobs.
+
+A record is an annotation of one Model, its holder, who hands it on to another Model of the folder before it goes or
+turns to another source, and who removes the folder where there is none. The claims of earlier versions have records,
+too: they are read, and carried over to Models.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import msgspec
 
-from slipway.apis.llmkube import names, sources, uses
-from slipway.apis.llmkube.weights import Model, read
+from slipway.apis.llmkube import names, usage
+from slipway.apis.llmkube.model_spec import Model, key_of, place, read
+from slipway.apis.llmkube.model_types import KIND
+from slipway.apis.llmkube.settings import ModelCache
 from slipway.artifacts.report import Report
 from slipway.decoding import decode_json
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Object, created_unix, deleting, uid
-from slipway.serving.plan import Invalid, Reference, World
-from slipway.serving.settings import ModelCache
+from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid
+from slipway.kube.store import Change
+from slipway.serving.api import InvalidSpecError, Listers, MetadataPatch, Reference, World
 from slipway.serving.times import unix_time
+from slipway.serving.watches import NAMESPACE
+from slipway.weights import place as places
+from slipway.weights.place import Place
 
 LABELS = {"app.kubernetes.io/name": "llmkube", "app.kubernetes.io/component": "model-cache"}
 KEY = re.compile(r"[0-9a-f]{16}")
 RECORD_BYTES = 16384
-"""Of what the inventory says of one folder; a loader's report, the largest part of it, has 3.5 KB at most."""
+"""Of what is recorded of one folder; a loader's report, the largest part of it, has 3.5 KB at most."""
+REMEMBERED_CHARACTERS = 4096
+"""Of a record that is decoded once; nearly all have fewer. No longer text is kept for whoever wrote it."""
+FOLDER, RECORDED, UID = "folder", "recorded", "uid"
+"""Indexes of Models: the folder of the cache that their weights belong in, the folders that they have records of, and
+their uid."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -38,7 +52,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What the inventory says of one folder."""
+    """What is recorded of one folder."""
 
     loaded: str = ""
     """When it was complete; empty: it is not."""
@@ -50,6 +64,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """uid of the Model whose Job removes it."""
     evicted_at: str = ""
     """When it began to do that."""
+    claim: str = ""
+    """uid of the claim that has the folder; empty in records that the claim itself has."""
 
     @property
     def complete(self) -> bool:
@@ -71,32 +87,83 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         return bool(seen.size and self.report.size and seen.size != self.report.size)
 
 
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one folder of a namespace's cache."""
+
+    place: Place
+    record: Record | None
+    """None: nobody knows of any bytes there."""
+    holder: Object | None
+    """The Model that has the record; None: the claim has it, or there is none."""
+    copies: Sequence[Object]
+    """Models that have one, too, which does not count."""
+    on_claim: bool
+    """Whether the claim has one."""
+    users: Sequence[Object]
+    """The Models that want it and stay, the oldest first."""
+
+    @property
+    def key(self) -> str:
+        return self.place.folder
+
+    def used_by(self, model: Object) -> bool:
+        return any(uid(user) == uid(model) for user in self.users)
+
+    def held_by(self, model: Object) -> bool:
+        return self.holder is not None and uid(self.holder) == uid(model)
+
+
 def claim_reference(namespace: str) -> Reference:
-    return Reference(PERSISTENT_VOLUME_CLAIM, namespace, names.CLAIM)
+    return places.claim_reference(namespace, names.CLAIM)
 
 
-def claim(namespace: str, cache: ModelCache) -> Object:
-    """The cache of a namespace, as it is made where there is none."""
+def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
+    """The cache of a namespace, or of one service, as it is made where there is none."""
     spec: Object = {"accessModes": [cache.access_mode], "resources": {"requests": {"storage": cache.size}}}
     if cache.storage_class:
         spec["storageClassName"] = cache.storage_class
-    kind = PERSISTENT_VOLUME_CLAIM
-    metadata = {"name": names.CLAIM, "namespace": namespace, "labels": LABELS}
-    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+    return places.claim(places.claim_reference(namespace, name), spec, LABELS)
 
 
-def inventory(found: Object | None) -> dict[str, Record]:
-    """Key -> what a claim says of it; nothing where there is none, or it goes."""
-    if found is None or deleting(found):
-        return {}
-    written = found["metadata"].get("annotations") or {}
-    keys = {name.removeprefix(names.LOADED): text for name, text in written.items() if name.startswith(names.LOADED)}
-    return {key: _record(text) for key, text in keys.items() if KEY.fullmatch(key)}
+def folder(world: World, namespace: str, cache_key: str, found: Object | None) -> Folder:
+    """``found``: the claim, as it is observed."""
+    where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
+    having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
+    users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
+    wanting = {uid(user) for user in users}
+    holders = world.list(KIND, RECORDED, index)
+    holder = min(holders, key=lambda model: (uid(model) not in wanting, age(model)), default=None)
+    usable = found if found is not None and not deleting(found) else None
+    text = where.record(usable)
+    return Folder(
+        place=where,
+        record=_recorded(holder, where, usable) if holder else _record(text) if text is not None else None,
+        holder=holder,
+        copies=[model for model in holders if model is not holder],
+        on_claim=text is not None,
+        users=users,
+    )
 
 
-@lru_cache(maxsize=4096)
+def inventory(carrier: Object | None) -> dict[str, Record]:
+    """Key -> what a Model, or the claim of an earlier version, says of it."""
+    return {name: _record(text) for name, text in places.records(carrier, names.LOADED).items() if KEY.fullmatch(name)}
+
+
+def _recorded(holder: Object, where: Place, found: Object | None) -> Record | None:
+    """A record of another claim says no more than that something may be there. None while there is no claim."""
+    if found is None:
+        return None
+    record = _record(annotations_of(holder)[where.annotation])
+    return record if record.claim == uid(found) else Record(evicted_by=record.evicted_by, evicted_at=record.evicted_at)
+
+
 def _record(text: str) -> Record:
     """What cannot be read says that something is there, and no more."""
+    return (_remembered if len(text) <= REMEMBERED_CHARACTERS else _decoded)(text)
+
+
+def _decoded(text: str) -> Record:
     try:
         record = decode_json(text, Record, most=RECORD_BYTES)
         for stamp in (record.loaded, record.seen.at if record.seen else "", record.evicted_at):
@@ -106,13 +173,17 @@ def _record(text: str) -> Record:
     return record
 
 
-def noted(key: str, record: Record | None) -> dict[str, str | None]:
-    """What a claim is to say of a folder; None: nothing."""
-    return {f"{names.LOADED}{key}": msgspec.json.encode(record).decode() if record else None}
+_remembered = lru_cache(maxsize=8192)(_decoded)
 
 
-def loaded(model: Model, report: Report, at: float) -> Record:
-    return Record(loaded=timestamp(at), by=model.name, report=report)
+def noted(model: Object, where: Place, record: Record | None, found: Object | None) -> MetadataPatch:
+    """Has a Model say this of a folder of the claim ``found``; None: nothing."""
+    return where.recorded(Reference(KIND, *key(model)), written(record, found) if record else None)
+
+
+def written(record: Record, found: Object | None) -> str:
+    """A record as a Model has it."""
+    return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(found) if found else "")).decode()
 
 
 def asked(record: Record, report: Report | None, at: float) -> Record:
@@ -121,91 +192,102 @@ def asked(record: Record, report: Report | None, at: float) -> Record:
     return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=told.etag, size=told.size))
 
 
-def users(world: World, namespace: str) -> dict[str, list[Object]]:
-    """Key -> the Models of the namespace that have it and stay, and are wanted in the cache."""
-    found: dict[str, list[Object]] = {}
-    asked = uses.demand(world)
-    for model in world.kin:
-        mine = model["metadata"]["namespace"] == namespace and not deleting(model)
-        if mine and uses.wants_cache(model, asked):
-            found.setdefault(sources.key_of(model), []).append(model)
-    return found
-
-
-def holders(world: World, found: Object | None) -> list[str]:
-    """Names of the services because of which a Model that goes, and nobody else, keeps its weights in the cache."""
-    metadata, own = world.resource["metadata"], sources.key_of(world.resource)
-    record = inventory(found).get(own)
-    if record is None or not record.complete or own in users(world, metadata["namespace"]):
-        return []
-    return uses.readers(world, metadata["name"], own)
-
-
-def is_first(world: World, among: Iterable[Object], *, cached: bool = False) -> bool:
-    """Whether the world's resource is the oldest of several, the one that does what is to be done once.
-
-    A Model that is not valid does nothing, so it is passed over; with ``cached`` also one that has no weights in the
-    cache.
-    """
-    for model in sorted(among, key=_age):
-        if uid(model) == uid(world.resource):
-            return True
-        if _acts(model, world, cached=cached):
-            return False
-    return False
-
-
-def _acts(model: Object, world: World, *, cached: bool) -> bool:
-    try:
-        return read(model, world.settings).cached or not cached
-    except Invalid:
-        return False
-
-
-def to_evict(world: World, found: Object | None) -> str:
-    """Key of the folder that this Model is to remove next; empty: none.
-
-    Those that it began with come first; then those that nobody uses, if it is the oldest one of the namespace, or goes
-    itself and no other one is left to do it, or had it itself.
-    """
-    me, namespace = uid(world.resource), world.resource["metadata"]["namespace"]
-    records, used = inventory(found), users(world, namespace)
-    mine = [key for key, record in sorted(records.items()) if record.evicted_by == me]
-    if mine:
-        return mine[0]
-    idle = [key for key in sorted(records) if key not in used]
-    if not idle:
-        return ""
-    present, read_yet = {uid(model) for model in world.kin}, _read(world, namespace)
-    unused = [key for key in idle if records[key].evicted_by not in present and key not in read_yet]
-    own = sources.key_of(world.resource)
-    if own in unused or not unused:
-        return own if unused else ""
-    if deleting(world.resource):
-        return "" if used else unused[0]
-    return unused[0] if is_first(world, (model for models in used.values() for model in models)) else ""
-
-
-def idle_but_read(world: World, found: Object | None) -> bool:
-    """Whether there are folders that go as soon as no pod reads them any more."""
-    namespace = world.resource["metadata"]["namespace"]
-    used = users(world, namespace)
-    idle = [key for key in inventory(found) if key not in used]
-    return bool(idle) and not _read(world, namespace).isdisjoint(idle)
-
-
-def _read(world: World, namespace: str) -> set[str]:
-    """Keys of what pods of the namespace read, or are about to though their Model goes."""
-    asked = uses.wanted_names(world)
-    leaving = (model for model in world.kin if model["metadata"]["namespace"] == namespace and deleting(model))
-    return uses.read_keys(world) | {sources.key_of(model) for model in leaving if model["metadata"]["name"] in asked}
-
-
 def being_evicted(world: World, record: Record | None) -> bool:
-    """Whether another Model removes the folder now; one that is gone removes nothing any more."""
-    by = record.evicted_by if record else ""
-    return bool(by) and by in {uid(model) for model in world.kin}
+    """Whether a Model removes the folder now; one that is gone removes nothing any more."""
+    return record is not None and bool(record.evicted_by) and bool(world.list(KIND, UID, record.evicted_by))
 
 
-def _age(model: Object) -> tuple[int, str]:
+def is_read(world: World, namespace: str, cache_key: str) -> bool:
+    """Whether pods read a folder, or are about to though its Model goes."""
+    leaving = (model for model in world.list(KIND, FOLDER, usage.place(namespace, cache_key)) if deleting(model))
+    pods = usage.pods_that_read(world, namespace, cache_key)
+    return bool(pods) or any(usage.wanted_by_pods(world, model) for model in leaving)
+
+
+def heir(world: World, known: Folder) -> Object | None:
+    """Who takes over a record that only the claim has: whoever had begun to remove the folder, else who wants it or had
+    it; of those that go only where no other one is left. None: the eldest of the namespace."""
+    by, namespace = known.record.evicted_by if known.record else "", known.place.claim.namespace
+    removing = [model for model in world.list(KIND, UID, by) if key(model).namespace == namespace] if by else []
+    having = world.list(KIND, FOLDER, usage.place(namespace, known.key))
+    for models in (removing, known.users, having):
+        for model in sorted(models, key=_rank):
+            if _able(model, world):
+                return model
+    return None
+
+
+def is_eldest(world: World, model: Object) -> bool:
+    """Whether of the Models of its namespace that can take over a record this is the oldest."""
+    namespace, own = key(model).namespace, _rank(model)
+    others = world.list(KIND, NAMESPACE, namespace)
+    return _able(model, world) and not any(_rank(other) < own and _able(other, world) for other in others)
+
+
+def _rank(model: Object) -> tuple[bool, tuple[int, str]]:
+    """Those that go come after all others."""
+    return deleting(model), age(model)
+
+
+def _able(model: Object, world: World) -> bool:
+    """Whether it can take over a record."""
+    return deleting(model) or _readable(model, world) is not None
+
+
+def _cacheable(model: Object, world: World) -> bool:
+    found = _readable(model, world)
+    return found is not None and found.cacheable
+
+
+def _readable(model: Object, world: World) -> Model | None:
+    """None: its plans end before anything is done about a cache."""
+    try:
+        return read(model, world.settings)
+    except InvalidSpecError:
+        return None
+
+
+def age(model: Object) -> tuple[int, str]:
     return created_unix(model), model["metadata"]["name"]
+
+
+def by_folder(model: Object) -> Iterable[str]:
+    """Index function for :data:`FOLDER`."""
+    return (usage.place(key(model).namespace, key_of(model)),)
+
+
+def by_record(model: Object) -> Iterable[str]:
+    """Index function for :data:`RECORDED`."""
+    keys = (name for name in places.records(model, names.LOADED) if KEY.fullmatch(name))
+    return (usage.place(key(model).namespace, name) for name in keys)
+
+
+def by_uid(model: Object) -> Iterable[str]:
+    """Index function for :data:`UID`."""
+    return (uid(model),)
+
+
+def sharing(change: Change, listers: Listers) -> set[Key]:
+    """The Models that have to do with the folders of a Model that changes: by its spec, its coming or going, its
+    records or its finalizers, but not by its status."""
+    states = [state for state in (change.old, change.new) if state is not None]
+    if len(states) == 2 and _shared_facts(states[0]) == _shared_facts(states[1]):
+        return set()
+    folders = {place for state in states for place in (*by_folder(state), *by_record(state))}
+    return concerned(folders, listers)
+
+
+def of_namespace(namespace: str, listers: Listers) -> list[Key]:
+    """All Models of a namespace."""
+    return [key(model) for model in listers.list(KIND, NAMESPACE, namespace)]
+
+
+def concerned(folders: Iterable[str], listers: Listers) -> set[Key]:
+    """The Models that have these folders, or records of them."""
+    return {key(model) for one in folders for index in (FOLDER, RECORDED) for model in listers.list(KIND, index, one)}
+
+
+def _shared_facts(model: Object) -> tuple[object, ...]:
+    metadata = model["metadata"]
+    records = places.records(model, names.LOADED)
+    return metadata.get("generation"), deleting(model), records, metadata.get("finalizers")

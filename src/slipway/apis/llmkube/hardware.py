@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 import msgspec
@@ -11,11 +13,13 @@ from slipway.apis.llmkube.model_types import Gpu, Hardware, Vendor
 from slipway.apis.llmkube.service_types import InferenceServiceSpec
 from slipway.kube.objects import Object
 from slipway.kube.quantity import amount
-from slipway.serving.plan import Invalid
+from slipway.serving.api import InvalidSpecError
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "gpu.intel.com/i915"}
 RENDER_NODES = "devic.es/dri-render"
 """AMD GPUs by way of their device files, which several programs of a node can share."""
+PARTITION = "nvidia.com/mig-"
+PROFILE = re.compile(r"[0-9]+g\.[0-9]+gb")
 GPU_MEMORY = "nvidia.com/gpu.memory"
 """Label of nodes with the MiB of each of their GPUs, as NVIDIA's feature discovery writes it."""
 NOMINAL = 0.9
@@ -30,27 +34,56 @@ class Accelerators(msgspec.Struct, frozen=True):
     """What a pod asks for, whatever the count is."""
     toleration_key: str
     backend: str
-    """What the program computes with: ``cuda``, ``rocm``, ``vulkan``, ``intel``; empty without GPUs."""
+    """What the program computes with: ``cuda``, ``rocm``, ``vulkan``, ``intel``; empty where no GPUs are meant."""
     vendor: Vendor
+    claims: tuple[Object, ...] = ()
+    """Of devices, in place of a resource, as a pod has them."""
 
     @property
     def limits(self) -> Object:
-        return {self.resource: str(self.count)} if self.count else {}
+        return {self.resource: str(self.count)} if self.count and not self.claims else {}
 
     @property
     def tolerations(self) -> tuple[Object, ...]:
-        if not self.count:
+        if not self.count or not self.toleration_key:
             return ()
         taint = {"key": self.toleration_key, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
         return (taint,)
 
 
 def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators:
-    """The Model's count goes before the service's; that GPUs are ``enabled`` asks for none."""
-    gpu, vendor = hardware.gpu, vendor_of(hardware)
-    backend, wanted = _backend(hardware, vendor), resource(hardware)
-    count = gpu.count or spec.resources.gpu
-    return Accelerators(count, wanted, gpu.toleration_key or wanted, backend if count else "", vendor)
+    """The Model's count goes before the service's. ``enabled`` without a count asks for no GPU, but for a program that
+    can use those that the pod gets otherwise."""
+    gpu, vendor, sharing = hardware.gpu, vendor_of(hardware), spec.resources.gpu_sharing
+    part = f"{PARTITION}{sharing.profile}" if sharing.mode == "partitioned" else ""
+    backend, wanted = _backend(hardware, vendor), part or resource(hardware)
+    count = gpu.count or spec.resources.gpu or int(bool(gpu.resource_claims))
+    return Accelerators(
+        count=count,
+        resource=wanted,
+        # What taints the nodes of claimed devices have, nobody knows but the author.
+        toleration_key=gpu.toleration_key or ("" if gpu.resource_claims else wanted),
+        backend=backend if count or gpu.enabled else "",
+        vendor=vendor,
+        claims=gpu.resource_claims,
+    )
+
+
+def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
+    """Why a GPU cannot be shared as the service asks for; empty: it can. ``shared_nodes``: labels of the nodes that the
+    operator keeps for that."""
+    gpu, sharing = hardware.gpu, spec.resources.gpu_sharing
+    if sharing.mode == "exclusive":
+        return ""
+    if (gpu.count or spec.resources.gpu) != 1 or gpu.resource_claims:
+        return f"the mode {sharing.mode} is for a pod with one GPU, and without resourceClaims"
+    vendor = vendor_of(hardware)
+    if sharing.mode == "shared":
+        known = shared_nodes or vendor == "amd"
+        return "" if known else "the operator keeps no nodes whose GPUs are shared (controller_shared_gpu_nodes)"
+    if vendor != "nvidia" or gpu.resource_name:
+        return "the mode partitioned is for NVIDIA's GPUs, and without resourceName"
+    return "" if PROFILE.fullmatch(sharing.profile) else f"{sharing.profile!r} is no profile of MIG such as 1g.24gb"
 
 
 def resource(hardware: Hardware) -> str:
@@ -95,8 +128,8 @@ def affinity(spec: InferenceServiceSpec, found: Accelerators) -> Object:
 
 
 def _bytes(quantity: str) -> Fraction:
-    """Raises Invalid: the definition's pattern lets exponents pass that are beyond all memory."""
+    """Raises InvalidSpecError: the definition's pattern lets exponents pass that are beyond all memory."""
     try:
         return amount(quantity)
     except ValueError as error:
-        raise Invalid("InvalidSpec", f"spec.resources.gpuMemory: {error}") from error
+        raise InvalidSpecError("InvalidSpec", f"spec.resources.gpuMemory: {error}") from error

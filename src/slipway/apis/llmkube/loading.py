@@ -1,272 +1,182 @@
-"""Loading: the Jobs that a Model wants just now, what they told, and what is written into the inventory for it. Pure.
-
-A Job is looked at only if it does what is wanted now: one of an earlier spec is in the way, and goes.
-"""
+"""Loading: the Jobs that a Model wants just now, and what is recorded of the cache for it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
 import msgspec
 
-from slipway.apis.llmkube import cache, names
-from slipway.apis.llmkube.cache import Record
-from slipway.apis.llmkube.weights import Model, affinity, inspector, loader, prober, source_volumes, tolerations
-from slipway.artifacts.report import Fault, Report, fault
-from slipway.artifacts.report import read as read_report
+from slipway.apis.llmkube import cache, loaders, names
+from slipway.apis.llmkube.cache import Folder, Record
+from slipway.apis.llmkube.model_resolve import View, expects
+from slipway.apis.llmkube.model_spec import Model
+from slipway.apis.llmkube.settings import llmkube
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import MANAGED_BY, Object, deleting, uid
-from slipway.serving import volumes
-from slipway.serving.job import Task, ended, job, last_words, pods_of, told
-from slipway.serving.plan import Note, World
-from slipway.serving.server import Container, Mount
-from slipway.serving.settings import Settings
-from slipway.serving.times import unix_time
-from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.kube.objects import MANAGED_BY, Object, deleting, key, uid
+from slipway.serving.api import MetadataPatch, World
+from slipway.weights import jobs
+from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL, REPORT_SECONDS, Run
 
-RETRIES = 4
-RETRY_SECONDS = 300
-"""After a load that failed another one is tried, as what was wrong may lie in no object that we watch."""
-ANSWER_SECONDS = 600
-"""What a question to a source may take, pod and all; a node that has no such file starts none."""
-REPORT_SECONDS = 60
-"""After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
-EVICTION_SECONDS = 600
-"""After which a Model that is deleted waits no more for its Jobs, and goes with its weights left on the volume."""
-NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
-LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet")
-"""What another try would only find again, after as many bytes: a change of the spec, or the Job's deletion, asks for
-one."""
-What = Literal["download", "inspect", "revalidate", "evict"]
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A Job that is wanted, and what is known of the one that there is."""
+class Wanted(msgspec.Struct, frozen=True):
+    """A Job that is wanted, and what is known of it."""
 
-    wanted: Object
-    made: Object | None = None
-    pods: Sequence[Object] = ()
-    """Of this Job, the newest first."""
-
-    @property
-    def complete_since(self) -> float | None:
-        return ended(self.made, "Complete")
-
-    @property
-    def failed_since(self) -> float | None:
-        return ended(self.made, "Failed")
-
-    @property
-    def report(self) -> Report | None:
-        return read_report(told(self.pods)) if self.complete_since is not None else None
-
-    @property
-    def fault(self) -> tuple[Fault | None, str]:
-        """Why its last pod failed: a word, if there is one, and a sentence."""
-        return fault(last_words(self.pods))
-
-    def retried_at(self) -> float | None:
-        """Unix seconds at which it is time for another one; None: it is not over, or it is of no use."""
-        if self.complete_since is not None and self.report is None:
-            return self.complete_since + REPORT_SECONDS
-        if self.failed_since is not None and self.fault[0] not in LASTING:
-            return self.failed_since + RETRY_SECONDS
-        return None
+    job: Object
+    run: Run
 
     def children(self, now: float) -> tuple[Object, ...]:
-        """The Job, unless it is time for another one: then it goes first."""
-        retried = self.retried_at()
-        return () if retried is not None and now >= retried else (self.wanted,)
+        return self.run.children(self.job, now)
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What a Model wants of the cluster."""
 
     children: tuple[Object, ...] = ()
-    notes: tuple[Note, ...] = ()
+    patches: tuple[MetadataPatch, ...] = ()
+    annotations: Object = {}
+    """Of the Model itself, before anything is made."""
 
     def __add__(self, other: Wish) -> Wish:
-        return Wish(self.children + other.children, self.notes + other.notes)
-
-
-def record_of(model: Model, world: World) -> Record | None:
-    """What the inventory says of the Model's folder."""
-    return cache.inventory(world.referenced.get(cache.claim_reference(model.namespace))).get(model.key)
+        return Wish(
+            children=self.children + other.children,
+            patches=self.patches + other.patches,
+            annotations=self.annotations | other.annotations,
+        )
 
 
 def is_current(model: Model, record: Record | None) -> bool:
     """Whether what the cache has is what the Model wants."""
-    if record is None or not record.complete or not _expects(model.resource, record):
+    if record is None or not record.complete or not expects(model.resource, record):
         return False
     return not (record.drifted and model.spec.refresh_policy == "OnChange")
 
 
-def _expects(resource: Object, record: Record) -> bool:
-    """Whether a Model, which may not be valid, is content with the hash of what the cache has."""
-    expected: str = resource["spec"].get("sha256") or ""
-    return expected.lower() in ("", record.report.sha256)
+def download(view: View, model: Model) -> Wanted:
+    refresh = view.record is not None and view.record.complete
+    return _observed(view.world, loaders.download(model, refresh=refresh))
 
 
-def download(model: Model, world: World) -> Run:
-    record = record_of(model, world)
-    container = loader(model, refresh=record is not None and record.complete)
-    cached = volumes.claim(names.CACHE_VOLUME, names.CLAIM)
-    return _run(model, world, "download", container, (cached, *source_volumes(model)))
-
-
-def inspection(model: Model, world: World) -> Run:
+def inspection(view: View, model: Model) -> Wanted:
     """Of what lies on a claim, or where there is no cache of what the source says of itself."""
-    if model.in_claim:
-        return _run(model, world, "inspect", inspector(model), source_volumes(model))
-    return _run(model, world, "inspect", prober(model, header=True), source_volumes(model), ANSWER_SECONDS)
+    return _observed(view.world, loaders.inspection(model))
 
 
-def revalidation(model: Model, world: World) -> Run:
-    return _run(model, world, "revalidate", prober(model), source_volumes(model), ANSWER_SECONDS)
-
-
-def into_cache(model: Model, world: World) -> Wish:
+def into_cache(view: View, model: Model) -> Wish:
     """What brings the weights into the cache, and watches over their source once they are there."""
-    reference = cache.claim_reference(model.namespace)
-    there, record = world.referenced.get(reference), record_of(model, world)
-    if (there is not None and deleting(there)) or cache.being_evicted(world, record):
+    record = view.record
+    if view.claim_leaving or cache.being_evicted(view.world, record):
         return Wish()
     if is_current(model, record) and record is not None:
-        return _watched(model, world, record)
-    run = download(model, world)
-    since, report = run.complete_since, run.report
+        return _watched(view, model, record)
+    wanted = download(view, model)
+    since, report = wanted.run.complete_since, wanted.run.report
     if since is not None and report is not None:
-        done = cache.loaded(model, report, since)
-        return Wish((run.wanted,), (Note(reference, cache.noted(model.key, done)),))
-    begun = () if record is not None else (Note(reference, cache.noted(model.key, Record())),)
-    return Wish(run.children(world.now), begun)
+        done = Record(loaded=timestamp(since), by=model.name, report=report)
+        return Wish(children=(wanted.job,), patches=(_noted(view, done),))
+    begun = {} if record is not None else {model.place.annotation: cache.written(Record(), view.claim)}
+    return Wish(children=wanted.children(view.world.now), annotations=begun)
 
 
-def _watched(model: Model, world: World, record: Record) -> Wish:
+def _watched(view: View, model: Model, record: Record) -> Wish:
     """Asks the source from time to time, one Model for all that have it."""
-    interval = model.settings.sources.revalidate_seconds
-    content = [one for one in cache.users(world, model.namespace).get(model.key, []) if _expects(one, record)]
-    mine = cache.is_first(world, content, cached=True)
-    if not (interval and mine and world.now - record.asked >= interval):
+    interval, now = llmkube(model.settings).revalidate_seconds, view.world.now
+    if not (interval and view.first and now - record.asked >= interval):
         return Wish()
-    run = revalidation(model, world)
+    wanted = _observed(view.world, loaders.revalidation(model))
+    run = wanted.run
     over = run.complete_since if run.complete_since is not None else run.failed_since
     # That the Job is over may be seen before what its pod has told.
     unheard = run.complete_since is not None and run.report is None
-    if over is None or (unheard and world.now < over + REPORT_SECONDS):
-        return Wish((run.wanted,))
-    asked = cache.asked(record, run.report, world.now)
-    return Wish((run.wanted,), (Note(cache.claim_reference(model.namespace), cache.noted(model.key, asked)),))
+    if over is None or (unheard and now < over + REPORT_SECONDS):
+        return Wish(children=(wanted.job,))
+    return Wish(children=(wanted.job,), patches=(_noted(view, cache.asked(record, run.report, now)),))
 
 
-def from_claim(model: Model, world: World) -> Wish:
+def _noted(view: View, record: Record) -> MetadataPatch:
+    """Has whoever holds the record of the Model's folder say this; the Model itself where nobody does."""
+    return cache.noted(view.folder.holder or view.resource, view.folder.place, record, view.claim)
+
+
+def from_claim(view: View, model: Model) -> Wish:
     """What reads the weights where they are. The Job stays, as its pod has the report."""
-    there = world.referenced.get(model.claim) if model.claim else None
-    if there is None or deleting(there) or there.get("status", {}).get("phase") != "Bound" or not worth_reading(model):
+    there = view.world.get(model.claim) if model.claim else None
+    bound = there is not None and not deleting(there) and there.get("status", {}).get("phase") == "Bound"
+    return looked_into(view, model) if bound else Wish()
+
+
+def looked_into(view: View, model: Model) -> Wish:
+    """What reads the header of weights where they are, where there is something that this would tell."""
+    if not (model.spec.format == "gguf" or (model.spec.sha256 and model.in_claim)):
         return Wish()
-    return Wish(inspection(model, world).children(world.now))
+    return Wish(children=inspection(view, model).children(view.world.now))
 
 
-def from_afar(model: Model, world: World) -> Wish:
-    """What reads the header of weights that each pod loads itself."""
-    return Wish(inspection(model, world).children(world.now)) if worth_reading(model) else Wish()
-
-
-def worth_reading(model: Model) -> bool:
-    """Whether there is something that a look into the weights would tell."""
-    return bool(model.spec.sha256 and model.in_claim) or model.spec.format == "gguf"
-
-
-def out_of_cache(world: World) -> Wish:
-    """What removes a folder that no Model uses any more: it is marked, removed, then forgotten."""
-    namespace = world.resource["metadata"]["namespace"]
-    reference = cache.claim_reference(namespace)
-    there = world.referenced.get(reference)
-    key = "" if there is None or deleting(there) else cache.to_evict(world, there)
-    if not key:
+def records_kept(view: View) -> Wish:
+    """What becomes of the records that the Model has, and of those of earlier versions that fall to it: each is written
+    to it before the claim forgets it, handed on to whoever else wants the folder, or goes with that."""
+    if view.claim is None or view.claim_leaving:
         return Wish()
-    me = uid(world.resource)
-    record = cache.inventory(there)[key]
-    if record.evicted_by != me:
-        # Shorter than before, so that it has room where the claim takes no more.
-        marked = Record(evicted_by=me, evicted_at=timestamp(world.now))
-        return Wish((), (Note(reference, cache.noted(key, marked)),))
-    run = _evict(world, key)
-    since = record.evicted_at or world.resource["metadata"].get("deletionTimestamp")
-    late = deleting(world.resource) and world.now - unix_time(since) > EVICTION_SECONDS
-    if run.complete_since is None and run.failed_since is None and not late:
-        return Wish((run.wanted,))
-    kept = (run.wanted,) if run.made else ()
-    return Wish(kept, (Note(reference, cache.noted(key, None)),))
+    taken = (cache.noted(view.resource, one.place, one.record, view.claim) for one in view.left)
+    wish = Wish(patches=tuple(taken))
+    idle: list[Folder] = []
+    for folder in view.held:
+        wish += _record_kept(view, folder)
+        idle += [folder] if _is_idle(view, folder) else []
+    return wish + _out_of_cache(view, idle)
 
 
-def is_late(world: World) -> bool:
-    """Whether a Model that goes has waited long enough for Jobs that load."""
-    since = world.resource["metadata"].get("deletionTimestamp")
-    return since is not None and world.now - unix_time(since) > EVICTION_SECONDS
+def _record_kept(view: View, folder: Folder) -> Wish:
+    me = view.resource
+    if not folder.held_by(me):
+        return Wish(patches=(cache.noted(me, folder.place, None, view.claim),))
+    patches = tuple(cache.noted(model, folder.place, None, view.claim) for model in folder.copies)
+    if folder.on_claim:
+        patches += (folder.place.recorded(folder.place.claim, None),)
+    if folder.users and not folder.used_by(me) and not _marked(view, folder):
+        patches += (cache.noted(folder.users[0], folder.place, folder.record, view.claim),)
+    return Wish(patches=patches)
 
 
-def _evict(world: World, key: str) -> Run:
-    metadata, settings = world.resource["metadata"], world.settings
-    container = Container(
-        name="evictor",
-        image=settings.loader_image,
-        args=("loader", "evict", f"{names.CACHE}/{key}", "--below", names.CACHE),
-        mounts=(Mount(names.CACHE_VOLUME, names.CACHE),),
-        security=UNPRIVILEGED,
-    )
-    name, namespace = metadata["name"], metadata["namespace"]
-    volume = volumes.claim(names.CACHE_VOLUME, names.CLAIM)
-    task = _task(name, namespace, "evict", container, (volume,), settings)
-    return _observed(world, job(msgspec.structs.replace(task, tolerations=({"operator": "Exists"},))))
+def _is_idle(view: View, folder: Folder) -> bool:
+    """Whether the Model is to remove a folder: nobody wants it, or it had begun to. First nobody else has a record of
+    it."""
+    known_by_others = folder.copies or folder.on_claim
+    return folder.held_by(view.resource) and not known_by_others and (not folder.users or _marked(view, folder))
 
 
-def _run(
-    model: Model, world: World, what: What, container: Container, found: tuple[Object, ...], deadline: int = 0
-) -> Run:
-    task = _task(model.name, model.namespace, what, container, found, model.settings)
-    near = {"tolerations": tolerations(model), "affinity": affinity(model)}
-    return _observed(world, job(msgspec.structs.replace(task, deadline_seconds=deadline, **near)))
+def _marked(view: View, folder: Folder) -> bool:
+    return folder.record is not None and folder.record.evicted_by == uid(view.resource)
 
 
-def _task(
-    model: str, namespace: str, what: What, container: Container, found: tuple[Object, ...], settings: Settings
-) -> Task:
-    name = names.job_name(model, what)
-    return Task(
-        name=name,
-        namespace=namespace,
-        labels={
-            NAME_LABEL: "model-loader",
-            INSTANCE_LABEL: name,
-            names.MODEL_LABEL: names.label_value(model),
-            MANAGED_BY: MANAGER,
-        },
-        container=container,
-        volumes=found,
-        retries=RETRIES,
-        security=_security(settings),
-    )
+def _out_of_cache(view: View, idle: list[Folder]) -> Wish:
+    """What removes a folder that no Model uses any more: it is marked, removed, then forgotten. One at a time, that
+    which was begun first."""
+    free = [one for one in idle if _marked(view, one) or not is_read(view, one)]
+    folder = min(free, key=lambda one: (not _marked(view, one), one.key), default=None)
+    if folder is None or folder.record is None:
+        return Wish()
+    me, now = view.resource, view.world.now
+    if not _marked(view, folder):
+        marked = Record(evicted_by=uid(me), evicted_at=timestamp(now))
+        return Wish(patches=(cache.noted(me, folder.place, marked, view.claim),))
+    wanted = _observed(view.world, loaders.eviction(me, folder.place, view.world.settings))
+    since = folder.record.evicted_at or me["metadata"].get("deletionTimestamp")
+    if not wanted.run.over and not (view.leaving and jobs.is_late(since, now)):
+        return Wish(children=(wanted.job,))
+    kept = (wanted.job,) if wanted.run.made else ()
+    return Wish(children=kept, patches=(cache.noted(me, folder.place, None, view.claim),))
 
 
-def _security(settings: Settings) -> Object:
-    """Volumes that take no group belong to root, and are written by nobody else."""
-    user = settings.user(settings.model_cache.run_as_user)
-    if user is None:
-        return restricted(None)
-    return {**restricted(user), "runAsNonRoot": user != 0, "fsGroup": names.GROUP_ID}
+def waits_for_readers(view: View) -> bool:
+    """Whether there are folders that go as soon as no pod reads them any more."""
+    return any(_is_idle(view, one) and not _marked(view, one) and is_read(view, one) for one in view.held)
 
 
-def _observed(world: World, wanted: Object) -> Run:
-    made = world.children.get(("Job", wanted["metadata"]["name"]))
-    if made is None or deleting(made) or _words(made) != _words(wanted):
-        return Run(wanted=wanted)
-    return Run(wanted=wanted, made=made, pods=pods_of(made, world.pods))
+def is_read(view: View, folder: Folder) -> bool:
+    """Whether pods need what the folder has."""
+    complete = folder.record is not None and folder.record.complete
+    return complete and cache.is_read(view.world, folder.place.claim.namespace, folder.key)
 
 
-def _words(made: Object) -> list[str]:
-    """What tells a Job from another of its name: what its program is told."""
-    words: list[str] = made["spec"]["template"]["spec"]["containers"][0].get("args", [])
-    return words
+def _observed(world: World, wanted: Object) -> Wanted:
+    return Wanted(wanted, jobs.observed(world, key(wanted), jobs.words_of(wanted)))

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from slipway.apis.llmkube.later import LATER
 from slipway.kube.conditions import CHECKED, Condition
+from slipway.kube.core import core
 from slipway.kube.crd import Column, CustomResource, Rule, cel
 from slipway.kube.objects import Kind, Object
 
@@ -33,6 +33,13 @@ Time = Annotated[str, Meta(extra_json_schema=TIME)]
 INNER_PATH = cel(
     Rule("!self.startsWith('/')", "must be a path inside the source, and not begin with /."),
     Rule("!self.split('/').exists(part, part in ['', '.', '..'])", "must not have empty parts, nor . or .. as parts."),
+)
+CLAIMS = cel(
+    Rule(
+        "self.size() == 0 || self.all(c, (has(c.resourceClaimName) && !has(c.resourceClaimTemplateName))"
+        " || (!has(c.resourceClaimName) && has(c.resourceClaimTemplateName)))",
+        "each claim must have exactly one of resourceClaimName and resourceClaimTemplateName.",
+    )
 )
 InnerPath = Annotated[str, Meta(min_length=1, max_length=512, extra_json_schema=INNER_PATH)]
 
@@ -75,6 +82,17 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Key of the taint that pods tolerate. Absent: the name of the resource."""
     runtime: Literal["vulkan", "rocm"] | None = None
     """How the program computes on AMD GPUs, where it shares them by way of their device files."""
+    resource_claims: Annotated[
+        tuple[Annotated[Object, core("PodResourceClaim")], ...], Meta(max_length=16, extra_json_schema=CLAIMS)
+    ] = ()
+    """Claims of devices that each pod has, in place of an extended resource: dynamic resource allocation."""
+
+    validations: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(has(self.resourceName) && has(self.resourceClaims) && self.resourceClaims.size() > 0)",
+            "Only one of resourceName and resourceClaims can be.",
+        ),
+    )
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,6 +148,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prefetch: bool = False
     """Whether the weights are loaded into the cache also where all services have them otherwise. Without it they are
     loaded as soon as there is the Model, unless that is so."""
+    prefetch_tolerations: tuple[Annotated[Object, core("Toleration")], ...] = ()
+    """Taints that the pods tolerate which load the weights, beside that of the GPUs."""
 
     validations: ClassVar[tuple[Rule, ...]] = (
         Rule("!has(self.mmproj) || has(self.files)", "mmproj is a file of the same source as files, which is missing."),
@@ -188,20 +208,20 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether some node of the cluster has the accelerator. That one is free shows only when a pod asks for it."""
     gguf: Gguf | UnsetType = UNSET
     """What the header of the weights says, where they are GGUF."""
+    staged_files: tuple[str, ...] | UnsetType = UNSET
+    """The files of the source that are loaded, where the Model names some."""
     last_updated: Time | UnsetType = UNSET
     """When this status last changed."""
     observed_generation: Number64 | UnsetType = UNSET
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
-    """Available, Progressing, Degraded, and SourceDrifted and FieldsIgnored where they apply; each with a reason and a
-    message."""
+    """Available, Progressing, Degraded, and SourceDrifted where it applies; each with a reason and a message."""
 
 
 MODEL = CustomResource(
     kind=KIND,
     spec=ModelSpec,
     status=ModelStatus,
-    unsupported=LATER["Model"],
     description="Weights that InferenceServices of the same namespace serve.",
     short_names=("mdl",),
     columns=(

@@ -11,23 +11,25 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.llmkube import names, uses
+from slipway.apis.llmkube import names, usage
+from slipway.apis.llmkube.loaders import source_access
+from slipway.apis.llmkube.model_spec import Model, read
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.service_types import InferenceServiceSpec
-from slipway.apis.llmkube.sources import Source
-from slipway.apis.llmkube.weights import Model, read, source_volumes
+from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
 from slipway.kube.objects import Object
 from slipway.serving import volumes
-from slipway.serving.plan import Invalid
+from slipway.serving.api import InvalidSpecError
 from slipway.serving.server import Mount
 from slipway.serving.settings import Settings
+from slipway.weights.source import Source
 
 SCRATCH_VOLUME = "model-storage"
 QUANTIZATION = re.compile(r"I?Q\d\w{0,12}|B?F16|F32")
 """As the names of GGUF files have it; people write other words, too."""
 DRAFT_SOURCE, DRAFT_VOLUME = "/draft-source", "draft-source"
-Way = Literal["image", "engine", "claim", "cache", "loader"]
+Delivery = Literal["image", "engine", "claim", "cache", "loader"]
 """In the image already, fetched by the engine, read from the claim that the source names, from the namespace's cache,
 or loaded by the pod."""
 
@@ -35,11 +37,13 @@ or loaded by the pod."""
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """The weights of one Model in a pod."""
 
-    way: Way
+    way: Delivery
     weights: Weights
     volumes: tuple[Object, ...] = ()
     mounts: tuple[Mount, ...] = ()
     """Of the engine."""
+    folder: str = ""
+    """Of a cache, with all files of the Model; empty: it is in none."""
     mmproj: str = ""
     """Path of the projector; empty: there is none."""
     loader: Model | None = None
@@ -53,14 +57,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     resource: Object
     spec: ModelSpec
+    service: str
+    """Name of the service that reads it."""
     files: bool
     """Whether the engine takes files rather than folders."""
     draft: bool = False
     """Whether it stands beside another Model."""
+    needless: bool = False
+    """Whether the engine does without weights from a cache: see ``usage.given_weights``."""
 
 
 def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Placed:
-    """Raises Invalid for sources that are none."""
+    """Raises InvalidSpecError for sources that are none."""
     if service.skip_model_init:
         return _in_image(wanted, settings)
     model = read(wanted.resource, settings)
@@ -68,14 +76,24 @@ def placed(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) ->
         return Placed(way="engine", weights=_repository(wanted, model.source))
     if model.source.kind == "claim":
         return _from_claim(wanted, model.source)
+    if wanted.needless:
+        return Placed(way="image", weights=Unnamed())
     return _from_cache(wanted, model, service, settings)
 
 
 def own_loader(service: InferenceServiceSpec, settings: Settings) -> bool:
-    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has no caches there
-    is none to choose."""
+    """Whether pods load weights themselves, whatever the namespace's cache has. Where the operator has none there is
+    none to choose."""
     cache = service.model_cache
-    return bool(cache.claim_name) or "Ephemeral" in (cache.persistence, settings.model_cache.persistence)
+    kept = llmkube(settings).model_cache.persistence == "Cached"
+    return bool(cache.claim_name) or cache.persistence == "Ephemeral" or not kept
+
+
+def own_claim(service: InferenceServiceSpec, settings: Settings) -> bool:
+    """Whether a service has a claim for itself, which pods load weights into."""
+    cache = service.model_cache
+    per_service = llmkube(settings).model_cache.persistence == "PerService"
+    return per_service and not cache.claim_name and cache.persistence != "Ephemeral"
 
 
 def _in_image(wanted: Wanted, settings: Settings) -> Placed:
@@ -85,7 +103,7 @@ def _in_image(wanted: Wanted, settings: Settings) -> Placed:
         return Placed(way="image", weights=_mounted(wanted, text))
     try:
         source = read(wanted.resource, settings).source
-    except Invalid:
+    except InvalidSpecError:
         return Placed(way="image", weights=Unnamed())
     found = _repository(wanted, source) if source.repository else Unnamed()
     return Placed(way="engine" if source.repository else "image", weights=found)
@@ -107,7 +125,7 @@ def _mounted(wanted: Wanted, path: str) -> MountedFolder:
 def _from_claim(wanted: Wanted, source: Source) -> Placed:
     if wanted.files and not source.path:
         text = f"this runtime takes a file, and its source names none of the claim: pvc://{source.claim}/model.gguf"
-        raise Invalid("InvalidSpec", text)
+        raise InvalidSpecError("InvalidSpec", text)
     place, volume = (DRAFT_SOURCE, DRAFT_VOLUME) if wanted.draft else (names.SOURCE, names.SOURCE_VOLUME)
     path = f"{place}/{source.path}" if source.path else place
     return Placed(
@@ -124,19 +142,20 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
     path = model.path(None) if alone and model.source.main else status.get("path") or model.path(None)
     # An engine that takes a folder finds all files of a set in it.
     several = model.source.files and not (model.source.stored_as or wanted.files or wanted.spec.format == "gguf")
-    mmproj = f"{model.folder}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
+    mmproj = f"{model.place.path}/{wanted.spec.mmproj}" if wanted.spec.mmproj else ""
     fault = _fault(wanted, model) if alone else ""
     if fault:
-        raise Invalid("InvalidSpec", f"without the cache of the namespace {fault}")
-    volume = _own_volume(service) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
+        raise InvalidSpecError("InvalidSpec", f"without the cache of the namespace {fault}")
+    volume = _own_volume(wanted, service, settings) if alone else volumes.claim(names.CACHE_VOLUME, names.CLAIM)
     return Placed(
         way="loader" if alone else "cache",
-        weights=_mounted(wanted, model.folder if several else path),
-        volumes=(volume, *(source_volumes(model) if alone else ())),
+        weights=_mounted(wanted, model.place.path if several else path),
+        volumes=(volume, *(source_access(model).volumes if alone else ())),
         mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
+        folder=model.place.path,
         mmproj=mmproj,
         loader=model if alone else None,
-        used=() if alone else ((model.key, uses.digest(status, alone=_is_one_file(model))),),
+        used=() if alone else ((model.place.folder, usage.digest(status, alone=_is_one_file(model))),),
     )
 
 
@@ -153,7 +172,9 @@ def _fault(wanted: Wanted, model: Model) -> str:
     return ""
 
 
-def _own_volume(service: InferenceServiceSpec) -> Object:
+def _own_volume(wanted: Wanted, service: InferenceServiceSpec, settings: Settings) -> Object:
+    if own_claim(service, settings):
+        return volumes.claim(names.CACHE_VOLUME, names.own_claim(wanted.service))
     if service.model_cache.claim_name:
         return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
     return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)

@@ -1,22 +1,37 @@
-"""Pods: an InferenceService's Server, and the Service in front of it. Pure."""
+"""Pods: an InferenceService's ModelServer, and the Service in front of it. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
-from slipway.apis.llmkube import autoscaling, names, sources, uses, weights
+from slipway.apis.llmkube import autoscaling, names, usage
 from slipway.apis.llmkube.hardware import affinity
+from slipway.apis.llmkube.loaders import hub_token, loader
 from slipway.apis.llmkube.placement import Placed
-from slipway.apis.llmkube.queue import class_name
-from slipway.apis.llmkube.reading import CONTAINERS, Service, mode, quantity
-from slipway.artifacts.addresses import public
+from slipway.apis.llmkube.scheduling import class_name
+from slipway.apis.llmkube.service_resolve import Service, mode, quantity
+from slipway.apis.llmkube.settings import llmkube
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
-from slipway.serving import volumes
-from slipway.serving.plan import Invalid, World
+from slipway.serving import env, volumes
+from slipway.serving.api import InvalidSpecError, World
 from slipway.serving.policies import UNMOVED
 from slipway.serving.route import Route
-from slipway.serving.server import Address, Container, Mount, Probe, Probes, Scale, Server, patience, variables
+from slipway.serving.server import (
+    Container,
+    ModelServer,
+    Mount,
+    Probe,
+    Probes,
+    Scale,
+    ServiceSpec,
+    failure_window_seconds,
+    variables,
+)
 from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
+from slipway.weights.source import on_node
 
 POD_SECURITY: Object = {
     **CONFINED,
@@ -37,7 +52,7 @@ SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 def workload_name(service: str) -> str:
     """Of the Deployment and all that belongs to it: the service's own, as far as it can be a label's value too."""
-    return names.label_value(service)
+    return label_value(service)
 
 
 def service_name(service: str) -> str:
@@ -45,38 +60,38 @@ def service_name(service: str) -> str:
     plain = service.replace(".", "-")
     if SERVICE_NAME.fullmatch(plain):
         return plain
-    return names.fitting(plain if plain[:1].isalpha() else f"isvc_{plain}")
+    return fitting(plain if plain[:1].isalpha() else f"isvc_{plain}")
 
 
 def selector(service: str) -> dict[str, str]:
     """The Model is not in it, so that a service can go over to another one."""
-    name = names.label_value(service)
+    name = label_value(service)
     return {"app": name, names.SERVICE_LABEL: name}
 
 
-def server(service: Service) -> Server:
-    """Raises Invalid for quantities that are none, and without an image."""
+def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer:
+    """``annotations``: of the pods. Raises InvalidSpecError for quantities that are none, and without an image."""
     spec = service.spec
     own = selector(service.name)
     labels = {
         **own,
-        names.MODEL_LABEL: names.label_value(spec.model_ref),
+        names.MODEL_LABEL: label_value(spec.model_ref),
         names.RUNTIME_LABEL: spec.runtime,
     }
     unmoved = UNMOVED if spec.eviction_protection else {}
-    return Server(
+    return ModelServer(
         name=workload_name(service.name),
         namespace=service.namespace,
         labels=labels,
         selector=own,
         pod_labels={**spec.pod_labels, **labels, MANAGED_BY: MANAGER},
-        pod_annotations={**unmoved, **spec.pod_annotations, **_uses(service)},
+        pod_annotations={**unmoved, **annotations, **spec.pod_annotations, **_uses(service)},
         engine=_engine(service),
         port=service.port,
         probes=_probes(service),
-        given_probes=_given_probes(service),
-        drain_seconds=service.settings.drain_seconds,
-        before=_before(service),
+        probe_overrides=_probe_overrides(service),
+        drain=service.engine.drain(service.settings.drain_seconds),
+        init_containers=_before(service),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
         security=_pod_security(service) if spec.pod_security_context is None else CONFINED | spec.pod_security_context,
@@ -85,13 +100,13 @@ def server(service: Service) -> Server:
 
 
 def _uses(service: Service) -> Object:
-    return uses.annotation(used for place in _places(service) for used in place.used)
+    return usage.annotation(used for place in _places(service) for used in place.used)
 
 
 def _engine(service: Service) -> Container:
     spec, engine, launch = service.spec, service.engine, service.launch
     return Container(
-        name=CONTAINERS[spec.runtime],
+        name=engine.container,
         image=image(service),
         command=spec.command or engine.command,
         args=engine.args(launch),
@@ -122,16 +137,14 @@ def _own_security(service: Service, given: Object) -> Object:
 def _before(service: Service) -> tuple[Container, ...]:
     """Loads the weights, where every pod does that for itself."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
-    return tuple(
-        weights.loader(place.loader, name, volume=place.volumes[0]["name"]) for name, place in named if place.loader
-    )
+    return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
 
 
 def image(service: Service) -> str:
-    """The user's, else the one of :func:`own_image`. Raises Invalid: NoImage."""
+    """The user's, else the one of :func:`own_image`. Raises InvalidSpecError: NoImage."""
     found = service.spec.image or own_image(service)
     if not found:
-        raise Invalid("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
+        raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
     return found
 
 
@@ -148,8 +161,7 @@ def _env(service: Service) -> tuple[Object, ...]:
     given = service.spec.env
     home = service.settings.home()
     own = (*variables({**home, **service.engine.env(service.launch)}), *_token(service))
-    taken = {variable["name"] for variable in given}
-    return (*(variable for variable in own if variable["name"] not in taken), *given)
+    return (*env.without(own, given), *given)
 
 
 def _token(service: Service) -> tuple[Object, ...]:
@@ -159,13 +171,14 @@ def _token(service: Service) -> tuple[Object, ...]:
     named = {
         "vllm": spec.vllm_config.hf_token_secret_ref,
         "tgi": spec.tgi_config.hf_token_secret_ref,
+        "sglang": spec.sglang_config.hf_token_secret_ref,
         "personaplex": spec.persona_plex_config.hf_token_secret_ref,
     }
     if own := named.get(spec.runtime):
         return ({"name": variable, "valueFrom": {"secretKeyRef": own}},)
     if service.placed.way != "engine" and spec.runtime != "personaplex":
         return ()
-    return weights.hub_token(service.model, service.settings, variable)
+    return hub_token(service.model, service.settings, variable)
 
 
 def _resources(service: Service) -> Object:
@@ -180,7 +193,9 @@ def _resources(service: Service) -> Object:
     requests = {name: quantity(f"resources.{field}", text) for name, (field, text) in wanted.items() if text}
     disk = {name: size for name, size in requests.items() if name == "ephemeral-storage"}
     limits = {**disk, **service.accelerators.limits}
-    return {part: amounts for part, amounts in {"requests": requests, "limits": limits}.items() if amounts}
+    claims = [{"name": claim["name"]} for claim in service.accelerators.claims]
+    found = {"requests": requests, "limits": limits, "claims": claims}
+    return {part: amounts for part, amounts in found.items() if amounts}
 
 
 def asks_for(service: Service, resource: str) -> bool:
@@ -203,18 +218,18 @@ def _volumes(service: Service) -> tuple[Object, ...]:
 
 
 def _check_place(service: Service, volume: Object) -> None:
-    """Raises Invalid for a path of the node that the operator does not allow, or that pods could write to: a link that
-    they make there would lead whoever reads it anywhere on the node."""
+    """Raises InvalidSpecError for a path of the node that the operator does not allow, or that pods could write to: a
+    link that they make there would lead whoever reads it anywhere on the node."""
     path = (volume.get("hostPath") or {}).get("path")
     if path is None:
         return
-    if not sources.on_node(path, service.settings.sources):
+    if not on_node(path, service.settings.sources):
         text = f"spec.extraVolumes: {path} is not in a folder of the nodes that the operator allows"
-        raise Invalid("SourceNotAllowed", text)
+        raise InvalidSpecError("SourceNotAllowed", text)
     mounts = (mount for mount in service.spec.extra_volume_mounts if mount.get("name") == volume["name"])
     if not all(mount.get("readOnly") for mount in mounts):
         text = f"spec.extraVolumeMounts: {volume['name']} is of the node, so that it has to be readOnly"
-        raise Invalid("SourceNotAllowed", text)
+        raise InvalidSpecError("SourceNotAllowed", text)
 
 
 def _mounts(service: Service) -> tuple[Mount, ...]:
@@ -246,10 +261,10 @@ def _probes(service: Service) -> Probes:
 def startup_seconds(service: Service) -> int:
     """What a start of the engine may take."""
     given = service.spec.probe_overrides.startup
-    return START_SECONDS if given is None else patience(given)
+    return START_SECONDS if given is None else failure_window_seconds(given)
 
 
-def _given_probes(service: Service) -> dict[str, Object]:
+def _probe_overrides(service: Service) -> dict[str, Object]:
     given = service.spec.probe_overrides
     found = {
         "startupProbe": given.startup,
@@ -261,8 +276,11 @@ def _given_probes(service: Service) -> dict[str, Object]:
 
 def _scheduling(service: Service) -> Object:
     spec, found = service.spec, service.accelerators
+    shared = spec.resources.gpu_sharing.mode == "shared" and found.vendor != "amd"
+    nodes = llmkube(service.settings).shared_gpu_nodes if shared else {}
     return {
-        "nodeSelector": spec.node_selector,
+        "nodeSelector": {**nodes, **spec.node_selector},
+        "resourceClaims": list(found.claims),
         "affinity": affinity(spec, found),
         "tolerations": [*(taint for taint in found.tolerations if taint not in spec.tolerations), *spec.tolerations],
         "topologySpreadConstraints": list(spec.topology_spread_constraints),
@@ -277,25 +295,26 @@ def scale(world: World, service: Service) -> Scale:
     The other way is always said in full: what the API server has filled in would stand in the way of this one.
     """
     history = service.spec.revision_history_limit
+    gpus, one_by_one = service.accelerators.count > 0, service.spec.max_pod_lifetime_seconds is not None
     return Scale(
         autoscaling.replicas(world, service, workload_name(service.name)),
-        surge=1,
-        recreate=service.accelerators.count > 0,
-        history=HISTORY if history is None else history,
+        surge=0 if gpus else 1,
+        recreate=gpus and not one_by_one,
+        revision_history_limit=HISTORY if history is None else history,
     )
 
 
-def address(service: Service) -> Address:
+def address(service: Service) -> ServiceSpec:
     endpoint = service.endpoint
     route = Route(
-        models=(service.name,),
+        models=(service.name, *service.further_names),
         created=created_unix(service.resource),
         owned_by="llmkube",
-        source=public(service.model.source),
+        source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
     )
-    return Address(
+    return ServiceSpec(
         service_name(service.name),
         selector(service.name),
         route,

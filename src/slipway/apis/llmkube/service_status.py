@@ -6,30 +6,52 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, later, pods, queue, service_settings, uses
-from slipway.apis.llmkube.queue import Scheduling
-from slipway.apis.llmkube.reading import (
-    CONTAINERS,
-    ENGINES,
+from slipway.apis.llmkube import autoscaling, operation, pods, service_flags, usage
+from slipway.apis.llmkube.engines import ENGINES
+from slipway.apis.llmkube.placement import own_claim
+from slipway.apis.llmkube.scheduling import (
+    VALUES,
+    WAITING,
+    Scheduling,
+    position,
+    scheduling_of,
+    scheduling_of_oldest,
+)
+from slipway.apis.llmkube.service_resolve import (
     METAL,
     Service,
+    View,
     draft_of,
     mode,
     model_of,
-    read,
     unready,
-    waits_for,
 )
-from slipway.apis.llmkube.service_types import KIND
-from slipway.engines.settings import NOT_KNOWN
-from slipway.kube.conditions import Condition, find, last_updated
+from slipway.apis.llmkube.updated import last_updated
+from slipway.engines.flags import NOT_KNOWN
+from slipway.kube.conditions import Condition, find
 from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
+from slipway.serving.api import Reference, Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
-from slipway.serving.plan import Invalid, Reference, Refusal, Verdict, World
-from slipway.serving.report import STARTING, Awaited, Report, report, routed
+from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, report, routed
 
+CONDITIONS = REPORTED | {
+    "Degraded",
+    "FieldsUsed",
+    "GPUAvailable",
+    "GatewayReady",
+    "RolloutDeferred",
+    "SGLangSpecValid",
+    "SLOReady",
+    "ScalingActive",
+    "SpeculativeInvalid",
+    "Suspended",
+    "VLLMSpecValid",
+}
+"""Types of the conditions that InferenceServices have."""
 MODEL_FAILED = "ModelFailed"
-OUT_OF_REACH = Refusal(
+PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled"})
+"""Reasons that services go through on their way."""
+OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
     "The Model's accelerator is metal: a Mac outside of the cluster computes it, where no pod can run. Nothing is made"
     " for this service; take another accelerator, or serve it on the Mac itself.",
@@ -40,25 +62,28 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to tell, gathered once."""
 
     service: Service | None
-    """None: it cannot be read; ``refusal`` says why."""
-    refusal: Refusal | None
+    """None: it cannot be read; ``rejection`` says why."""
+    rejection: Rejection | None
     deployment: Object | None
     diagnosis: Diagnosis
     scheduling: Scheduling | None
-    awaited: Awaited | None
+    pending: Pending | None
 
 
-def status(world: World, refusal: Refusal | None) -> Verdict:
-    found = _found(world, refusal)
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    found, world = _found(view, rejection), view.world
     resource = world.resource
     metadata, observed = resource["metadata"], generation(resource)
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
+    ids = (metadata["name"], *(found.service.further_names if found.service else ()))
     # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
-    route = () if found.refusal is OUT_OF_REACH else (routed(served, (metadata["name"],), world.routed),)
-    others = (*route, *_others(world, found), *later.ignored(KIND.kind, resource["spec"]))
+    route = () if found.rejection is OUT_OF_REACH else (routed(served, ids, world.routed),)
+    others = (*route, *_others(view, found), *_at_gateway(found, route))
     fetches = found.service is not None and found.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
-    told = report(found.deployment, found.diagnosis, found.refusal, others, observed, found.awaited, starting)
+    told = report(
+        (Component(found.deployment, found.diagnosis),), found.rejection, others, observed, found.pending, starting
+    )
     degraded = _degraded(told, observed)
     status: Object = {
         "phase": _phase(world, found, told),
@@ -67,60 +92,61 @@ def status(world: World, refusal: Refusal | None) -> Verdict:
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
+        **_gateway(found, route),
         "observedModels": _observed_models(world),
         "observedGeneration": observed,
         "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
     }
-    waits = queue.RECHECK_SECONDS if "waitingFor" in status else None
-    rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, waits) if seconds is not None]
-    status["lastUpdated"] = last_updated(resource.get("status") or {}, status, world.now)
-    return Verdict(status, min(rechecks, default=None))
+    status["lastUpdated"] = last_updated(resource.get("status") or {}, status, CONDITIONS, world.now)
+    ages = operation.recycles_in(view, found.service) if found.service else None
+    rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, ages) if seconds is not None]
+    return StatusResult(status, min(rechecks, default=None), PASSED_THROUGH)
 
 
-def _found(world: World, refusal: Refusal | None) -> Found:
-    try:
-        service = read(world)
-    except Invalid as error:
-        service, refusal = None, refusal or Refusal(error.reason, error.message)
+def _found(view: View, rejection: Rejection | None) -> Found:
+    world, deployment = view.world, view.deployment
+    if isinstance(view.service, Service):
+        service = view.service
+    else:
+        service, rejection = None, rejection or Rejection(view.service.reason, view.service.message)
     if service and service.model.hardware.accelerator == METAL:
-        refusal = refusal or OUT_OF_REACH
-    deployment = world.children.get(("Deployment", pods.workload_name(world.resource["metadata"]["name"])))
+        rejection = rejection or OUT_OF_REACH
     resource = _accelerator(deployment)
-    scheduling = queue.scheduling(world.pods, resource)
-    waits = waits_for(world, service) if service and not refusal else None
+    scheduling = scheduling_of_oldest(world.pods, resource)
+    waits = None if rejection else view.waits
     # That accelerators are in use is no failure, however long it lasts.
     judged = [pod for pod in world.pods if not _queues(pod, resource)]
-    diagnosis, awaited = _diagnosis(world, judged, service, deployment), None
+    diagnosis, pending = _diagnosis(world, judged, service, deployment), None
     if waits and waits[0] == MODEL_FAILED:
         diagnosis = Diagnosis(Failure(*waits))
     elif waits:
-        awaited = Awaited(*waits)
+        pending = Pending(*waits)
     if scheduling and scheduling.resource:
-        awaited = _queued(world, service, scheduling)
+        pending = _queued(world, service, scheduling)
     return Found(
         service=service,
-        refusal=refusal,
+        rejection=rejection,
         deployment=deployment,
         diagnosis=diagnosis,
         scheduling=scheduling,
-        awaited=awaited,
+        pending=pending,
     )
 
 
 def _queues(pod: Object, resource: str) -> bool:
-    found = queue.scheduling_of(pod, resource)
+    found = scheduling_of(pod, resource)
     return found is not None and bool(found.resource)
 
 
-def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Awaited:
+def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Pending:
     place = f", as number {_position(world, service, scheduling)} of those that wait for it" if service else ""
     text = f"The pods wait for {scheduling.resource}{place}. The scheduler says: {scheduling.message}"
-    return Awaited(queue.WAITING, text)
+    return Pending(WAITING, text)
 
 
 def _position(world: World, service: Service, scheduling: Scheduling) -> int:
     priority = _priority(world, service)
-    return queue.position(world, queue.VALUES["normal"] if priority is None else priority, scheduling.resource)
+    return position(world, VALUES["normal"] if priority is None else priority, scheduling.resource)
 
 
 def _accelerator(deployment: Object | None) -> str:
@@ -136,8 +162,7 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     limits = Limits(
         startup_seconds=pods.startup_seconds(service) if service else pods.START_SECONDS,
         unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
-        drain_seconds=settings.drain_seconds,
-        container=CONTAINERS.get(runtime, CONTAINERS["generic"]),
+        container=engine.container,
     )
     return diagnose(deployment, judged, limits, world.now, engine.explain)
 
@@ -151,7 +176,7 @@ def _desired(resource: Object, deployment: Object | None) -> int:
 
 def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
-    refused = found.refusal and not found.refusal.passing
+    refused = found.rejection and not found.rejection.retryable
     ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
     if suspended:
         return "Suspended"
@@ -162,8 +187,8 @@ def _phase(world: World, found: Found, told: Report) -> str:
     if ready:
         return "Ready" if ready >= desired else "Progressing"
     if found.scheduling and found.scheduling.resource:
-        return queue.WAITING
-    return "Pending" if found.awaited else "Creating"
+        return WAITING
+    return "Pending" if found.pending else "Creating"
 
 
 def _of_service(world: World, found: Found) -> Object:
@@ -191,7 +216,7 @@ def _of_service(world: World, found: Found) -> Object:
 
 def _observed_models(world: World) -> list[Object]:
     """Who has changed a Model and waits for its service sees by this that the status is of the time since."""
-    models = [model_of(world, name) for name in uses.model_names(world.resource)]
+    models = [model_of(world, name) for name in usage.model_names(world.resource)]
     return [
         {
             "name": key(model).name,
@@ -208,14 +233,27 @@ def _priority(world: World, service: Service) -> int | None:
     """The number of the class that the pods have. None: there is no such class."""
     given = service.spec.priority_class_name
     if not given:
-        return queue.VALUES[service.spec.priority]
-    found: int | None = world.referenced.get(Reference(PRIORITY_CLASS, "", given), {}).get("value")
+        return VALUES[service.spec.priority]
+    found: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
     return found
 
 
-def _others(world: World, found: Found) -> tuple[Condition, ...]:
-    service = found.service
-    if service is None or found.refusal is OUT_OF_REACH:
+def _gateway(found: Found, route: Sequence[Condition]) -> Object:
+    """What became of the further name at the gateway, where there is one."""
+    names = found.service.further_names if found.service else ()
+    ready = any(one.status == "True" for one in route)
+    return {"gateway": {"modelName": names[0], "routeReady": ready}} if names else {}
+
+
+def _at_gateway(found: Found, route: Sequence[Condition]) -> list[Condition]:
+    if not (found.service and found.service.further_names and route):
+        return []
+    return [msgspec.structs.replace(one, type="GatewayReady") for one in route]
+
+
+def _others(view: View, found: Found) -> tuple[Condition, ...]:
+    service, world = found.service, view.world
+    if service is None or found.rejection is OUT_OF_REACH:
         return ()
     conditions = [_fields_used(world, service)]
     if service.accelerators.count and _desired(world.resource, found.deployment):
@@ -224,6 +262,9 @@ def _others(world: World, found: Found) -> tuple[Condition, ...]:
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
         conditions += _vllm(world, service)
+    if service.spec.runtime == "sglang" and world.resource["spec"].get("sglangConfig"):
+        conditions.append(_sglang(service))
+    conditions += operation.conditions(view, service)
     if service.spec.suspend:
         text = "The service is suspended: it has no replicas until spec.suspend is false."
         conditions.append(Condition("Suspended", "True", "Suspended", text))
@@ -241,15 +282,15 @@ def _fields_used(world: World, service: Service) -> Condition:
 def unused(service: Service, written: Object) -> dict[str, str]:
     """Field -> why it has no effect. ``written``: the spec as it stands in the resource."""
     spec = service.spec
-    found = dict.fromkeys(service_settings.strangers(spec, written), NOT_KNOWN)
-    found |= dict.fromkeys(later.given(KIND.kind, written), "it is a field of a later version of LLMKube")
-    idle, place = service.engine.idle(service.launch), service.placed
-    found |= {one.field: idle[one.setting] for one in service_settings.given(spec) if one.setting in idle}
-    found |= _outdone(service)
+    found = dict.fromkeys(service_flags.strangers(spec, written), NOT_KNOWN)
+    found |= {field: f"{other} is taken" for field, other in service_flags.outdone(spec).items()}
+    idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
+    found |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
+    found |= _outdone(service) | operation.without_effect(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):
         found["modelCache"] = "the weights come from elsewhere"
-    elif cache.persistence == "Cached" and place.way == "loader":
+    elif cache.persistence == "Cached" and place.way == "loader" and not own_claim(spec, service.settings):
         found["modelCache.persistence"] = "the operator keeps no caches"
     for metric in spec.autoscaling.metrics if spec.autoscaling else ():
         if metric.type == "Resource" and not pods.asks_for(service, metric.name):
@@ -264,12 +305,23 @@ def unused(service: Service, written: Object) -> dict[str, str]:
 def _outdone(service: Service) -> dict[str, str]:
     """Fields that another one goes before."""
     spec, count = service.spec, service.model.hardware.gpu.count
-    draft = spec.vllm_config.speculative
+    draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
+    sglang = spec.sglang_config.speculative
     told = (
         ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
         ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
         ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
         ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
+        (
+            "sglangConfig.speculative",
+            spec.runtime == "sglang" and sglang.draft_model_path and not sglang.enabled,
+            "speculative.enabled is not true",
+        ),
+        (
+            "speculativeDecoding",
+            decoding and not decoding.active and (decoding.n_draft_max or decoding.p_min),
+            "its type is none",
+        ),
         ("vllmConfig.speculative.model", draft.model and not draft.enabled, "speculative.enabled is not true"),
     )
     return {field: why for field, idle, why in told if idle}
@@ -304,6 +356,14 @@ def _vllm(world: World, service: Service) -> list[Condition]:
             Condition("SpeculativeInvalid", "True", "SpeculativeMissingModel", text),
         ]
     return [Condition("VLLMSpecValid", "True", "Valid", "The settings of vLLM are taken as they are.")]
+
+
+def _sglang(service: Service) -> Condition:
+    asked = service.spec.sglang_config.speculative
+    if asked.enabled and not asked.active:
+        text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
+        return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
+    return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
 
 
 def _degraded(told: Report, observed: int) -> Condition:

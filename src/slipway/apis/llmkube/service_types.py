@@ -8,9 +8,16 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from slipway.apis.llmkube.later import LATER
-from slipway.apis.llmkube.model_types import INT32, REASON, Number64, Time
-from slipway.apis.llmkube.runtime_types import PersonaPlexConfig, RopeScaling, TgiConfig, VllmConfig
+from slipway.apis.llmkube.model_types import INT32, INT64, REASON, Number64, Time
+from slipway.apis.llmkube.operation_types import Disruption, Gateway, GpuSharing, RolloutPolicy, Slo
+from slipway.apis.llmkube.runtime_types import (
+    PersonaPlexConfig,
+    RopeScaling,
+    SglangConfig,
+    SpeculativeDecoding,
+    TgiConfig,
+    VllmConfig,
+)
 from slipway.kube.conditions import CHECKED, Condition
 from slipway.kube.core import core
 from slipway.kube.crd import Column, CustomResource, Rule, Scale
@@ -18,7 +25,7 @@ from slipway.kube.objects import Kind, Object
 
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="InferenceService", plural="inferenceservices")
 
-Runtime = Literal["llamacpp", "personaplex", "vllm", "tgi", "generic", "sglang"]
+Runtime = Literal["llamacpp", "personaplex", "vllm", "tgi", "generic", "sglang", "llamacpp-router"]
 Priority = Literal["critical", "high", "normal", "low", "batch"]
 CacheType = Literal["f16", "f32", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"]
 Phase = Literal["Pending", "Creating", "Progressing", "Ready", "WaitingForGPU", "Stopped", "Suspended", "Failed"]
@@ -76,6 +83,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Type of the Service."""
     node_port: Annotated[int, Meta(ge=30000, le=32767, extra_json_schema=INT32)] | None = None
     """Port of every node, with the types NodePort and LoadBalancer. Absent: one that is free."""
+    gateway: Gateway | None = None
+    """A further name of the model at the gateway."""
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,6 +102,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Memory that each GPU should have, such as 24Gi: nodes whose labels tell of such GPUs, NVIDIA's, are preferred."""
     ephemeral_storage: Quantity = ""
     """Disk space of the node, such as for weights that are not cached. Asked for, and not exceeded."""
+    gpu_sharing: GpuSharing = GpuSharing()
+    """Whether the pod has its GPU for itself."""
 
 
 class ProbeOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +165,16 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """A PriorityClass of yours. Goes before priority."""
     eviction_protection: bool = False
     """Whether the service is spared when others are put off a node: a PodDisruptionBudget keeps its pods."""
+    disruption: Disruption | None = None
+    """When nodes are not taken from under the pods. Absent: as for any pod."""
+    rollout_policy: RolloutPolicy = RolloutPolicy()
+    """When pods are replaced after a change."""
+    max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
+    """Age at which a pod is replaced by a new one, one at a time. Absent: it may have any."""
+    max_pod_lifetime_idle_timeout_seconds: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] | None = None
+    """How long that should wait for an idle pod."""
+    slo: Slo | None = None
+    """An objective for Pyrra."""
     model_cache: ModelCache = ModelCache()
     """Where the pods find the weights."""
     skip_model_init: bool = False
@@ -242,14 +263,28 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     """Where tensors are kept, each <pattern>=<buffer>: --override-tensor."""
     rope_scaling: RopeScaling | None = None
     """Stretches the positions beyond the context that the model was trained for."""
+    speculative_decoding: SpeculativeDecoding | None = None
+    """A small model, or what was written before, proposes tokens, and the model checks them."""
 
     # Other runtimes.
     vllm_config: VllmConfig = VllmConfig()
     """Settings of vllm."""
     tgi_config: TgiConfig = TgiConfig()
     """Settings of tgi."""
+    sglang_config: SglangConfig = SglangConfig()
+    """Settings of sglang."""
     persona_plex_config: PersonaPlexConfig = PersonaPlexConfig()
     """Settings of personaplex."""
+
+    # Programs on Macs.
+    turbo_quant_bits: Annotated[Literal[3, 6, 8], Meta(extra_json_schema=INT32)] | None = None
+    """Bits of a number in the KV cache of oMLX."""
+    hot_cache_max_size: str = ""
+    """Memory for the KV cache of oMLX, such as 50GB."""
+    paged_ssd_cache_dir: str = msgspec.field(default="", name="pagedSSDCacheDir")
+    """Folder for the KV cache of oMLX on disk."""
+    paged_ssd_cache_max_size: str = msgspec.field(default="", name="pagedSSDCacheMaxSize")
+    """Size of that, such as 200GB."""
 
 
 class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +298,15 @@ class ObservedModel(msgspec.Struct, frozen=True, kw_only=True):
     """Generation of its spec."""
     ready: bool
     """Whether it was ready."""
+
+
+class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The further name at the gateway."""
+
+    model_name: str | UnsetType = UNSET
+    """The name by which requests ask for the model."""
+    route_ready: bool | UnsetType = UNSET
+    """Whether the gateway leads requests for it to this service."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -287,6 +331,8 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """Label selector of the pods, which a HorizontalPodAutoscaler needs to find their metrics."""
     endpoint: str | UnsetType = UNSET
     """URL of the service inside the cluster."""
+    gateway: GatewayStatus | UnsetType = UNSET
+    """The further name at the gateway, where there is one."""
     effective_priority: Count | UnsetType = UNSET
     """Number of the PriorityClass that counts."""
     scheduling_status: str | UnsetType = UNSET
@@ -303,14 +349,13 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """Generation of the spec that this status speaks of."""
     conditions: Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)] | UnsetType = UNSET
     """Accepted, Available, Progressing, Routed, Degraded, FieldsUsed, and others where they apply, such as
-    FieldsIgnored and GPUAvailable; each with a reason and a message."""
+    GPUAvailable; each with a reason and a message."""
 
 
 INFERENCE_SERVICE = CustomResource(
     kind=KIND,
     spec=InferenceServiceSpec,
     status=InferenceServiceStatus,
-    unsupported=LATER["InferenceService"],
     description="A Model that is served behind the gateway.",
     short_names=("isvc",),
     columns=(

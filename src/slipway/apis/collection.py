@@ -1,0 +1,215 @@
+"""``slipway apis COLLECTION``: writes what the Ansible collection knows of the APIs, from their descriptions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slipway.apis import DESCRIPTIONS
+from slipway.apis.description import Description, Resource, Scrape, rule
+from slipway.kube.objects import Kind, Object
+
+TABLE = "plugins/module_utils/_apis_data.py"
+AUTHOR = "roles/models/files/model-author.yml"
+LINE = 120
+"""Characters of a line of Python."""
+WATCHED = ("get", "list", "watch", "patch")
+"""The controller's verbs on resources: it patches defaults, and takes finalizers off objects that are deleted."""
+
+HEADER = """\
+# Copyright: (c) 2026, The slipway.inference authors
+# {license}
+
+# Private to this collection: it may change in any release.
+# Written by `slipway apis` from src/slipway/apis; do not edit.
+
+\"\"\"{purpose}\"\"\"
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+"""
+# REUSE-IgnoreStart  # these are the headers of the files that it writes
+BSD = """\
+Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause"""
+GPL = """\
+GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later"""
+# REUSE-IgnoreEnd
+AUTHOR_ROLE = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: model-author
+rules:
+  - apiGroups: [{groups}]
+    resources: [{resources}]
+    verbs: [get, list, watch, create, patch, delete]
+{reading}  - apiGroups: [""]
+    resources: [events, pods, pods/log]
+    verbs: [get, list, watch]
+"""
+READING = """\
+  # Kinds of the whole cluster are the operator's: who writes them decides for every namespace.
+  - apiGroups: [{groups}]
+    resources: [{resources}]
+    verbs: [get, list, watch]
+"""
+
+
+def files(descriptions: Iterable[Description] = DESCRIPTIONS) -> dict[str, str]:
+    """Path in the collection -> text."""
+    apis = tuple(descriptions)
+    schemas = {name: schema for api in apis for name, schema in api.documents.items()}
+    return {
+        TABLE: python("The serving APIs, as plain data.", BSD, "APIS", {api.name: entry(api) for api in apis}),
+        AUTHOR: author_role(apis),
+        **{
+            f"plugins/plugin_utils/_{name}_schema.py": python(f"JSON Schema of {name}.", GPL, "SCHEMA", schema)
+            for name, schema in schemas.items()
+        },
+    }
+
+
+def entry(api: Description) -> Object:
+    """What the collection knows of an API. Roles read single parts of it, by the keys here."""
+    kinds = [resource.kind for resource in api.resources]
+    optional = {
+        "adapter_label": api.adapter_label,
+        "original": api.original,
+        "pod_manager": api.pod_manager,
+        "secrets": dict(api.secrets),
+    }
+    return {
+        "definitions": [definition(kind) for kind in kinds],
+        "models": modules(api.resources),
+        "pod_labels": [*api.pod_labels],
+        "resources": [described(resource) for resource in api.resources],
+        "rules": rules(api),
+        **({"scrape": scrape(api.name, api.scrape)} if api.scrape else {}),
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def definition(kind: Kind) -> str:
+    """Name of the kind's CustomResourceDefinition."""
+    return f"{kind.plural}.{kind.group}"
+
+
+def modules(resources: Iterable[Resource]) -> Object:
+    """Which definitions the modules handle, and the apiVersion of their manifests. Raises ValueError where the module
+    ``model`` handles none."""
+    by_module = {resource.module: resource.kind for resource in resources if resource.kind.namespaced}
+    model, service = by_module.get("model"), by_module.get("inference_service")
+    if model is None:
+        raise ValueError('describe.py: say module="model" of one kind that has a namespace')
+    services = {"services": definition(service)} if service else {}
+    return {"definition": definition(model), **services, "version": model.api_version}
+
+
+def described(resource: Resource) -> Object:
+    """A kind, its place on the API server beside its rules. Modules wait until a resource is as its spec asks."""
+    told = msgspec.to_builtins(resource)
+    rules = told.pop("readiness")
+    rules.pop("answering", None)
+    told.pop("scaled", None)
+    place = msgspec.to_builtins(resource.kind)
+    place.pop("metadata_only")  # how the controller reads objects is nobody else's business
+    return {**place, **told, **rules, "kind": resource.kind.kind}
+
+
+def rules(api: Description) -> Object:
+    """Rules of RBAC, of the controller but for ``wake``."""
+    kinds = [resource.kind for resource in api.resources]
+    scaled = [kind for resource in api.resources for kind in (*((resource.kind,) * resource.wakes), *resource.scaled)]
+    return {
+        "resources": own_rules(kind for kind in kinds if kind.namespaced),
+        "work": [
+            *(rule(kind.group, [f"{kind.plural}/scale"], ("patch",)) for kind in scaled),
+            *(grant.rule() for grant in api.grants.work),
+        ],
+        "cluster": [
+            *own_rules(kind for kind in kinds if not kind.namespaced),
+            *(grant.rule() for grant in api.grants.cluster),
+        ],
+        "own": [grant.rule() for grant in api.grants.own],
+        "wake": [rule(kind.group, [f"{kind.plural}/scale"], ("get", "update")) for kind in scaled],
+    }
+
+
+def own_rules(kinds: Iterable[Kind]) -> list[Object]:
+    """The controller's rights on the API's own kinds."""
+    return [
+        rule(group, [f"{plural}{suffix}" for plural in plurals], verbs)
+        for group, plurals in by_group(kinds).items()
+        # The last is needed to own children where the API server enforces permissions of owner references.
+        for suffix, verbs in (("", WATCHED), ("/status", ("patch",)), ("/finalizers", ("update",)))
+    ]
+
+
+def by_group(kinds: Iterable[Kind]) -> dict[str, list[str]]:
+    """Group -> plurals, each once."""
+    groups: dict[str, list[str]] = {}
+    for kind in dict.fromkeys(kinds):
+        groups.setdefault(kind.group, []).append(kind.plural)
+    return groups
+
+
+def scrape(name: str, engines: Scrape) -> Object:
+    """The engines as a target of the role ``monitoring``."""
+    found: Object = msgspec.to_builtins(engines)
+    return {"name": f"slipway-engines-{name}", "job": "slipway-engines", "ports": [*engines.ports], **found}
+
+
+def author_role(apis: Iterable[Description]) -> str:
+    """The least rights of whoever writes models."""
+    kinds = [resource.kind for api in apis for resource in api.resources]
+    wide = listed(kind for kind in kinds if not kind.namespaced)
+    reading = READING.format(**wide) if wide["groups"] else ""
+    return AUTHOR_ROLE.format(**listed(kind for kind in kinds if kind.namespaced), reading=reading)
+
+
+def listed(kinds: Iterable[Kind]) -> dict[str, str]:
+    """Groups and plurals of a rule of RBAC, as lists in YAML."""
+    groups = by_group(kinds)
+    plurals = dict.fromkeys(plural for group in groups.values() for plural in group)
+    return {"groups": ", ".join(groups), "resources": ", ".join(plurals)}
+
+
+def python(purpose: str, license_: str, name: str, value: Mapping[str, Any]) -> str:
+    """A module with one constant."""
+    return HEADER.format(purpose=purpose, license=license_) + f"{name}: Mapping[str, Any] = {literal(value)}\n"
+
+
+def literal(value: object, indent: int = 0, taken: int = 0) -> str:
+    """Plain data as Python, formatted as ruff does. ``taken``: characters before and after it on its line."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list, tuple)):
+        return repr(value)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    parts = [*value.items()] if isinstance(value, dict) else [("", part) for part in value]
+    named = [(f"{json.dumps(name)}: " if isinstance(value, dict) else "", part) for name, part in parts]
+    line = opening + ", ".join(name + literal(part, -LINE * LINE) for name, part in named) + closing
+    if indent + taken + len(line) <= LINE:
+        return line
+    inner = " " * (indent + 4)
+    lines = (f"{inner}{name}{literal(part, indent + 4, len(name) + 1)},\n" for name, part in named)
+    return f"{opening}\n{''.join(lines)}{' ' * indent}{closing}"
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="slipway apis", description="Write what the collection knows of the APIs.")
+    parser.add_argument("collection", type=Path, metavar="DIR", help="folder of the collection")
+    folder: Path = parser.parse_args(argv).collection
+    for path, text in files().items():
+        (folder / path).write_text(text)
+    return 0

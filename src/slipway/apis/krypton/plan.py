@@ -1,0 +1,103 @@
+"""Plan: the children of a Model. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.krypton.resolve import Model, View
+from slipway.apis.krypton.types import ModelSpec
+from slipway.engines.engine import Launch
+from slipway.engines.llamacpp import LLAMACPP
+from slipway.kube.objects import created_unix
+from slipway.serving.api import InvalidSpecError, Plan
+from slipway.serving.env import without
+from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.network import ingress
+from slipway.serving.policies import disruption_budget
+from slipway.serving.route import Route
+from slipway.serving.server import Container, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec, variables
+from slipway.serving.settings import Settings
+from slipway.serving.volumes import scratch
+from slipway.serving.workload import UNPRIVILEGED, restricted, workload
+from slipway.weights.credentials import renamed_token
+
+MODEL_LABEL = "krypton.ai/model"
+"""Selects a model's pods, as the original does: its Deployments can be taken over, though a selector cannot change."""
+CACHE_VOLUME = "model-cache"
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError where the Model cannot be served."""
+    model, world = view.served(), view.world
+    server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
+    route = Route(
+        models=(model.name,), created=created_unix(world.resource), owned_by="krypton", source=str(model.weights)
+    )
+    made = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
+    guards = ingress(server, world.settings, policed=world.policed)
+    return Plan(children=(*guards, *made.children, *disruption_budget(server, scale, world.settings)))
+
+
+def granted(view: View, _plan: Plan) -> frozenset[Freedom]:
+    """Its image alone: an account that is called as the Model's own would be is none of the operator's. Raises
+    InvalidSpecError where the Model cannot be served."""
+    model = view.served()
+    plain = msgspec.structs.replace(model, spec=ModelSpec(source=model.spec.source))
+    server = msgspec.structs.replace(_server(plain, view.world.settings), own_account=False)
+    return freedoms(workload(server, Scale(1), ()).children)
+
+
+def _server(model: Model, settings: Settings) -> ModelServer:
+    spec = model.spec
+    launch = Launch(
+        weights=model.weights,
+        served_name=model.name,
+        port=spec.port,
+        extra_args=tuple(spec.args or ()),
+        hub_mirror=settings.hugging_face_endpoint,
+    )
+    conflicts = LLAMACPP.conflicting_args(launch)
+    if conflicts:
+        raise InvalidSpecError(
+            "InvalidSpec", f"spec.args sets {', '.join(conflicts)}, which slipway sets itself; remove it"
+        )
+    return ModelServer(
+        name=model.name,
+        namespace=model.namespace,
+        labels={MODEL_LABEL: model.name},
+        selector={MODEL_LABEL: model.name},
+        engine=_container(launch, spec, settings),
+        port=spec.port,
+        probes=_probes(model.startup_seconds),
+        drain=LLAMACPP.drain(settings.drain_seconds),
+        volumes=(scratch(CACHE_VOLUME, "20Gi"),),
+        image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
+        service_account=spec.service_account_name or "",
+        own_account=True,
+        security=restricted(settings.user(settings.run_as_user)),
+    )
+
+
+def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container:
+    env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
+    own_env = (*variables({**settings.home(), **LLAMACPP.env(launch)}), *renamed_token(env, env_from))
+    return Container(
+        name=LLAMACPP.container,
+        image=spec.image or settings.images.get(LLAMACPP.name, LLAMACPP.image("")),
+        image_pull_policy=spec.image_pull_policy,
+        args=LLAMACPP.args(launch),
+        env=(*env, *without(own_env, env)),
+        env_from=env_from,
+        resources=spec.resources or {},
+        mounts=(Mount(CACHE_VOLUME, LLAMACPP.cache_path),),
+        security=UNPRIVILEGED,
+    )
+
+
+def _probes(startup_seconds: int) -> Probes:
+    path = LLAMACPP.probes.readiness.path
+    return Probes(
+        startup=Probe(path=path, period=1, timeout=1, failures=startup_seconds),
+        readiness=Probe(path=path, period=5, timeout=3, failures=3),
+        liveness=Probe(path=path, period=20, timeout=5, failures=6),
+    )

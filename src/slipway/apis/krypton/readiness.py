@@ -1,0 +1,12 @@
+"""What the status of a Model means."""
+
+from __future__ import annotations
+
+from slipway.serving.readiness import ANSWERING, COMPLETE, FAILED, REACHED, ROLLED_OUT, Condition, Readiness
+
+READINESS = Readiness(
+    ready=ROLLED_OUT,
+    answering=ANSWERING,
+    failed=FAILED,
+    telling=(Condition("Accepted"), Condition("Available"), REACHED, COMPLETE),
+)

@@ -1,0 +1,84 @@
+"""Resolve: a Model as it was read and checked, once. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from slipway.apis.krypton.types import ModelSpec
+from slipway.artifacts.huggingface import HuggingFaceFile
+from slipway.kube.objects import Object
+from slipway.serving.api import InvalidSpecError, World
+from slipway.serving.times import parse_duration
+
+SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+DEFAULT_STARTUP_SECONDS = 600
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model that can be served."""
+
+    name: str
+    namespace: str
+    spec: ModelSpec
+    weights: HuggingFaceFile
+    startup_seconds: int
+    """That a start may take."""
+
+
+class View(msgspec.Struct, frozen=True):
+    """A Model and the world around it. One that cannot be served has a status, too."""
+
+    world: World
+    model: Model | None
+    fault: InvalidSpecError | None = None
+    """Why there is no model."""
+
+    def served(self) -> Model:
+        """The Model. Raises InvalidSpecError where it cannot be served."""
+        if self.model is None:
+            raise self.fault or InvalidSpecError("InvalidSpec", "it cannot be read")
+        return self.model
+
+
+def resolve(world: World) -> View:
+    """Raises nothing: why a Model cannot be served is part of its view."""
+    try:
+        return View(world, _read(world.resource))
+    except InvalidSpecError as error:
+        return View(world, None, error)
+
+
+def _read(resource: Object) -> Model:
+    """Raises InvalidSpecError where the resource breaks a rule that the CustomResourceDefinition cannot state."""
+    name = resource["metadata"]["name"]
+    if not SERVICE_NAME.fullmatch(name):
+        raise InvalidSpecError(
+            "InvalidSpec", f"{name!r} cannot name a Service: at most 63 of a-z, 0-9 and -, a letter first"
+        )
+    try:
+        spec = msgspec.convert(resource["spec"], ModelSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", str(error)) from error
+    startup_seconds = _startup_seconds(spec)
+    weights = HuggingFaceFile(spec.source.huggingface, spec.source.file)
+    fault = weights.fault("source.huggingface", "source.file")
+    if fault:
+        raise InvalidSpecError("InvalidSpec", fault)
+    return Model(
+        name=name,
+        namespace=resource["metadata"]["namespace"],
+        spec=spec,
+        weights=weights,
+        startup_seconds=startup_seconds,
+    )
+
+
+def _startup_seconds(spec: ModelSpec) -> int:
+    try:
+        seconds = parse_duration(spec.startup_timeout)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.startupTimeout: {error}") from error
+    # Typed Go clients cannot leave a duration out: their zero value means the default.
+    return max(1, round(seconds)) if seconds else DEFAULT_STARTUP_SECONDS

@@ -1,0 +1,40 @@
+"""Status: what became of a Model. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
+from slipway.engines.llamacpp import LLAMACPP
+from slipway.kube.objects import DEPLOYMENT, generation, key
+from slipway.serving.api import Rejection, StatusResult
+from slipway.serving.diagnosis import Limits, diagnose
+from slipway.serving.report import Component, report, routed
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    """Also of a Model that cannot be served: its last good Deployment serves on."""
+    world, settings = view.world, view.world.settings
+    namespace, name = key(world.resource)
+    limits = Limits(
+        startup_seconds=view.model.startup_seconds if view.model else DEFAULT_STARTUP_SECONDS,
+        unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
+        container=LLAMACPP.container,
+    )
+    deployment = world.child(DEPLOYMENT, name)
+    diagnosis = diagnose(deployment, world.pods, limits, world.now, LLAMACPP.explain)
+    reported = report(
+        (Component(deployment, diagnosis),),
+        rejection,
+        (routed(f"{namespace}/{name}", (name,), world.routed),),
+        generation(world.resource),
+    )
+    found = {
+        "phase": reported.phase,
+        "replicas": reported.replicas,
+        "readyReplicas": reported.ready_replicas,
+        "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
+        "observedGeneration": generation(world.resource),
+        "conditions": [msgspec.to_builtins(condition) for condition in reported.conditions],
+    }
+    return StatusResult(found, diagnosis.recheck_seconds)

@@ -1,0 +1,68 @@
+"""Access: what a container needs to read what a url names, and what its engine is told of it. Pure.
+
+Credentials come from Secrets that the system configuration names, in the Model's namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.apis.kubeai.settings import SecretNames
+from slipway.apis.kubeai.urls import ModelUrl
+from slipway.artifacts.huggingface import TOKEN, HuggingFaceFile
+from slipway.artifacts.weights import (
+    BucketFolder,
+    HubRepository,
+    MountedFolder,
+    OllamaModel,
+    Weights,
+)
+from slipway.serving import volumes
+from slipway.weights.credentials import OSS_KEYS, S3_KEYS, Access, from_google, from_secret, mounted
+
+FOLDER, VOLUME = "/model", "model"
+"""Where a volume with the weights is mounted, and what it is called."""
+KEYS, OSS_SECRET_KEYS = ("accessKeyID", "secretAccessKey"), ("accessKeyID", "accessKeySecret")
+"""Of Secrets for buckets of S3 and OSS."""
+
+
+def credentials(schemes: Iterable[str], secrets: SecretNames) -> Access:
+    """For all of these schemes, each once."""
+    return sum((_credentials(scheme, secrets) for scheme in sorted(set(schemes))), Access())
+
+
+def _credentials(scheme: str, secrets: SecretNames) -> Access:
+    match scheme:
+        case "hf":
+            return Access(env=from_secret(secrets.huggingface, {TOKEN: "token"}))
+        case "s3":
+            return Access(env=from_secret(secrets.aws, dict(zip(S3_KEYS, KEYS, strict=True))))
+        case "oss":
+            return Access(env=from_secret(secrets.alibaba, dict(zip(OSS_KEYS, OSS_SECRET_KEYS, strict=True))))
+        case "gs":
+            return from_google(secrets.gcp, "jsonKeyfile")
+        case _:
+            return Access()
+
+
+def volume(url: ModelUrl, secrets: SecretNames) -> Access:
+    """The volume that has the weights, where the url names one."""
+    if url.scheme == "pvc":
+        return mounted(volumes.claim(VOLUME, url.name), FOLDER, sub_path=url.path.strip("/"))
+    if url.scheme == "oci":
+        pulled = mounted(volumes.image(VOLUME, url.ref), FOLDER, read_only=True)
+        return pulled + Access(image_pull_secrets=(secrets.oci,) if secrets.oci else ())
+    return Access()
+
+
+def weights(url: ModelUrl, reads: str, cached_at: str) -> Weights:
+    """What the engine is told. ``reads``: see Engine; ``cached_at``: the folder in its container that the cache is
+    mounted at, or empty."""
+    if cached_at or url.scheme in ("pvc", "oci"):
+        return MountedFolder(cached_at or FOLDER, url.model)
+    if url.scheme == "ollama":
+        return OllamaModel(url.ref, url.insecure, url.pull)
+    if url.scheme == "hf":
+        file = url.model if reads == "file" else ""
+        return HuggingFaceFile(url.ref, file) if file else HubRepository(url.ref)
+    return BucketFolder(url.place)

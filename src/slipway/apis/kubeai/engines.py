@@ -1,0 +1,81 @@
+"""Engines as KubeAI runs them: which there are, their images, and which urls each can take. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+from msgspec.structs import replace
+
+from slipway import engines
+from slipway.apis.kubeai import types
+from slipway.apis.kubeai.urls import BUCKETS, CACHED, ModelUrl
+from slipway.engines.engine import Engine
+
+ENGINES: Mapping[str, Engine] = {name: engines.ENGINES[name.lower()] for name in get_args(types.Engine)}
+"""``spec.engine`` -> engine."""
+IMAGE_NAMES = {
+    "default": "",
+    "cpu": "cpu",
+    "nvidia-gpu": "cuda",
+    "gh200": "gh200",
+    "amd-gpu": "rocm",
+    "google-tpu": "tpu",
+}
+"""Name of an image in the system configuration -> accelerator."""
+
+WITHOUT_SECURITY_CONTEXT = frozenset({"Infinity"})
+"""Engines whose containers KubeAI gives nothing of ``modelServerPods.securityContext``."""
+
+HUB = "hf"
+OWN_REGISTRY = (
+    "Ollama keeps models in a format of its own: write ollama://<model>, or ollama://hf.co/<owner>/<repository>"
+)
+OLLAMA_ONLY = "only the engine OLlama reads Ollama's registry: write hf://<owner>/<repository>"
+CACHE_FIRST = "the engine does not read buckets itself: name a cacheProfile"
+NAMES_MODEL = {
+    "store": "the claim may hold several models: add ?model=<name>, such as pvc://claim?model=qwen2:0.5b",
+    "file": "llama.cpp needs a file: add ?model=<path of the GGUF file>, such as pvc://claim?model=qwen.gguf",
+}
+"""What an engine needs of a volume -> what to write where the folder alone does not name the model."""
+
+
+def images(engine: Engine) -> dict[str, str]:
+    """Its public images by their names in the system configuration."""
+    return {
+        name: engine.images[accelerator] for name, accelerator in IMAGE_NAMES.items() if accelerator in engine.images
+    }
+
+
+def located(url: ModelUrl, engine: Engine) -> ModelUrl:
+    """The url with the file apart from its folder, where an engine that takes a file is given
+    ``pvc://claim/folder/model.gguf``: the folder is mounted."""
+    folder, _slash, file = url.path.rpartition("/")
+    if url.scheme != "pvc" or url.model or engine.reads != "file" or not file.lower().endswith(".gguf"):
+        return url
+    return replace(url, path=folder, model=file)
+
+
+def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
+    """Why an engine cannot take a url, or None; ``cached`` says whether the loader fetches the weights into a cache
+    beforehand."""
+    if cached and url.scheme not in CACHED:
+        return f"{url.place}: a cache can be filled from {', '.join(CACHED)} only"
+    # A cache holds what a repository of the hub would, also where the weights came from a bucket.
+    if (HUB if cached else url.scheme) not in engine.schemes:
+        return f"{url.place}: {_advice(url.scheme, engine)}"
+    mounted = cached or url.scheme in ("pvc", "oci")
+    if mounted and not url.model and engine.reads in NAMES_MODEL:
+        return f"{url.place}: {NAMES_MODEL[engine.reads]}"
+    return None
+
+
+def _advice(scheme: str, engine: Engine) -> str:
+    if engine.reads == "store":
+        return OWN_REGISTRY
+    if scheme == "ollama":
+        return OLLAMA_ONLY
+    if scheme in BUCKETS and HUB in engine.schemes:
+        return CACHE_FIRST
+    known = ", ".join(f"{one}://" for one in sorted(engine.schemes))
+    return f"the engine does not read {scheme}://, but {known}"

@@ -1,0 +1,98 @@
+"""Plan: a Model becomes its children. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.kubeai import cache, names, pods
+from slipway.apis.kubeai.cache import Filling
+from slipway.apis.kubeai.resolve import Model, View
+from slipway.apis.labels import RESERVED
+from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels
+from slipway.serving import network, policies, workload
+from slipway.serving.api import Plan, Reference
+from slipway.serving.freedoms import Freedom, freedoms
+from slipway.serving.scaling import STATE, Scaling
+from slipway.serving.server import ModelServer, Scale
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    model, world = view.valid(), view.world
+    server, scale = pods.server(model), pods.scale(model)
+    made = workload.workload(server, scale, pods.addresses(model, failing=view.failing))
+    deployment = workload.with_labels_of(made.deployment, pods.rightly_labelled(view.deployment))
+    before = (*network.ingress(server, world.settings, policed=world.policed), *made.beside)
+    budget = policies.disruption_budget(server, scale, world.settings)
+    filed, absent = _files(model, server)
+    cached = model.place is not None
+    filling = cache.loading(view, model, model.place) if model.place else cache.left(view, deployment)
+    started = not cached or cache.loaded(view)
+    return Plan(
+        children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
+        pending=() if started else (deployment,),
+        absent=absent,
+        shared=(cache.claim(model, model.place),) if model.place else (),
+        metadata_patches=filling.patches,
+        self_patch=_own(model, filling, filed),
+        finalizer=names.FINALIZER if cached else "",
+        adapters=pods.adapters(model),
+    )
+
+
+def granted(view: View, plan: Plan) -> frozenset[Freedom]:
+    """What the system configuration gives to every Model of this kind, what its patches add, and the Jobs."""
+    model = view.valid()
+    whole, plain = pods.server(model), pods.server(pods.plain(model))
+    jobs = freedoms(made for made in plan.children if made["kind"] == JOB.kind)
+    usual = _freedoms(msgspec.structs.replace(plain, patches=(), volumes=()))
+    patched = _freedoms(whole) - _freedoms(msgspec.structs.replace(whole, patches=())) if whole.patches else usual
+    return jobs | usual | patched
+
+
+def scaling(view: View) -> Scaling | None:
+    """How the replicas follow the requests; None: they do not."""
+    model = view.model
+    if not isinstance(model, Model) or model.spec.autoscaling_disabled:
+        return None
+    spec, pace = model.spec, model.config.model_autoscaling
+    return Scaling(
+        replicas=model.replicas,
+        min_replicas=spec.min_replicas,
+        max_replicas=spec.max_replicas,
+        target_requests=spec.target_requests,
+        interval=pace.interval,
+        window=pace.time_window,
+        scale_down_delay=float(spec.scale_down_delay_seconds),
+        state=pace.state_config_map_name or STATE,
+    )
+
+
+def _freedoms(server: ModelServer) -> frozenset[Freedom]:
+    return freedoms((workload.deployment(server, Scale(1)),), RESERVED)
+
+
+def _kept(view: View, model: Model) -> tuple[Object, ...]:
+    """A Deployment of before the cache was asked for serves on while it is filled."""
+    return (workload.kept(view.deployment, model.replicas),) if view.deployment else ()
+
+
+def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, ...]]:
+    """Annotations that say that there is a ConfigMap with files, and the one that is to go. It is asked for by name, so
+    only a Model that ever had files costs that."""
+    if server.files:
+        return {names.FILES: "true"}, ()
+    had = names.FILES in (model.resource["metadata"].get("annotations") or {})
+    return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had else ()
+
+
+def _own(model: Model, filling: Filling, filed: Object) -> Object:
+    """The Model's feature labels, without those of features that it no longer has, its cache profile, and its replicas
+    in their bounds."""
+    profile = {names.PROFILE: model.spec.cache_profile} if model.place else {}
+    stale = {name: None for name in labels(model.resource) if name.startswith(names.FEATURE)}
+    wanted = {name: value for name, value in model.labels.items() if name.startswith(names.FEATURE)}
+    fields = {"labels": {**stale, **wanted}, "annotations": profile | filling.annotations | filed}
+    metadata = {field: changes for field, changes in fields.items() if changes}
+    patch: Object = {"metadata": metadata} if metadata else {}
+    return patch if model.spec.autoscaling_disabled else {**patch, "spec": {"replicas": model.replicas}}

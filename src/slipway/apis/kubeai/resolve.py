@@ -1,0 +1,304 @@
+"""Resolve: what a Model asks for and what is observed of it, read and checked once. Pure."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from slipway.apis.kubeai import access, names, settings, urls
+from slipway.apis.kubeai.engines import ENGINES, located, refusal
+from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
+from slipway.apis.kubeai.types import ModelSpec
+from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
+from slipway.engines.engine import Engine, Launch, Task
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
+from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.job import job_of, pods_of
+from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
+from slipway.serving.settings import Settings
+from slipway.weights.jobs import Run
+from slipway.weights.place import Place, claim_reference
+
+CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
+CONTAINER, PORT = "server", 8000
+TASKS: dict[str, Task] = {
+    "TextGeneration": "generate",
+    "TextEmbedding": "embed",
+    "Reranking": "rerank",
+    "SpeechToText": "transcribe",
+}
+LABEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model that can be served."""
+
+    name: str
+    namespace: str
+    resource: Object
+    spec: ModelSpec
+    url: ModelUrl
+    engine: Engine
+    config: SystemConfig
+    place: Place | None
+    """Where its weights are cached; None: nowhere."""
+    settings: Settings
+    controller_key: str
+    """See World."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The Model's own, with those of its features as they ought to be."""
+        kept = {name: value for name, value in labels(self.resource).items() if not name.startswith(names.FEATURE)}
+        return kept | {f"{names.FEATURE}{feature}": "true" for feature in self.spec.features}
+
+    @property
+    def replicas(self) -> int:
+        """What the Model asks for, within its bounds."""
+        wanted = self.spec.replicas
+        if self.spec.autoscaling_disabled:
+            return wanted or 0
+        upper = wanted if wanted is None or self.spec.max_replicas is None else min(wanted, self.spec.max_replicas)
+        return max(upper or 0, self.spec.min_replicas)
+
+    @property
+    def launch(self) -> Launch:
+        return Launch(
+            weights=access.weights(self.url, self.engine.reads, self.place.path if self.place else ""),
+            served_name=self.name,
+            port=PORT,
+            tasks=frozenset(TASKS[feature] for feature in self.spec.features),
+            adapters=bool(self.spec.adapters),
+            extra_args=self.spec.args,
+            hub_mirror=self.settings.hugging_face_endpoint,
+        )
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A Model that may not be valid, and what became of it."""
+
+    world: World
+    name: str
+    model: Model | InvalidSpecError
+    config: SystemConfig
+    """The defaults where it cannot be read."""
+    place: Place | None
+    """Where its weights are cached, or were and may still be."""
+    claim: Object | None
+    """The one that the place is on."""
+    deployment: Object | None
+    pods: list[Object]
+    """Of the Deployment."""
+    load: Run
+    """Fills the place from the url that the Model has now."""
+    eviction: Run
+    """Removes it."""
+    diagnosis: Diagnosis
+    """What keeps the pods from being ready."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether no replica will answer until someone acts. For a pod that no node takes yet, a node may be on its
+        way."""
+        if self.deployment and self.deployment.get("status", {}).get("readyReplicas"):
+            return False
+        failure = self.diagnosis.failure
+        return failure is not None and failure.reason != "Unschedulable"
+
+    def valid(self) -> Model:
+        """Raises InvalidSpecError where the Model cannot be served as it is written, with the reason."""
+        if isinstance(self.model, InvalidSpecError):
+            raise self.model
+        return self.model
+
+
+def resolve(world: World) -> View:
+    resource = world.resource
+    name, config = resource["metadata"]["name"], _config(world)
+    deployment = world.child(DEPLOYMENT, names.workload_name(name))
+    pods = [pod for pod in world.pods if not job_of(pod)]
+    place = place_of(resource)
+    return View(
+        world=world,
+        name=name,
+        model=_model(world, config, place),
+        config=settings.parse("") if isinstance(config, InvalidConfigError) else config,
+        place=place,
+        claim=world.get(place.claim) if place else None,
+        deployment=deployment,
+        pods=pods,
+        load=_run(world, names.load_name(name), url_of(resource)),
+        eviction=_run(world, names.evict_name(name)),
+        diagnosis=_diagnosis(world, deployment, pods),
+    )
+
+
+def references(resource: Object, operator: Settings) -> tuple[Reference, ...]:
+    """The system configuration, and the claim that the Model's cache lies on."""
+    place = place_of(resource)
+    return (_config_reference(operator), place.claim) if place else (_config_reference(operator),)
+
+
+def profile_of(resource: Object) -> str:
+    """The cache profile of a Model, or that of before while its weights may still be there. Empty: neither."""
+    recorded = (resource["metadata"].get("annotations") or {}).get(names.PROFILE, "")
+    profile: str = resource.get("spec", {}).get("cacheProfile") or recorded
+    return profile
+
+
+def place_of(resource: Object) -> Place | None:
+    """The Model's own folder in its cache, or in that of before."""
+    metadata, profile = resource["metadata"], profile_of(resource)
+    if not profile:
+        return None
+    return Place(
+        claim=claim_reference(metadata["namespace"], names.claim_name(profile)),
+        prefix=names.LOADED,
+        root=f"/{names.ROOT}",
+        folder=f"{metadata['name']}-{uid(resource)}",
+        entry=metadata["name"],
+        inside=names.ROOT,
+    )
+
+
+def url_of(resource: Object) -> str:
+    """The Model's url without its options, be it valid or not."""
+    url: str = resource["spec"]["url"]
+    return url.partition("?")[0]
+
+
+def only_config(config_map: Object) -> Object | None:
+    """Of the ConfigMaps of the system namespace the system configuration; the autoscaler's averages, which may have a
+    megabyte, lie beside it."""
+    metadata = config_map["metadata"]
+    if metadata["name"] != CONFIG_NAME:
+        return None
+    kept = {field: metadata.get(field, "") for field in ("name", "namespace", "uid", "resourceVersion")}
+    text = (config_map.get("data") or {}).get(CONFIG_KEY, "")
+    return {"kind": CONFIG_MAP.kind, "metadata": kept, "data": {CONFIG_KEY: text}}
+
+
+def _config_reference(operator: Settings) -> Reference:
+    return Reference(CONFIG_MAP, operator.system_namespace, CONFIG_NAME)
+
+
+def _config(world: World) -> SystemConfig | InvalidConfigError:
+    """Defaults where there is no ConfigMap."""
+    found = world.get(_config_reference(world.settings)) or {}
+    try:
+        return settings.parse((found.get("data") or {}).get(CONFIG_KEY, ""))
+    except InvalidConfigError as error:
+        return error
+
+
+def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place | None) -> Model | InvalidSpecError:
+    try:
+        spec = msgspec.convert(world.resource["spec"], ModelSpec)
+        url = urls.parse(spec.url)
+    except InvalidUrlError as error:
+        return InvalidSpecError("InvalidSpec", f"spec.url: {error}")
+    except msgspec.ValidationError as error:
+        return InvalidSpecError("InvalidSpec", str(error))
+    if isinstance(config, InvalidConfigError):
+        return config
+    engine = ENGINES[spec.engine]
+    namespace, name = key(world.resource)
+    model = Model(
+        name=name,
+        namespace=namespace,
+        resource=world.resource,
+        spec=spec,
+        url=located(url, engine),
+        engine=engine,
+        config=config,
+        place=place if spec.cache_profile else None,
+        settings=world.settings,
+        controller_key=world.controller_key,
+    )
+    fault = _fault(model)
+    return InvalidSpecError("InvalidSpec", fault) if fault else model
+
+
+def _run(world: World, name: str, word: str = "") -> Run:
+    """The Job, if its program is told this ``word``: one of an earlier url is only in the way of the next."""
+    made = world.child(JOB, name)
+    pod = (made or {}).get("spec", {}).get("template", {}).get("spec", {})
+    fits = not word or any(word in container.get("args", ()) for container in pod.get("containers", ()))
+    wanted = made if fits else None
+    return Run(name=name, made=wanted, pods=pods_of(wanted, world.pods))
+
+
+def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> Diagnosis:
+    engine = ENGINES[world.resource["spec"]["engine"]]
+    limits = Limits(
+        startup_seconds=engine.probes.startup.failure_window_seconds,
+        unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,
+        container=CONTAINER,
+    )
+    return diagnose(deployment, pods, limits, world.now, engine.explain)
+
+
+def _fault(model: Model) -> str | None:
+    """Why the parts of the spec do not go together; found out here, as engines say it after minutes or not at all."""
+    refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
+    if refused:
+        return f"spec.url {refused}"
+    return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model) or _fault_of_labels(model)
+
+
+def _fault_of_features(model: Model) -> str | None:
+    spec, engine = model.spec, model.engine
+    able = [feature for feature, task in TASKS.items() if task in engine.tasks]
+    unable = [feature for feature in spec.features if feature not in able]
+    if unable:
+        return f"spec.features: the engine {spec.engine} does {', '.join(able)}, not {', '.join(unable)}"
+    others = [feature for feature in spec.features if TASKS[feature] != "generate"]
+    if engine.generates_alone and others and len(others) < len(spec.features):
+        text = f"a process of {spec.engine} that generates text does nothing else"
+        return f"spec.features: {text}: make a second Model for {', '.join(others)}"
+    return None
+
+
+def _fault_of_adapters(model: Model) -> str | None:
+    spec = model.spec
+    if spec.adapters and not model.engine.adapters:
+        advice = "take VLLM, or weights that have the adapter merged in"
+        if spec.engine == "LlamaCpp":
+            advice += ", or give it one for its start, by spec.args: --lora and its file"
+        return f"spec.adapters: the engine {spec.engine} loads none while it runs: {advice}"
+    seen: set[str] = set()
+    for adapter in spec.adapters:
+        if adapter.name in seen:
+            return f"spec.adapters: the name {adapter.name} occurs twice"
+        seen.add(adapter.name)
+        if not LABEL_NAME.fullmatch(adapter.name):
+            return (
+                f"spec.adapters: the name {adapter.name!r} must begin and end with a letter or digit, to be a label's"
+            )
+        try:
+            scheme = urls.parse(adapter.url).scheme
+        except InvalidUrlError as error:
+            return f"spec.adapters: {error}"
+        if scheme not in urls.CACHED:
+            return f"spec.adapters: {adapter.url} is not a url of {', '.join(urls.CACHED)}"
+    return None
+
+
+def _fault_of_args(model: Model) -> str | None:
+    args, env = model.engine.conflicting_args(model.launch), model.engine.conflicting_env(model.launch, model.spec.env)
+    for field, names_set in (("args", args), ("env", env)):
+        if names_set:
+            return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
+    return None
+
+
+def _fault_of_labels(model: Model) -> str | None:
+    """The gateway gets them all, as a request may choose by any of them."""
+    number = len(model.labels)
+    if number > MOST_LABELS:
+        return f"metadata.labels: {number} with those of the features, and the gateway takes {MOST_LABELS}: remove some"
+    if sum(len(key) + len(value) for key, value in model.labels.items()) > MOST_LABEL_CHARACTERS:
+        return f"metadata.labels: the gateway takes {MOST_LABEL_CHARACTERS} characters, and there are more: remove some"
+    return None

@@ -1,0 +1,85 @@
+"""Urls of models: ``scheme://place?options`` and what they say. Pure.
+
+The same text tells the engine, the loader and the pod's volumes where the weights are.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from slipway.artifacts.weights import FETCHED
+
+FORM = re.compile(r"([a-z0-9]+)://([^?]+)(?:\?(.*))?")
+UNPRINTABLE = re.compile(r"[^!-~]")
+PARAMETER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+@-]*")
+WORDS = {"true": True, "false": False}
+
+BUCKETS = ("s3", "gs", "oss")
+CACHED = FETCHED
+"""What a cache or an adapter can be of."""
+SCHEMES = ("hf", "ollama", "pvc", *BUCKETS, "oci")
+
+
+class InvalidUrlError(ValueError):
+    """The url names no model; the message says what is wrong and what is expected."""
+
+
+class ModelUrl(msgspec.Struct, frozen=True, kw_only=True):
+    """A model url in parts."""
+
+    scheme: str
+    ref: str
+    """All between ``://`` and ``?``."""
+    name: str
+    """``ref`` up to its first slash: claim, bucket, owner."""
+    path: str
+    """``ref`` behind its first slash; empty where there is none."""
+    model: str = ""
+    """What to serve of a place that holds several: Ollama's model name, or a GGUF file's path."""
+    insecure: bool = False
+    """Whether Ollama may take its registry's certificate unseen."""
+    pull: bool = True
+    """Whether Ollama asks its registry; else the model must be there."""
+
+    @property
+    def place(self) -> str:
+        """The url without its options."""
+        return f"{self.scheme}://{self.ref}"
+
+
+def parse(text: str) -> ModelUrl:
+    """Raises InvalidUrlError."""
+    matched = FORM.fullmatch(text)
+    if not matched:
+        raise InvalidUrlError(f"{text!r} is not of the form scheme://place, such as hf://Qwen/Qwen2.5-0.5B-Instruct")
+    scheme, ref, query = matched.groups()
+    if scheme not in SCHEMES:
+        raise InvalidUrlError(f"{text!r}: the scheme {scheme} is not known, but {', '.join(SCHEMES)}")
+    if UNPRINTABLE.search(text):
+        raise InvalidUrlError(f"{text!r}: spaces and characters beyond ASCII have no place in a url")
+    if ref.startswith(("-", "/")) or ".." in ref.split("/"):
+        raise InvalidUrlError(f"{text!r}: {ref!r} must begin with a name and stay below it")
+    name, _slash, path = ref.partition("/")
+    plain = ModelUrl(scheme=scheme, ref=ref, name=name, path=path)
+    try:
+        return _with_options(plain, query or "")
+    except InvalidUrlError as error:
+        raise InvalidUrlError(f"{text!r}: {error}") from error
+
+
+def _with_options(url: ModelUrl, query: str) -> ModelUrl:
+    for option, value in parse_qsl(query, keep_blank_values=True):
+        if option == "model":
+            if not PARAMETER.fullmatch(value) or ".." in value.split("/"):
+                raise InvalidUrlError(f"model={value} is neither a model's name nor a file's path")
+            url = msgspec.structs.replace(url, model=value)
+        elif option in ("insecure", "pull"):
+            if value.lower() not in WORDS:
+                raise InvalidUrlError(f"{option} must be true or false")
+            url = msgspec.structs.replace(url, **{option: WORDS[value.lower()]})
+        else:
+            raise InvalidUrlError(f"the option {option} is not known, but model, insecure and pull")
+    return url

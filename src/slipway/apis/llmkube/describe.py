@@ -1,0 +1,79 @@
+"""What installers and clients need to know of LLMKube."""
+
+from __future__ import annotations
+
+from slipway.apis.description import (
+    MANAGE,
+    SHARE,
+    Description,
+    Fact,
+    Grant,
+    Grants,
+    Need,
+    Resource,
+    Scrape,
+)
+from slipway.apis.llmkube import readiness
+from slipway.apis.llmkube.engines import ENGINES
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.operation import OBJECTIVE
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.settings import LLMKubeSettings
+from slipway.kube.objects import HORIZONTAL_POD_AUTOSCALER, JOB, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
+
+MEASURED = tuple(runtime for runtime, engine in ENGINES.items() if engine.metrics)
+"""Runtimes that have metrics."""
+
+MODELS = Resource(
+    kind=MODEL,
+    module="model",
+    readiness=readiness.MODEL,
+    url="",
+    pods=("app.kubernetes.io/name=model-loader,inference.llmkube.dev/model={name}",),
+)
+
+SERVICES = Resource(
+    kind=INFERENCE_SERVICE,
+    module="inference_service",
+    readiness=readiness.INFERENCE_SERVICE,
+    needs=(
+        Need(MODEL.kind, "spec.modelRef"),
+        Need(MODEL.kind, "spec.vllmConfig.speculative.model"),
+        Need(MODEL.kind, "spec.speculativeDecoding.draftModelRef"),
+    ),
+    seen="status.observedModels",
+    url="status.endpoint",
+    facts=(Fact("waiting_for", "status.waitingFor", ""), Fact("queue_position", "status.queuePosition", 0)),
+    pods=("inference.llmkube.dev/service={name}",),
+)
+
+DESCRIPTION = Description(
+    name="llmkube",
+    resources=(MODELS, SERVICES),
+    grants=Grants(
+        work=(
+            Grant(JOB, MANAGE),  # load, check and remove weights
+            Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
+            Grant(OBJECTIVE, MANAGE),
+            Grant(PERSISTENT_VOLUME_CLAIM, SHARE),  # caches
+        ),
+        cluster=(
+            Grant(NODE, ("list", "watch")),  # which accelerators there are
+            Grant(PRIORITY_CLASS, ("get", "list", "watch", "create")),
+        ),
+    ),
+    scrape=Scrape(
+        expressions=(
+            {"key": "inference.llmkube.dev/service", "operator": "Exists"},
+            {"key": "inference.llmkube.dev/runtime", "operator": "In", "values": MEASURED},
+        ),
+        labels={
+            "model": {"from": "inference.llmkube.dev/service"},
+            "runtime": {"from": "inference.llmkube.dev/runtime"},
+        },
+    ),
+    pod_labels=("inference.llmkube.dev/service", "inference.llmkube.dev/model"),
+    secrets={"huggingface": "llmkube-huggingface"},
+    original="llmkube",
+    settings=LLMKubeSettings,
+)

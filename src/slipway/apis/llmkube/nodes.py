@@ -1,0 +1,38 @@
+"""Nodes: which accelerators some node of the cluster has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.kube.objects import NODE, Key, Kind, Object
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, Watch
+from slipway.serving.watches import all_of, first_or_last
+
+EXTENDED = "extended"
+"""Index of nodes: the extended resources, such as ``nvidia.com/gpu``, that they have."""
+
+
+def watch(kind: Kind) -> Watch:
+    """All resources of a kind are concerned where the cluster gets an extended resource that it had not, or has none of
+    it any more."""
+    everybody = all_of(kind)
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        return everybody(change, listers) if first_or_last(change, listers, NODE, EXTENDED, extended) else ()
+
+    return Watch(kind=NODE, enqueue=enqueue, trim=equipment, indexes={EXTENDED: extended})
+
+
+def equipment(node: Object) -> Object:
+    """A node with nothing but its name and what is asked about it: a thousand of them are held in memory."""
+    allocatable: dict[str, str] = node.get("status", {}).get("allocatable") or {}
+    names = sorted(name for name, amount in allocatable.items() if "/" in name and amount != "0")
+    kept = {field: node["metadata"].get(field, "") for field in ("name", "uid", "resourceVersion")}
+    return {"kind": NODE.kind, "metadata": kept, "extended": names}
+
+
+def extended(node: Object) -> Iterable[str]:
+    """Index function for :data:`EXTENDED`."""
+    names: list[str] = node["extended"]
+    return names

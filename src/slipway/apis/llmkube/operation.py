@@ -1,0 +1,131 @@
+"""Operation: how old an InferenceService's pods may get, when nodes are left under them, and its objective. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.apis.llmkube.operation_types import Slo
+from slipway.apis.llmkube.service_resolve import Service, View
+from slipway.kube.conditions import Condition
+from slipway.kube.names import fitting
+from slipway.kube.objects import Kind, Object, deleting
+from slipway.serving.policies import UNMOVED, disruption_budget
+from slipway.serving.server import ModelServer, Scale
+from slipway.serving.times import unix_time
+from slipway.serving.workload import child
+
+OBJECTIVE = Kind("pyrra.dev", "v1alpha1", "ServiceLevelObjective", "servicelevelobjectives")
+INSTALLED_BY = "Pyrra, https://github.com/pyrra-dev/pyrra"
+KARPENTER = "karpenter.sh/do-not-disrupt"
+RECYCLED = "slipway.inference/recycled"
+"""Annotation of pods: those that started until then are older than they may get."""
+
+
+def pod_annotations(view: View, service: Service) -> dict[str, str]:
+    """Of the pods."""
+    disruption = service.spec.disruption
+    kept = {KARPENTER: UNMOVED[KARPENTER]} if disruption and disruption.protect_always else {}
+    until = _recycled_until(view, service)
+    return kept | ({RECYCLED: until} if until else {})
+
+
+def _recycled_until(view: View, service: Service) -> str:
+    """The start of the youngest pod that is too old, once there was one: another one replaces all pods that are older,
+    as ``kubectl rollout restart`` does. It stays as it is while none is too old, which would replace them as well."""
+    metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
+    before = str((metadata.get("annotations") or {}).get(RECYCLED, ""))
+    limit = service.spec.max_pod_lifetime_seconds
+    old = [start for start in _starts(view) if limit and view.world.now - unix_time(start) >= limit]
+    return max([before, *old])
+
+
+def recycles_in(view: View, service: Service) -> float | None:
+    """Seconds until the next pod is too old."""
+    limit = service.spec.max_pod_lifetime_seconds
+    left = [unix_time(start) + limit - view.world.now for start in _starts(view)] if limit else []
+    return min((seconds for seconds in left if seconds > 0), default=None)
+
+
+def _starts(view: View) -> Iterable[str]:
+    pods = (pod for pod in view.world.pods if not deleting(pod))
+    return [start for pod in pods if (start := str((pod.get("status") or {}).get("startTime") or ""))]
+
+
+def budget(view: View, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
+    """None of the pods is put off its node while one of them starts, where the service asks for that."""
+    disruption, protected = service.spec.disruption, service.spec.eviction_protection
+    made = disruption_budget(server, scale, view.world.settings, protected=protected)
+    if protected or not (disruption and disruption.protect_startup) or scale.replicas == 0 or _complete(view):
+        return made
+    [whole] = disruption_budget(server, scale, view.world.settings, protected=True)
+    return ({**whole, "spec": {**whole["spec"], "unhealthyPodEvictionPolicy": "IfHealthyBudget"}},)
+
+
+def _complete(view: View) -> bool:
+    """Whether all pods that are wanted answer."""
+    spec, status = (view.deployment.get(part) or {} if view.deployment else {} for part in ("spec", "status"))
+    return bool(spec) and status.get("readyReplicas", 0) >= spec.get("replicas", 1)
+
+
+def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:
+    """What Pyrra makes rules of, from the labels that metrics have by the role ``monitoring``."""
+    slo = service.spec.slo
+    if slo is None or not measured(service, slo):
+        return ()
+    labels = f'namespace="{service.namespace}",model="{service.name}"'
+    latency = {
+        "success": {"metric": f'vllm:e2e_request_latency_seconds_bucket{{{labels},le="{slo.latency_threshold}"}}'},
+        "total": {"metric": f"vllm:e2e_request_latency_seconds_count{{{labels}}}"},
+    }
+    found = {"latency": latency} if slo.indicator == "latency" else {"bool_gauge": {"metric": f"up{{{labels}}}"}}
+    description = f"{slo.indicator} of the model {service.name}"
+    spec = {"target": slo.objective, "window": slo.window, "description": description, "indicator": found}
+    return (child(OBJECTIVE, objective_name(service.name, slo), server.namespace, server.labels, spec=spec),)
+
+
+def objective_name(service: str, slo: Slo) -> str:
+    return fitting(slo.name or f"{service}-{slo.indicator}")
+
+
+def measured(service: Service, slo: Slo) -> bool:
+    """Whether the runtime has the metric."""
+    return slo.indicator == "availability" or service.spec.runtime == "vllm"
+
+
+def conditions(view: View, service: Service) -> list[Condition]:
+    """What became of what the spec asks for."""
+    found = []
+    if service.spec.slo:
+        found.append(_objective(view, service, service.spec.slo))
+    if service.spec.rollout_policy.wait_for_idle and not service.spec.rollout_policy.force:
+        text = (
+            "Rollouts wait for no idle replica. Each pod that is replaced goes on answering what it works on for"
+            f" {service.settings.drain_seconds} seconds, and gets no new requests meanwhile."
+        )
+        found.append(Condition("RolloutDeferred", "False", "IdleCheckUnsupported", text))
+    return found
+
+
+def _objective(view: View, service: Service, slo: Slo) -> Condition:
+    if not measured(service, slo):
+        text = f"The runtime {service.spec.runtime} has no metric of latency: no objective is made."
+        return Condition("SLOReady", "False", "IndicatorUnsupportedForRuntime", text)
+    name = objective_name(service.name, slo)
+    if view.world.child(OBJECTIVE, name) is None:
+        text = f"There is no ServiceLevelObjective {name} yet; it needs {INSTALLED_BY}."
+        return Condition("SLOReady", "False", "NotCreated", text)
+    return Condition("SLOReady", "True", "SLOCreated", f"The ServiceLevelObjective {name} is there for Pyrra.")
+
+
+def without_effect(service: Service) -> dict[str, str]:
+    """Field -> why it has no effect."""
+    spec, sharing = service.spec, service.spec.resources.gpu_sharing
+    unasked, patience = "replicas are not asked whether they are idle", spec.max_pod_lifetime_idle_timeout_seconds
+    told = (
+        ("rolloutPolicy.waitForIdle", spec.rollout_policy.wait_for_idle, unasked),
+        ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, unasked),
+        ("resources.gpuSharing.memoryLimitGiB", sharing.memory_limit_gi_b, "nothing holds the program to it"),
+        ("endpoint.gateway.gatewayRef", service.further_names, "Slipway's own gateway serves the model"),
+        ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no metric of latency"),
+    )
+    return {field: why for field, idle, why in told if idle}

@@ -1,0 +1,124 @@
+"""Scheduling: how important services are, and whose turn it is where there are not accelerators for all. Pure.
+
+The scheduler decides; this tells what it will do: by priority, of equals the oldest first. Services that wait for
+different resources are in nobody's way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from slipway.apis.llmkube.service_types import KIND, Priority
+from slipway.kube.objects import Key, Object, created_unix, deleting, key
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, World
+from slipway.serving.policies import priority_class
+
+WAITING = "WaitingForGPU"
+WAITS_FOR = "waits"
+"""Index of InferenceServices: the accelerator that they wait for."""
+VALUES: dict[Priority, int] = {"critical": 1000000, "high": 100000, "normal": 10000, "low": 1000, "batch": 100}
+INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9._/-]*[A-Za-z0-9])")
+"""As the scheduler says that nodes have too little of something."""
+UNREACHABLE_VOLUME = re.compile(r"volume node affinity conflict")
+
+
+def class_name(priority: Priority) -> str:
+    return f"llmkube-{priority}"
+
+
+def own_class(priority: Priority, *, preempts: bool) -> Object:
+    """The class of the whole cluster for a priority, made where it is missing. ``preempts``: whether its pods may put
+    others off their nodes, those of other teams too, as the original's do; batch never does."""
+    text = f"InferenceServices with priority {priority}."
+    return priority_class(class_name(priority), VALUES[priority], text, preempts=preempts and priority != "batch")
+
+
+class Scheduling(msgspec.Struct, frozen=True):
+    """Why the scheduler finds no node."""
+
+    status: str
+    """One word: InsufficientGPU, InsufficientResources, UnbindableModelCache, or the scheduler's own."""
+    message: str
+    """The scheduler's."""
+    resource: str = ""
+    """The accelerator that is missing; empty: it is something else."""
+
+
+def scheduling_of_oldest(pods: Sequence[Object], resource: str) -> Scheduling | None:
+    """What the oldest pod that has no node is told; ``resource``: the accelerator that the pods ask for, if any."""
+    found = (scheduling_of(pod, resource) for pod in sorted(pods, key=created_unix))
+    return next((one for one in found if one), None)
+
+
+def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
+    """The same of one pod."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    told: Object = next((one for one in conditions if one["type"] == "PodScheduled"), {})
+    if told.get("status") != "False" or deleting(pod):
+        return None
+    return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
+
+
+def _judged(message: str, reason: str, resource: str) -> Scheduling:
+    missing = INSUFFICIENT.findall(message)
+    if resource and resource in missing:
+        return Scheduling("InsufficientGPU", message, resource)
+    if missing:
+        return Scheduling("InsufficientResources", message)
+    return Scheduling("UnbindableModelCache" if UNREACHABLE_VOLUME.search(message) else reason, message)
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a service stands: smaller comes first."""
+
+    precedence: int
+    """Its priority, negative."""
+    created: int
+    namespace: str
+    name: str
+
+
+def place(resource: Object, priority: int) -> Place:
+    return Place(-priority, created_unix(resource), *key(resource))
+
+
+def position(world: World, priority: int, resource: str) -> int:
+    """The service's place among all that wait for the same resource, from 1."""
+    own = place(world.resource, priority)
+    waiting = world.list(KIND, WAITS_FOR, resource)
+    others = (other for other in waiting if key(other) != key(world.resource) and not deleting(other))
+    return 1 + sum(place(other, _priority(other)) < own for other in others)
+
+
+def behind(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services whose position follows from this change of a service: those behind it in a queue that it joins or
+    leaves, or in which it gets another place. That accelerators come, the scheduler writes into the pods that wait."""
+    before, after = (_queued(state) if state else {} for state in (change.old, change.new))
+    if before == after:
+        return
+    for resource in before.keys() | after.keys():
+        first = min(queue[resource] for queue in (before, after) if resource in queue)
+        for other in listers.list(KIND, WAITS_FOR, resource):
+            if place(other, _priority(other)) > first and key(other) != change.key:
+                yield key(other)
+
+
+def _queued(service: Object) -> dict[str, Place]:
+    """Its place among those that wait for a resource; none where it waits for none, or goes."""
+    if deleting(service):
+        return {}
+    return {resource: place(service, _priority(service)) for resource in by_resource(service)}
+
+
+def by_resource(service: Object) -> Iterable[str]:
+    """Index function for :data:`WAITS_FOR`."""
+    told = str((service.get("status") or {}).get("waitingFor", ""))
+    return (told.partition(":")[0],) if told else ()
+
+
+def _priority(service: Object) -> int:
+    return int(service["status"].get("effectivePriority", VALUES["normal"]))

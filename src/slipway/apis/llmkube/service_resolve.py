@@ -1,0 +1,307 @@
+"""Resolve: an InferenceService together with the Models that it names, read and checked as a whole. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube import placement, service_flags, usage
+from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
+from slipway.apis.llmkube.hardware import Accelerators, accelerators, sharing_fault
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.model_types import ModelSpec
+from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
+from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
+from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
+from slipway.apis.llmkube.settings import llmkube
+from slipway.artifacts.weights import Unnamed
+from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
+from slipway.engines.flags import Value, given_flags
+from slipway.kube.names import label_value
+from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, generation, key
+from slipway.kube.quantity import multiply
+from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.settings import Settings
+
+TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
+MODE_FLAGS = {
+    "rerank": ("--reranking", "--rerank"),
+    "embedding": ("--embedding", "--embeddings", "--is-embedding"),
+}
+METAL = "metal"
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that can be served, once its Models are ready."""
+
+    resource: Object
+    spec: InferenceServiceSpec
+    model: ModelSpec
+    placed: Placed
+    """The Model's weights."""
+    draft: Placed | None
+    """Those of the Model for speculative decoding, where it is wanted and there is one."""
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        name: str = self.resource["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.resource["metadata"]["namespace"]
+        return namespace
+
+    @property
+    def engine(self) -> Engine:
+        return ENGINES[self.spec.runtime]
+
+    @property
+    def accelerators(self) -> Accelerators:
+        return accelerators(self.spec, self.model.hardware)
+
+    @property
+    def port(self) -> int:
+        """The engine's."""
+        asked = self.spec.endpoint.port if self.spec.endpoint else self.engine.port
+        return self.spec.container_port or asked
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self.spec.endpoint or Endpoint()
+
+    @property
+    def further_names(self) -> tuple[str, ...]:
+        """That the model has at the gateway."""
+        gateway = self.endpoint.gateway
+        return (gateway.model_name or self.spec.model_ref,) if gateway and gateway.enabled else ()
+
+    @property
+    def decoding(self) -> SpeculativeDecoding | None:
+        """How llama.cpp has tokens proposed; None: it has not."""
+        asked = self.spec.speculative_decoding
+        return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
+
+    @property
+    def launch(self) -> Launch:
+        spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
+        return Launch(
+            weights=self.placed.weights,
+            served_name=self.name,
+            further_names=self.further_names,
+            port=self.port,
+            bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, ANYWHERE[0]),
+            tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
+            extra_args=user_args(spec),
+            hub_mirror=self.settings.hugging_face_endpoint,
+            settings=_settings(spec, self.placed, self.decoding),
+            gpus=self.accelerators.count,
+            gpu_layers=max(gpu.layers, 0),
+            sharding=Sharding(gpu.sharding.strategy, gpu.sharding.layer_split),
+            draft=Draft(draft.weights, spec.vllm_config.speculative.num_speculative_tokens) if draft else None,
+        )
+
+    def fault(self) -> str | None:
+        """Why its parts do not go together; found out here, as engines say it after minutes or not at all."""
+        spec, count = self.spec, self.accelerators.count
+        parallel = spec.vllm_config.tensor_parallel_size or 0
+        if spec.runtime == "vllm" and parallel > count > 0:
+            return f"vllmConfig.tensorParallelSize {parallel} is more than the {count} GPUs that a pod has"
+        changed = self.engine.conflicting_args(self.launch)
+        decoding = self.decoding
+        companion = decoding.draft_model if decoding else ""
+        if companion and not (self.placed.folder and companion in self.model.files):
+            return f"speculativeDecoding.draftModel: {companion} is none of the files that are loaded for the Model"
+        sharing = sharing_fault(spec, self.model.hardware, llmkube(self.settings).shared_gpu_nodes)
+        if sharing:
+            return f"resources.gpuSharing: {sharing}"
+        if changed:
+            field = "args" if spec.runtime == "generic" else "extraArgs"
+            return f"{field} sets {', '.join(changed)}: remove it, or requests would not reach the model"
+        return None
+
+
+def references(resource: Object) -> tuple[Reference, ...]:
+    """The Models of a service, and the class that says how important it is."""
+    spec, namespace = resource["spec"], resource["metadata"]["namespace"]
+    found = tuple(Reference(MODEL, namespace, name) for name in usage.model_names(resource))
+    given = spec.get("priorityClassName")
+    return (*found, Reference(PRIORITY_CLASS, "", given)) if given else found
+
+
+def model_of(world: World, name: str) -> Object | None:
+    """A Model of the service's namespace as last observed."""
+    return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
+
+
+def draft_of(world: World) -> Object | None:
+    return model_of(world, usage.draft_name(world.resource["spec"]))
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """An InferenceService that may not be valid, and what is known of it."""
+
+    world: World
+    service: Service | InvalidSpecError
+    deployment: Object | None
+    waits: tuple[str, str] | None
+    """Reason and message while a Model is not ready that the service needs; None: it can start."""
+
+    def valid(self) -> Service:
+        """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
+        if isinstance(self.service, InvalidSpecError):
+            raise self.service
+        return self.service
+
+
+def resolve(world: World) -> View:
+    service: Service | InvalidSpecError
+    waits = None
+    try:
+        service = read(world)
+        waits = waits_for(world, service)
+    except InvalidSpecError as error:
+        service = error
+    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
+    return View(world=world, service=service, deployment=deployment, waits=waits)
+
+
+def read(world: World) -> Service:
+    """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
+    resource = world.resource
+    try:
+        spec = msgspec.convert(resource["spec"], InferenceServiceSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", str(error)) from error
+    model, draft = model_of(world, spec.model_ref), draft_of(world)
+    if model is None:
+        text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}."
+        raise InvalidSpecError("ModelNotFound", text)
+    needless = not usage.given_weights(resource["spec"])
+    name = key(resource).name
+    wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
+    if wanted.spec.hardware.accelerator == METAL:
+        nowhere = Placed(way="image", weights=Unnamed())
+        return Service(
+            resource=resource, spec=spec, model=wanted.spec, placed=nowhere, draft=None, settings=world.settings
+        )
+    missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
+    if missing:
+        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens."
+        raise InvalidSpecError("ModelNotFound", text)
+    second = (
+        Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
+        if draft
+        else None
+    )
+    service = Service(
+        resource=resource,
+        spec=spec,
+        model=wanted.spec,
+        placed=_placed(wanted, spec, world.settings),
+        draft=_placed(second, spec, world.settings) if second else None,
+        settings=world.settings,
+    )
+    _check(service)
+    return service
+
+
+def _placed(wanted: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
+    try:
+        return placement.placed(wanted, spec, settings)
+    except InvalidSpecError as error:
+        name = wanted.resource["metadata"]["name"]
+        raise InvalidSpecError(error.reason, f"The Model {name} cannot be served: {error.message}") from error
+
+
+def _model_spec(model: Object) -> ModelSpec:
+    try:
+        return msgspec.convert(model["spec"], ModelSpec)
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError(
+            "InvalidModel", f"The Model {model['metadata']['name']} is not valid: {error}"
+        ) from error
+
+
+def _check(service: Service) -> None:
+    """Raises InvalidSpecError."""
+    if service.placed.way == "engine" and "hf" not in service.engine.schemes:
+        text = f"The runtime {service.spec.runtime} does not read repositories of the hub: name a file or a folder"
+        raise InvalidSpecError("InvalidSpec", text)
+    try:
+        fault = service.fault()
+        service.engine.args(service.launch)
+    except ValueError as error:
+        raise InvalidSpecError(
+            "InvalidSpec", f"The runtime {service.spec.runtime} cannot load this: {error}"
+        ) from error
+    if fault:
+        raise InvalidSpecError("InvalidSpec", f"spec.{fault}")
+
+
+def quantity(field: str, text: str) -> str:
+    """A quantity in the API server's own form. Raises InvalidSpecError: the definition's pattern lets others pass."""
+    try:
+        return multiply(text, 1)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.{field}: {error}") from error
+
+
+def user_args(spec: InferenceServiceSpec) -> tuple[str, ...]:
+    """The arguments that the service gives its engine itself."""
+    return spec.args if spec.runtime == "generic" else spec.extra_args
+
+
+def mode(spec: InferenceServiceSpec) -> str:
+    """What the model does: as the service says, or as its arguments or its path do."""
+    if spec.mode:
+        return spec.mode
+    given, path = given_flags(user_args(spec)), (spec.endpoint or Endpoint()).path.rstrip("/")
+    told = (name for name, words in MODE_FLAGS.items() if given.intersection(words))
+    paths = {"/rerank": "rerank", "/embeddings": "embedding"}
+    asked = (name for end, name in paths.items() if path.endswith(end))
+    return next(told, next(asked, "chat"))
+
+
+def _takes_files(spec: InferenceServiceSpec) -> bool:
+    return ENGINES[spec.runtime].reads == "file"
+
+
+def _settings(spec: InferenceServiceSpec, own: Placed, decoding: SpeculativeDecoding | None) -> dict[str, Value]:
+    given: dict[str, Value] = {one.setting: one.value for one in service_flags.given(spec)}
+    if decoding and decoding.draft_model:
+        given["draft_model"] = f"{own.folder}/{decoding.draft_model}"
+    if own.mmproj and _takes_files(spec):
+        given["mmproj"] = own.mmproj
+    return given
+
+
+def waits_for(world: World, service: Service) -> tuple[str, str] | None:
+    """Reason and message while a Model is not ready that the service needs; None: it can start.
+
+    A pod that loads its weights itself, or has them in its image, waits for nobody.
+    """
+    models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
+    for place, model in models:
+        found = unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
+        if found:
+            return found
+    return None
+
+
+def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
+    """The same of one Model; what its status says of an older spec does not count."""
+    name, status = model["metadata"]["name"], model.get("status") or {}
+    if deleting(model):
+        return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
+    if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
+        return "ModelNotReady", f"The Model {name} is being looked at."
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    available = conditions.get("Available") or conditions.get("Accepted") or {}
+    if status["phase"] == "Ready":
+        elsewhere = way == "cache" and available.get("reason") == usage.BY_EACH_POD
+        return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
+    told = str(available.get("message", ""))
+    if status["phase"] == "Failed":
+        return "ModelFailed", f"The Model {name} cannot be served: {told or 'its status says why'}"
+    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"

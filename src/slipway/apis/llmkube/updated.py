@@ -1,0 +1,24 @@
+"""When a status last said something else, for the field ``lastUpdated``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from slipway.kube.conditions import LONGEST_MESSAGE, timestamp
+from slipway.kube.objects import Object
+
+
+def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:
+    """The time at which a status last said something else.
+
+    ``before``: the status that is written; ``types``: of the conditions that count, as others write theirs beside them;
+    ``now``: Unix seconds.
+    """
+    stamp = str(before.get("lastUpdated") or "")
+    return stamp if stamp and _timeless(before, types) == _timeless(status, types) else timestamp(now)
+
+
+def _timeless(status: Object, types: Container[str]) -> Object:
+    own = (one for one in status.get("conditions") or () if one["type"] in types)
+    bare = [one | {"lastTransitionTime": "", "message": one.get("message", "")[:LONGEST_MESSAGE]} for one in own]
+    return {**status, "conditions": bare, "lastUpdated": ""}

@@ -1,0 +1,84 @@
+"""What the loader tells of a benchmark that genai-bench made, as its container's termination message.
+
+A run is one scenario at one level of concurrency. A table of all of them has to fit into what Kubernetes keeps of a
+message, so a run is a row without names. It lies in the status of a pod: what is not sound in it makes it none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from slipway.artifacts.report import LONGEST, MESSAGE_BYTES
+from slipway.decoding import DecodingError, decode_json
+
+ERROR_CHARACTERS = 300
+SCENARIO_CHARACTERS = 60
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Figure = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One scenario at one level of concurrency. The order of the fields is that of a row."""
+
+    scenario: Annotated[str, msgspec.Meta(max_length=SCENARIO_CHARACTERS)]
+    concurrency: Count
+    """Requests under way at a time; of embeddings the texts in each request."""
+    requests: Count
+    failed: Count
+    """Of these requests."""
+    seconds: Figure
+    """That the run took."""
+    requests_per_second: Figure
+    """Those that succeeded."""
+    input_tokens_per_second: Figure
+    output_tokens_per_second: Figure
+    first_token_seconds: Figure
+    """Mean time to the first token."""
+    first_token_seconds_p99: Figure
+
+
+NAMES = {
+    field: "".join(word if not index else word.capitalize() for index, word in enumerate(field.split("_")))
+    for field in Run.__struct_fields__
+}
+"""Field of a run -> its name in a status."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """All runs together."""
+
+    requests: Count = 0
+    failed: Count = 0
+    error: Annotated[str, msgspec.Meta(max_length=ERROR_CHARACTERS)] = ""
+    """What the first request that failed was told."""
+    runs: tuple[Run, ...] = ()
+    omitted: Count = 0
+    """Runs for which the message had no room; the numbers above count them."""
+
+
+def written(summary: Summary) -> bytes:
+    """As JSON of at most LONGEST bytes: the last runs go where there are too many."""
+    runs = summary.runs
+    while True:
+        told = msgspec.structs.replace(summary, runs=runs, omitted=len(summary.runs) - len(runs))
+        text = msgspec.json.encode(told)
+        if len(text) <= LONGEST or not runs:
+            return text
+        runs = runs[:-1]
+
+
+def read(message: str) -> Summary | None:
+    """None for a message that is no summary."""
+    try:
+        return decode_json(message, Summary, most=MESSAGE_BYTES)
+    except DecodingError:
+        return None
+
+
+def details(summary: Summary) -> str:
+    """JSON for people and programs: each run with the names of its figures."""
+    runs = [{name: getattr(run, field) for field, name in NAMES.items()} for run in summary.runs]
+    told = {"requests": summary.requests, "failed": summary.failed, "runs": runs}
+    return msgspec.json.encode(told | ({"omitted": summary.omitted} if summary.omitted else {})).decode()

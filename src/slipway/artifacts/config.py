@@ -1,0 +1,252 @@
+"""What the files of a model say of it: config.json of transformers, model_index.json of diffusers, and the headers of
+safetensors and GGUF files. Strangers wrote them: what is not as it should be in them is not known. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from slipway.artifacts.capabilities import of_model, of_pipeline
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.parameters import counted, estimated, in_words, number
+from slipway.decoding import decode_json
+
+CONFIG, PIPELINE = "config.json", "model_index.json"
+FOLDERS = ("", "safetensors/", "pytorch_model/", "model/")
+"""Where a model has its configuration, in this order, before any other folder."""
+EMBEDDING_FILES = ("modules.json", "config_sentence_transformers.json")
+"""What models for sentence-transformers have beside config.json."""
+MOST_BYTES = 4 << 20
+"""Of a configuration. Most have a few KB; some name thousands of classes."""
+MOST_COMPONENTS = 32
+LONGEST = 128
+"""Characters that are kept of a text."""
+MOST_TOKENS = (1 << 31) - 1
+CONTEXT = ("seq_length", "max_position_embeddings", "n_positions", "max_seq_len", "model_max_length", "n_ctx")
+TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Where models of several parts describe the one for text."""
+EYES = ("vision_config", "vision_tower", "mm_vision_tower", "img_processor", "visual")
+"""What the configurations of models have that take images."""
+ARCHITECTURES: Mapping[str, str] = {
+    "deepseek_vl_v2": "DeepseekVLV2ForCausalLM",
+    "multi_modality": "MultiModalityCausalLM",
+}
+"""Of types whose repositories leave it out."""
+UNPACKED = ("fp8", "modelopt", "quark")
+"""Quantizations that keep one weight in each number."""
+BITS = (2, 3, 4, 8)
+SAFETENSORS, SAFETENSORS_VERSION = "safetensors", "1.0.0"
+GGUF, PROJECTOR = ".gguf", "mmproj"
+OTHER_FORMATS: Mapping[str, str] = {".bin": "pytorch", ".pt": "pytorch", ".pth": "pytorch", ".onnx": "onnx"}
+"""Ending of a file -> the format of models that have no safetensors."""
+PARTS: Mapping[str, str] = {
+    "scheduler": "scheduler",
+    "text_encoder": "textEncoder",
+    "tokenizer": "tokenizer",
+    "transformer": "transformer",
+    "vae": "vae",
+}
+"""Parts of a diffusion pipeline -> their names in a model's spec; others stand in additionalComponents."""
+_NUMBERS = re.compile(r'"(?:[^"\\]|\\.)*"?|-?Infinity|NaN', re.DOTALL)
+"""What JSON does not have, and texts, which may have the same in them. One without an end is one, too: looked for again
+and again, its end would cost the square of its length."""
+
+
+class Named(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A format or a framework."""
+
+    name: str
+    version: str = ""
+    """Empty: none is said."""
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is known of a model. Empty, 0 and None: not known."""
+
+    model_type: str = ""
+    """As transformers name it, or llama.cpp: ``llama``."""
+    architecture: str = ""
+    """``LlamaForCausalLM``."""
+    format: Named | None = None
+    framework: Named | None = None
+    parameter_size: str = ""
+    """``8.03B``."""
+    parameters: int = 0
+    exact: bool = False
+    """Whether the parameters were counted, rather than estimated."""
+    max_tokens: int = 0
+    quantization: str = ""
+    capabilities: tuple[str, ...] = ()
+    diffusion_pipeline: Mapping[str, Any] | None = None
+    """Of a diffusion model, as a model's spec has it."""
+
+
+def described_by(files: Collection[str]) -> str:
+    """Which of a model's files, paths relative to its folder, describes it: a model_index.json, a GGUF file where there
+    are no safetensors, of several parts the first, or a config.json. Empty: none."""
+    index = sorted((path for path in files if _called(path, PIPELINE)), key=_depth)
+    gguf = sorted(path for path in files if path.endswith(GGUF) and not path.rpartition("/")[2].startswith(PROJECTOR))
+    safetensors = any(path.endswith(f".{SAFETENSORS}") for path in files)
+    usual = [f"{folder}{CONFIG}" for folder in FOLDERS if f"{folder}{CONFIG}" in files]
+    others = sorted((path for path in files if _called(path, CONFIG)), key=_depth)
+    return next(iter((*index, *(() if safetensors else gguf), *usual, *others)), "")
+
+
+def read(text: bytes) -> Mapping[str, Any]:
+    """A configuration. Python writes numbers into them that JSON does not have: what is infinite becomes 1e308, what is
+    no number null. Raises DecodingError."""
+    plain = text.decode("utf-8", "replace") if len(text) <= MOST_BYTES else ""
+    if "Infinity" in plain or "NaN" in plain:
+        text = _NUMBERS.sub(_json_number, plain).encode()
+    return decode_json(text, dict[str, Any], most=2 * MOST_BYTES)
+
+
+def facts_of(
+    configuration: Mapping[str, Any], *, files: Collection[str] = (), tensors: Mapping[str, int] | None = None
+) -> ModelFacts:
+    """By a config.json, or a model_index.json, which has a ``_class_name``.
+
+    ``files``: all that the model has; none: they are safetensors. ``tensors``: type such as ``BF16`` -> the numbers of
+    that type in the headers of all its safetensors files; none: the parameters are estimated.
+    """
+    if _text(configuration.get("_class_name")):
+        return _of_pipeline(configuration, tensors or {})
+    parts = (configuration.get(name) for name in TEXT)
+    text = next((part for part in parts if isinstance(part, Mapping)), configuration)
+    model_type = _text(configuration.get("model_type"))
+    architecture = _architecture(configuration) or ARCHITECTURES.get(model_type, "")
+    quantization = _quantization(configuration) or _quantization(text)
+    packed = bool(quantization) and quantization not in UNPACKED
+    named = bool(model_type or architecture)
+    sees, embeds = _sees(configuration), _embeds(configuration, files)
+    known = counted(tensors or {}, packed=packed, bits=_bits(configuration))
+    parameters = known or estimated(configuration, text)
+    return ModelFacts(
+        model_type=model_type,
+        architecture=architecture,
+        format=_format(files),
+        framework=Named("transformers", _text(configuration.get("transformers_version"))) if named else None,
+        parameter_size=in_words(parameters),
+        parameters=parameters,
+        exact=bool(known) and not packed,
+        max_tokens=_context(text) or _context(configuration),
+        quantization=quantization,
+        capabilities=of_model(model_type, architecture, sees=sees, embeds=embeds) if named else (),
+    )
+
+
+def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
+    """By the header of a GGUF file, or of each part of one, the first one first. Its quantization is left out: engines
+    of this format read it whatever it is, and it would keep the model from what serves those without one."""
+    first, parameters = headers[0], [header.parameters for header in headers]
+    known = sum(parameters) if all(parameters) else 0
+    return ModelFacts(
+        model_type=first.architecture,
+        format=Named("gguf"),
+        framework=Named("ggml"),
+        parameter_size=in_words(known),
+        parameters=known,
+        exact=bool(known),
+        max_tokens=min(first.context_length, MOST_TOKENS),
+        capabilities=of_model(first.architecture, "") if first.architecture else (),
+    )
+
+
+def _of_pipeline(index: Mapping[str, Any], tensors: Mapping[str, int]) -> ModelFacts:
+    name, version = _text(index["_class_name"]), _text(index.get("_diffusers_version"))
+    components = {
+        part: {"library": _text(pair[0]), "type": _text(pair[1])}
+        for part, pair in index.items()
+        if isinstance(pair, list) and len(pair) == 2 and _text(pair[0]) and _text(pair[1])
+    }
+    others = [part for part in components if part not in PARTS][:MOST_COMPONENTS]
+    pipeline = {"className": name, **{PARTS[part]: components[part] for part in PARTS if part in components}}
+    if others:
+        pipeline["additionalComponents"] = {part[:LONGEST]: components[part] for part in others}
+    parameters = counted(tensors, packed=False)
+    return ModelFacts(
+        architecture=name,
+        format=Named("diffusers", version),
+        framework=Named("diffusers", version),
+        parameter_size=in_words(parameters),
+        parameters=parameters,
+        exact=bool(parameters),
+        capabilities=of_pipeline(name),
+        diffusion_pipeline=pipeline,
+    )
+
+
+def _format(files: Collection[str]) -> Named:
+    others = [name for ending, name in OTHER_FORMATS.items() if any(path.endswith(ending) for path in files)]
+    if others and not any(path.endswith(f".{SAFETENSORS}") for path in files):
+        return Named(others[0])
+    return Named(SAFETENSORS, SAFETENSORS_VERSION)
+
+
+def _called(path: str, name: str) -> bool:
+    return path.rpartition("/")[2] == name
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("/"), path
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    return _text(names[0]) if isinstance(names, list) and names else ""
+
+
+def _quantization(config: Mapping[str, Any]) -> str:
+    method = _method(config)
+    return next((known for known in ("int4", "fp8") if known in method), method)
+
+
+def _method(config: Mapping[str, Any]) -> str:
+    found = config.get("quantization_config") or config.get("compression_config")
+    return _text(found.get("quant_method")).lower() if isinstance(found, Mapping) else ""
+
+
+def _bits(config: Mapping[str, Any]) -> int:
+    found = config.get("quantization_config")
+    bits = number(found, "bits", "w_bit", "num_bits") if isinstance(found, Mapping) else 0
+    if isinstance(found, Mapping) and found.get("load_in_8bit") is True:
+        return 8
+    return bits if bits in BITS else 4
+
+
+def _context(config: Mapping[str, Any]) -> int:
+    """Tokens that a model takes. With YaRN they may be more than its positions: these are from before it."""
+    longest, scaling = number(config, *CONTEXT), config.get("rope_scaling")
+    if not isinstance(scaling, Mapping) or "yarn" not in (scaling.get("rope_type"), scaling.get("type")):
+        return longest
+    original, factor = number(scaling, "original_max_position_embeddings"), scaling.get("factor")
+    stretched = int(original * factor) if isinstance(factor, int | float) and 1 <= factor <= 1024 else 0
+    return min(max(longest, stretched), MOST_TOKENS)
+
+
+def _sees(config: Mapping[str, Any]) -> bool:
+    layer = config.get("embd_layer")
+    return any(config.get(name) for name in EYES) or (
+        isinstance(layer, Mapping) and layer.get("embedding_cls") == "image"
+    )
+
+
+def _embeds(config: Mapping[str, Any], files: Collection[str]) -> bool:
+    return config.get("is_causal") is False or any(name in files for name in EMBEDDING_FILES)
+
+
+def _text(value: Any) -> str:
+    """A text on one line, without what a terminal would obey; empty for anything else."""
+    words = " ".join(value[: 4 * LONGEST].split()) if isinstance(value, str) else ""
+    return "".join(character for character in words if character.isprintable())[:LONGEST]
+
+
+def _json_number(found: re.Match[str]) -> str:
+    text = found[0]
+    if text == "NaN":
+        return "null"
+    return text if text.startswith('"') else text.replace("Infinity", "1e308")

@@ -1,0 +1,173 @@
+"""Model facts: what a publication tells of a model, out of what its files and its source say. Pure.
+
+Only what is exact, follows from it, or was declared by the source is told. What could only be estimated stays out, and
+the facts say that they are partial.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from slipway.artifacts import capabilities, config
+from slipway.artifacts.file_rules import Format
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.parameters import number
+from slipway.artifacts.publication import Facts
+
+SUFFIXES = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "LMHeadModel",
+    "Model",
+)
+TOOLS = re.compile(r"{%-?\s*if\s+tools|for\s+tool\s+in\s+tools|<tools>|tool_call|\.Tools\b")
+"""What a template for chats has that lets a model call tools."""
+CONTEXT = (
+    "max_position_embeddings",
+    "model_max_length",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "n_positions",
+    "n_ctx",
+)
+MOST_WORDS, LONGEST = 32, 128
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What files and source say."""
+
+    format: Format
+    tasks: tuple[str, ...] = ()
+    """As the source declares them."""
+    features: tuple[str, ...] = ()
+    configuration: Mapping[str, Any] = {}
+    """config.json, or model_index.json."""
+    files: tuple[str, ...] = ()
+    tensors: Mapping[str, int] = {}
+    """Type -> numbers in all safetensors files; none: not all could be counted."""
+    headers: tuple[tuple[Gguf, ...], ...] = ()
+    """Of each GGUF model, of each of its parts."""
+    template: str = ""
+    """For chats."""
+
+
+def facts(told: Told) -> Facts:
+    """Of a model."""
+    known, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[told.format](told)
+    features = _words((*told.features, *(("tools",) if TOOLS.search(told.template) else ())))
+    named = known.architecture if told.format == "Safetensors" else ""
+    tasks = _words(told.tasks) or _words((capabilities.task_of(can, named),))
+    endpoints, supported = capabilities.endpoints(tasks)
+    if "tools" in features and "Chat" in endpoints:
+        supported = (*supported, "ToolCalling")
+    text = "Chat" in endpoints or "Embeddings" in endpoints
+    needed = (known.family, known.architecture, known.parameters, endpoints, known.context or not text)
+    return msgspec.structs.replace(
+        known,
+        tasks=_words(told.tasks),
+        features=features,
+        endpoint_types=endpoints,
+        supported_features=supported,
+        partial=not all(needed),
+    )
+
+
+def _safetensors(told: Told) -> tuple[Facts, Sequence[str]]:
+    found = config.facts_of(told.configuration, files=told.files, tensors=told.tensors)
+    declared = _declared(told.configuration)
+    text = next((part for name in config.TEXT if isinstance(part := told.configuration.get(name), Mapping)), {})
+    known = Facts(
+        format="Safetensors",
+        family=_word(found.model_type.lower() or _family(found.architecture)),
+        architecture=_word(found.architecture),
+        parameters=declared or (found.parameters if found.exact else 0),
+        quantization=_word(quantization(told.configuration) or quantization(text)),
+        context=found.max_tokens or number(told.configuration, *CONTEXT),
+    )
+    return known, found.capabilities
+
+
+def _gguf(told: Told) -> tuple[Facts, Sequence[str]]:
+    """Of several models in one source only what is the same for all."""
+    firsts = [parts[0] for parts in told.headers if parts]
+    if not firsts:
+        return Facts(format="GGUF"), ()
+    counts = [sum(part.parameters for part in parts) for parts in told.headers]
+    architecture = _word(_same([first.architecture for first in firsts]))
+    known = Facts(
+        format="GGUF",
+        family=architecture,
+        architecture=architecture,
+        parameters=_same(counts) or 0,
+        quantization=_same([first.quantization for first in firsts]) or "",
+        context=min(_same([first.context_length for first in firsts]) or 0, config.MOST_TOKENS),
+    )
+    return known, capabilities.of_model(architecture, "") if architecture else ()
+
+
+def _diffusers(told: Told) -> tuple[Facts, Sequence[str]]:
+    name = told.configuration.get("_class_name")
+    architecture = _word(name) if isinstance(name, str) else ""
+    known = Facts(
+        format="Diffusers",
+        family=_word(re.sub(r"pipeline$", "", architecture, flags=re.IGNORECASE).lower()),
+        architecture=architecture,
+        parameters=sum(told.tensors.values()),
+    )
+    return known, capabilities.of_pipeline(architecture)
+
+
+def quantization(configuration: Mapping[str, Any]) -> str:
+    """``gptq-4bit``, ``bnb-nf4``, ``fp8``; empty for weights as they were trained."""
+    found = configuration.get("quantization_config") or configuration.get("compression_config")
+    if not isinstance(found, Mapping):
+        return ""
+    method = found.get("quant_method")
+    method = method.lower() if isinstance(method, str) else ""
+    bits = number(found, "bits", "w_bit", "num_bits")
+    kind = found.get("bnb_4bit_quant_type")
+    if found.get("load_in_4bit") is True or found.get("load_in_8bit") is True:
+        if isinstance(kind, str) and kind and found.get("load_in_4bit") is True:
+            return f"bnb-{kind.lower()}"
+        bits = 8 if found.get("load_in_8bit") is True else 4
+        method = method or "bitsandbytes"
+    if method and bits:
+        return f"{method}-{bits}bit"
+    return method or (f"{bits}bit" if bits else "")
+
+
+def _declared(configuration: Mapping[str, Any]) -> int:
+    for name in ("num_parameters", "parameter_count"):
+        value = configuration.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 60:
+            return value
+    return 0
+
+
+def _family(architecture: str) -> str:
+    for suffix in SUFFIXES:
+        if architecture.endswith(suffix) and architecture != suffix:
+            return architecture.removesuffix(suffix).lower()
+    return architecture.lower()
+
+
+def _same(values: Sequence[Any]) -> Any:
+    """What all of them are; None where they differ."""
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def _word(text: str | None) -> str:
+    return "".join(character for character in text or "" if character.isprintable())[:LONGEST]
+
+
+def _words(texts: Sequence[str]) -> tuple[str, ...]:
+    found = dict.fromkeys(word for text in texts if (word := _word(text).strip()))
+    return tuple(found)[:MOST_WORDS]

@@ -1,0 +1,80 @@
+"""Pages of models: what the address of a page of Hugging Face or of Ollama's library names, as the loader takes it.
+Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+import msgspec
+
+from slipway.artifacts import huggingface
+from slipway.artifacts.redaction import redact_url
+
+Provider = Literal["HuggingFace", "Ollama"]
+OLLAMA = ("ollama.com", "www.ollama.com")
+OLLAMA_ENDPOINT = "OLLAMA_ENDPOINT"
+"""Variable of a loader: a mirror of Ollama's registry."""
+PAGES = ("tree", *huggingface.FILE_PAGES)
+"""Third parts of the hub's addresses, behind which a revision stands."""
+NAME, TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+class UnsupportedError(ValueError):
+    """The address names no model. The message says why."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Whose model it is, and the model."""
+
+    provider: Provider
+    source: str
+    """``hf://ORG/REPO[@REVISION]`` or ``ollama://NAME:TAG``."""
+
+
+def provider_of(url: str) -> Provider | None:
+    """Whose model it is, be it one that can be had or not."""
+    host = _split(url).hostname
+    return "HuggingFace" if host in huggingface.HOSTS else "Ollama" if host in OLLAMA else None
+
+
+def parse(url: str) -> Page:
+    """Raises UnsupportedError."""
+    parts, provider = _split(url), provider_of(url)
+    if not url.isprintable() or parts.scheme != "https" or provider is None:
+        raise UnsupportedError(f"{redact_url(url)!r} is neither of Hugging Face nor of Ollama's library.")
+    words = [unquote(word) for word in parts.path.strip("/").split("/")]
+    if provider == "Ollama":
+        return _of_library(words, redact_url(url))
+    return _of_hub(words, parse_qs(parts.query).get("revision", [""])[0], redact_url(url))
+
+
+def _of_hub(words: list[str], revision: str, shown: str) -> Page:
+    """The first two parts are the repository; what follows a revision is one of its files, and makes no difference."""
+    if not revision and words[2:3] and words[2] in PAGES:
+        rest = words[3:]
+        revision = "/".join(rest[: 3 if rest[:1] == ["refs"] else 1])
+        if not revision:
+            raise UnsupportedError(f"{shown!r} names no revision behind {words[2]}.")
+    try:
+        found = huggingface.reference([words[0], "@".join([*words[1:2], *([revision] if revision else [])])], shown)
+    except ValueError as error:
+        raise UnsupportedError(f"{error}.") from None
+    return Page("HuggingFace", f"hf://{found.pinned}")
+
+
+def _of_library(words: list[str], shown: str) -> Page:
+    name, colon, tag = words[1].partition(":") if words[0] == "library" and len(words) > 1 else ("", "", "")
+    tag = tag if colon else "latest"
+    if not NAME.fullmatch(name) or not TAG.fullmatch(tag):
+        raise UnsupportedError(f"{shown!r} names no model of Ollama's library, such as library/qwen3:8b.")
+    return Page("Ollama", f"ollama://{name}:{tag}")
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port in (None, 443) else SplitResult("", "", "", "", "")
+    except ValueError:
+        return SplitResult("", "", "", "", "")

@@ -1,0 +1,262 @@
+"""ModelPack: the manifest and the configuration by which an OCI registry keeps a model, as the CNCF specifies them, and
+the same files as an ordinary image, which Kubernetes mounts. Equal content gives equal bytes. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from slipway.artifacts.parameters import UNITS
+from slipway.artifacts.publication import Digest, Facts
+from slipway.decoding import DecodingError, decode_json
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+ARTIFACT = "application/vnd.cncf.model.manifest.v1+json"
+CONFIG = "application/vnd.cncf.model.config.v1+json"
+IMAGE_CONFIG = "application/vnd.oci.image.config.v1+json"
+IMAGE_LAYER = "application/vnd.oci.image.layer.v1.tar"
+FILEPATH = "org.cncf.model.filepath"
+METADATA = "org.cncf.model.file.metadata+json"
+UNTESTED = "org.cncf.model.file.mediatype.untested"
+TITLE = "org.opencontainers.image.title"
+REVISION, SOURCE = "org.opencontainers.image.revision", "org.opencontainers.image.source"
+FACTS = "slipway.inference/facts"
+"""Annotation of a manifest: what is known of the model, exact numbers among it."""
+SMALL_FILES = "small-files.tar"
+"""Title of the layer that has them all; its path is the model's folder itself."""
+MOST_BYTES = 4 << 20
+"""Of a manifest, as registries have it."""
+MOST_LAYERS = 20_000
+LAYER_TYPE = r"\Aapplication/vnd\.cncf\.model\.(weight|weight\.config|dataset|code|doc)\.v1\.(raw|tar)\Z"
+MODE = 0o644
+EPOCH = "1970-01-01T00:00:00Z"
+PRECISIONS: Mapping[str, str] = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+}
+"""Types of tensors -> the specification's words."""
+INPUTS: Mapping[str, str] = {"VisionInput": "image", "AudioInput": "audio", "VideoInput": "video"}
+OUTPUTS: Mapping[str, str] = {"AudioOutput": "audio", "ImageOutput": "image", "VideoOutput": "video"}
+EMBEDDING = ("Embeddings", "Rerank")
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """A file, or the small ones as a tar."""
+
+    path: str
+    """Relative to the model's folder; ``.``: a tar of several."""
+    media_type: str
+    digest: str
+    size: int
+
+    @property
+    def packed(self) -> bool:
+        """Whether it is a tar."""
+        return self.media_type.endswith(".tar")
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model comes from."""
+
+    name: str
+    url: str = ""
+    revision: str = ""
+    licenses: tuple[str, ...] = ()
+    """SPDX."""
+
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    media_type: Annotated[str, msgspec.Meta(max_length=255)]
+    digest: Digest
+    size: Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
+    annotations: Mapping[str, str] = {}
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    schema_version: Literal[2]
+    media_type: str = ""
+    artifact_type: str = ""
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str] = {}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that it describes."""
+        return self.config.size + sum(layer.size for layer in self.layers)
+
+
+def raw_type(*, weights: bool) -> str:
+    """Of a layer that is one file."""
+    return f"application/vnd.cncf.model.{'weight' if weights else 'weight.config'}.v1.raw"
+
+
+TAR_TYPE = "application/vnd.cncf.model.weight.config.v1.tar"
+
+
+def configuration(facts: Facts, origin: Origin, precisions: Sequence[str], layers: Sequence[Layer]) -> bytes:
+    """``precisions``: types of the tensors, as safetensors call them."""
+    precision = ",".join(PRECISIONS[name] for name in precisions if name in PRECISIONS)
+    inputs = [word for feature, word in INPUTS.items() if feature in facts.supported_features]
+    outputs = [word for feature, word in OUTPUTS.items() if feature in facts.supported_features]
+    embeds = any(kind in facts.endpoint_types for kind in EMBEDDING)
+    known = bool(facts.endpoint_types)
+    capabilities = {
+        "inputTypes": (["text", *inputs] if known else inputs),
+        "outputTypes": outputs or (["embedding"] if embeds else ["text"] if known else []),
+        "toolUsage": "ToolCalling" in facts.supported_features,
+    }
+    descriptor = {
+        "name": origin.name,
+        "family": facts.family,
+        "sourceURL": origin.url,
+        "revision": origin.revision,
+        "licenses": list(origin.licenses),
+    }
+    config = {
+        "architecture": "transformer" if facts.format in ("Safetensors", "GGUF") else "",
+        "format": facts.format.lower(),
+        "paramSize": _size(facts.parameters),
+        "precision": precision,
+        "quantization": facts.quantization,
+        "capabilities": _said(capabilities),
+    }
+    whole = {
+        "descriptor": _said(descriptor),
+        "config": _said(config),
+        "modelfs": {"type": "layers", "diffIds": [layer.digest for layer in layers]},
+    }
+    return msgspec.json.encode(whole, order="sorted")
+
+
+def manifest(config: bytes, facts: Facts, origin: Origin, layers: Sequence[Layer]) -> bytes:
+    """Of an artifact. ``config``: what ``configuration`` gave."""
+    whole = Manifest(
+        schema_version=2,
+        media_type=MANIFEST,
+        artifact_type=ARTIFACT,
+        config=descriptor(CONFIG, config),
+        layers=tuple(_layer(layer) for layer in layers),
+        annotations=_said(
+            {
+                TITLE: origin.name,
+                SOURCE: origin.url,
+                REVISION: origin.revision,
+                FACTS: msgspec.json.encode(facts, order="sorted").decode(),
+            }
+        ),
+    )
+    return msgspec.json.encode(whole, order="sorted")
+
+
+def image(layers: Sequence[Layer]) -> tuple[bytes, bytes]:
+    """Configuration and manifest of an image of these layers, which are tar archives."""
+    config = msgspec.json.encode(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
+            "history": [{"created": EPOCH, "created_by": "slipway loader publish"} for _layer in layers],
+        },
+        order="sorted",
+    )
+    whole = Manifest(
+        schema_version=2,
+        media_type=MANIFEST,
+        config=descriptor(IMAGE_CONFIG, config),
+        layers=tuple(
+            Descriptor(media_type=IMAGE_LAYER, digest=layer.digest, size=layer.size, annotations={FILEPATH: layer.path})
+            for layer in layers
+        ),
+    )
+    return config, msgspec.json.encode(whole, order="sorted")
+
+
+def read(content: bytes) -> Manifest:
+    """A manifest of OCI. Raises DecodingError."""
+    found = decode_json(content, Manifest, most=MOST_BYTES)
+    if len(found.layers) > MOST_LAYERS:
+        raise DecodingError(f"it has {len(found.layers)} layers")
+    return found
+
+
+def layers_of(found: Manifest) -> tuple[Layer, ...]:
+    """Raises DecodingError where the manifest is none of a model, or has a layer that is none of its files."""
+    if found.artifact_type != ARTIFACT and found.config.media_type != CONFIG:
+        raise DecodingError("it is no model: its type is another one")
+    layers = []
+    for layer in found.layers:
+        path = layer.annotations.get(FILEPATH, "")
+        if not path or not _is_layer(layer.media_type):
+            raise DecodingError(f"it has a layer of the type {layer.media_type[:100]!r} or without a path")
+        layers.append(Layer(path, layer.media_type, layer.digest, layer.size))
+    return tuple(layers)
+
+
+def facts_of(found: Manifest) -> Facts:
+    """What was known of a model when it was published; nothing where that is not told, or not sound."""
+    try:
+        return decode_json(found.annotations.get(FACTS, "{}"), Facts, most=MOST_BYTES)
+    except DecodingError:
+        return Facts(partial=True)
+
+
+def digest(content: bytes) -> str:
+    """As registries write it."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def descriptor(media_type: str, content: bytes) -> Descriptor:
+    """Of a blob."""
+    return Descriptor(media_type=media_type, digest=digest(content), size=len(content))
+
+
+def _layer(layer: Layer) -> Descriptor:
+    name = SMALL_FILES if layer.packed else layer.path
+    metadata = {"name": name, "mode": MODE, "uid": 0, "gid": 0, "size": layer.size, "mtime": EPOCH, "typeflag": 48}
+    return Descriptor(
+        media_type=layer.media_type,
+        digest=layer.digest,
+        size=layer.size,
+        annotations={
+            FILEPATH: layer.path,
+            METADATA: msgspec.json.encode(metadata, order="sorted").decode(),
+            UNTESTED: "false",
+            TITLE: name,
+        },
+    )
+
+
+def _is_layer(media_type: str) -> bool:
+    try:
+        msgspec.convert(media_type, Annotated[str, msgspec.Meta(pattern=LAYER_TYPE)])
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _size(parameters: int) -> str:
+    """``8.0b``: at most one digit behind the point."""
+    for unit, letter in UNITS:
+        if parameters >= unit:
+            return f"{parameters / unit:.1f}".removesuffix(".0") + letter.lower()
+    return ""
+
+
+def _said(words: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is not known."""
+    return {name: value for name, value in words.items() if value}

@@ -1,0 +1,162 @@
+"""Parameters of a model: counted by the headers of its files, or else estimated by the dimensions in its config.json.
+
+An estimate adds up the matrices that a transformer of these dimensions has. It leaves out biases and norms, which are
+less than a hundredth of it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+MOST = 1 << 24
+"""Of any dimension; no model has nearly as many."""
+PACKED: Mapping[str, int] = {"I32": 32, "U8": 8, "I8": 8}
+"""Types of tensors that hold several quantized weights in one number -> their bits."""
+UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
+
+HIDDEN = ("hidden_size", "d_model", "n_embd", "dim")
+VISION_HIDDEN = ("embed_dim", "hidden_size", "width")
+LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "layers", "depth")
+HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
+KEY_HEADS = ("num_key_value_heads", "multi_query_group_num", "kv_n_heads", "num_kv_heads")
+HEAD = ("head_dim", "kv_channels")
+INNER = ("intermediate_size", "ffn_hidden_size", "ff_intermediate_size", "n_inner", "d_ff", "ffn_dim")
+VOCABULARY = ("vocab_size", "padded_vocab_size", "n_vocab")
+EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+NESTED = ("attn_config", "ffn_config")
+"""Objects in which some configurations keep dimensions."""
+TIED = (
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "cohere",
+    "cohere2",
+    "command-r",
+    "minicpm",
+    "minicpm3",
+    "phi3small",
+    "bert",
+)
+"""Types whose input and output share one embedding where their configuration says nothing."""
+PLAIN = ("bert", "roberta", "gpt2", "gpt_neox", "gptj", "gpt_bigcode", "opt", "bloom", "falcon", "mpt", "phi", "clip")
+"""Types whose feed-forward layers have two matrices; others have three."""
+LLAMA: Mapping[str, int] = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 11008,
+    "vocab_size": 32000,
+}
+"""What a configuration of Llama leaves out where it is so."""
+
+
+def counted(tensors: Mapping[str, int], *, packed: bool, bits: int = 4) -> int:
+    """The parameters in tensors of these types. ``packed``: the model is quantized by a method that keeps several
+    weights of ``bits`` bits in one number."""
+    return sum(
+        count * max(1, PACKED[type_] // bits) if packed and type_ in PACKED else count
+        for type_, count in tensors.items()
+    )
+
+
+def in_words(count: int) -> str:
+    """``8.03B``, ``350M``; empty for none."""
+    for unit, letter in UNITS:
+        if count >= unit:
+            return f"{count / unit:.2f}".rstrip("0").rstrip(".") + letter
+    return str(count) if count else ""
+
+
+def estimated(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
+    """By a config.json, and the part of it that is about text; they may be the same. 0: it does not say enough."""
+    shape = _shape(text)
+    if shape is None:
+        return 0
+    tied = config.get("tie_word_embeddings", text.get("tie_word_embeddings", shape.type in TIED))
+    embeddings = shape.vocabulary * shape.hidden * (1 if tied else 2)
+    vision = config.get("vision_config")
+    eyes = _vision(vision) if isinstance(vision, Mapping) else 0
+    return embeddings + shape.layers * _attention(shape, text) + _feed_forward(shape, text) + eyes
+
+
+def number(config: Mapping[str, Any], *names: str) -> int:
+    """The first of these fields that has a whole number above 0 and within reason; 0: none has."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST:
+            return value
+    return 0
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    type: str
+    hidden: int
+    layers: int
+    heads: int
+    inner: int
+    vocabulary: int
+
+
+def _shape(text: Mapping[str, Any]) -> _Shape | None:
+    type_ = text.get("model_type")
+    flat = {**text}
+    for name in NESTED:
+        inside = text.get(name)
+        flat |= inside if isinstance(inside, Mapping) else {}
+    if type_ == "llama":
+        flat = {**LLAMA, **flat}
+    hidden, layers = number(flat, *HIDDEN), number(flat, *LAYERS)
+    if not hidden or not layers:
+        return None
+    return _Shape(
+        type=type_ if isinstance(type_, str) else "",
+        hidden=hidden,
+        layers=layers,
+        heads=number(flat, *HEADS) or max(1, hidden // 128),
+        inner=number(flat, *INNER) or 4 * hidden,
+        vocabulary=number(flat, *VOCABULARY),
+    )
+
+
+def _attention(shape: _Shape, text: Mapping[str, Any]) -> int:
+    """Of one layer."""
+    hidden, heads = shape.hidden, shape.heads
+    latent, plain, turned = (number(text, name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
+    if latent and plain:
+        query, value = number(text, "q_lora_rank"), number(text, "v_head_dim") or plain
+        width = heads * (plain + turned)
+        queries = query * (hidden + width) if query else hidden * width
+        return queries + hidden * (latent + turned) + latent * heads * (plain + value) + heads * value * hidden
+    head = number(text, *HEAD) or max(1, hidden // heads)
+    inside = text.get("attn_config")
+    shared = number(text, *KEY_HEADS) or number(inside if isinstance(inside, Mapping) else {}, *KEY_HEADS) or heads
+    return 2 * hidden * head * (heads + shared)
+
+
+def _feed_forward(shape: _Shape, text: Mapping[str, Any]) -> int:
+    """Of all layers: some, or all, have experts."""
+    hidden, inside = shape.hidden, text.get("ffn_config")
+    matrices = 2 if shape.type in PLAIN else 3
+    experts = number(text, *EXPERTS) or number(inside if isinstance(inside, Mapping) else {}, *EXPERTS)
+    if not experts:
+        return shape.layers * matrices * hidden * shape.inner
+    width = number(text, "moe_intermediate_size") or shape.inner
+    shared = number(text, "shared_expert_intermediate_size") or width * number(text, "n_shared_experts")
+    every = number(text, "interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_freq") or 1
+    if shape.type == "llama4_text":
+        shared = width
+    sparse = (shape.layers - min(shape.layers, number(text, "first_k_dense_replace"))) // every
+    dense = number(text, "intermediate_size_mlp") or shape.inner
+    one = hidden * (3 * (experts * width + shared) + experts)
+    return sparse * one + (shape.layers - sparse) * matrices * hidden * dense
+
+
+def _vision(config: Mapping[str, Any]) -> int:
+    hidden, layers = number(config, *VISION_HIDDEN), number(config, *LAYERS)
+    ratio = config.get("mlp_ratio")
+    inner = number(config, *INNER) or int(hidden * (ratio if isinstance(ratio, int | float) and 0 < ratio < 64 else 4))
+    return layers * (4 * hidden * hidden + 2 * hidden * inner)

@@ -1,0 +1,14 @@
+"""Paths that are to stay inside of something: a repository, a bucket, a claim, a folder of a node. Pure."""
+
+from __future__ import annotations
+
+
+def fault_inside(path: str) -> str:
+    """What is wrong with such a path; empty: nothing."""
+    if path.startswith("/"):
+        return "begins with a slash"
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return "has an empty part, . or .. in it"
+    if "\\" in path or not path.isprintable():
+        return "has characters that no path has"
+    return ""

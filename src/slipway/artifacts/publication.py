@@ -1,0 +1,103 @@
+"""What a publication tells: the artifact that a registry has now, and the facts of the model in it.
+
+The loader writes it into its container's termination message, as it does a :class:`slipway.artifacts.report.Report`. A
+stranger's files speak in it: what is not sound makes it none.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from slipway.artifacts.report import LONGEST, MESSAGE_BYTES
+from slipway.decoding import DecodingError, decode_json
+
+Format = Literal["", "Safetensors", "GGUF", "Diffusers"]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Word = Annotated[str, msgspec.Meta(max_length=128)]
+Words = Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=128)], ...], msgspec.Meta(max_length=32)]
+ENDPOINT_TYPES = (
+    "Chat",
+    "TextGeneration",
+    "Embeddings",
+    "Rerank",
+    "SpeechToText",
+    "TextToSpeech",
+    "Translation",
+    "ImageClassification",
+    "ObjectDetection",
+    "ImageSegmentation",
+    "ImageToText",
+    "VisualQuestionAnswering",
+    "ImageGeneration",
+    "VideoGeneration",
+    "AudioGeneration",
+)
+"""Kinds of requests that a model may be for."""
+FEATURES = (
+    "VisionInput",
+    "AudioInput",
+    "AudioOutput",
+    "ImageOutput",
+    "VideoInput",
+    "VideoOutput",
+    "MultiModalInput",
+    "ToolCalling",
+)
+"""What a model may take and give beside text."""
+Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What is known of a model. Empty and 0: not known, or only estimated."""
+
+    format: Format = ""
+    family: Word = ""
+    architecture: Word = ""
+    parameters: Count = 0
+    quantization: Word = ""
+    context: Count = 0
+    """Tokens."""
+    tasks: Words = ()
+    """As the source has them."""
+    features: Words = ()
+    """As the source has them."""
+    endpoint_types: Words = ()
+    """The tasks as :data:`ENDPOINT_TYPES`."""
+    supported_features: Words = ()
+    """The features as :data:`FEATURES`."""
+    partial: bool = False
+    """Whether something that ought to be known is not."""
+
+
+class Publication(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An artifact, complete in the registry, every blob of it looked at by its digest."""
+
+    digest: Digest
+    """Of the manifest."""
+    media_type: Word
+    """The manifest's artifact type."""
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    """Bytes of all that the manifest describes."""
+    revision: Annotated[str, msgspec.Meta(max_length=256)] = ""
+    """Of the source: a commit, or a digest."""
+    image: Annotated[str, msgspec.Meta(pattern=r"\A(sha256:[0-9a-f]{64})?\Z")] = ""
+    """Digest of the same files as an ordinary image, where one was asked for."""
+    facts: Facts = Facts()
+
+
+def written(publication: Publication) -> bytes:
+    """As JSON; without the facts, should a stranger's file have too much to say."""
+    text = msgspec.json.encode(publication)
+    if len(text) <= LONGEST:
+        return text
+    return msgspec.json.encode(msgspec.structs.replace(publication, facts=Facts(partial=True)))
+
+
+def read(message: str) -> Publication | None:
+    """None for a message that is no publication."""
+    try:
+        return decode_json(message, Publication, most=MESSAGE_BYTES)
+    except DecodingError:
+        return None

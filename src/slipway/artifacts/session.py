@@ -1,0 +1,139 @@
+"""Session: what of an upload is in the registry, as the manifest under the tag ``session`` of its repository. Pure.
+
+The bytes lie in pieces, each a blob of its own, one after the other as the manifest's layers. A piece has at most
+:data:`PIECE_BYTES`, and may be shorter anywhere: where a request ended, or was slow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from slipway.artifacts.publication import Digest
+from slipway.decoding import DecodingError, decode_json
+
+TAG = "session"
+MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
+ARTIFACT_TYPE: Final = "application/vnd.slipway.upload.v1+json"
+PIECE_TYPE = "application/octet-stream"
+FILE_NAME, LENGTH, COMPLETE = "slipway.inference/file-name", "slipway.inference/length", "slipway.inference/complete"
+"""Annotations of the manifest. The last is ``true`` when all bytes are there."""
+EMPTY_TYPE, EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+"""The manifest's configuration, of which there is nothing to say."""
+EMPTY_DIGEST = f"sha256:{hashlib.sha256(EMPTY).hexdigest()}"
+PIECE_BYTES = 64 << 20
+MOST_PIECES = 20_000
+MANIFEST_BYTES = 4 << 20
+"""As many as a registry takes."""
+HEAD_BYTES = 512
+"""Of a file, by which :func:`kind_of` tells what it is."""
+LONGEST_NAME = 200
+KINDS = ("gguf", "zip", "tar", "tar.gz", "tar.zst")
+
+_TAR_MAGIC = slice(257, 262)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A blob of some bytes of the file."""
+
+    digest: str
+    size: int
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """An upload of one file."""
+
+    file_name: str
+    length: int
+    """Bytes of the file."""
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def offset(self) -> int:
+        """Bytes that are there."""
+        return sum(piece.size for piece in self.pieces)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all bytes are there."""
+        return self.offset == self.length
+
+    def followed_by(self, piece: Piece) -> Session:
+        """The session with one piece more."""
+        return msgspec.structs.replace(self, pieces=(*self.pieces, piece))
+
+
+class _Descriptor(msgspec.Struct, frozen=True, rename="camel"):
+    media_type: str
+    digest: Digest
+    size: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Manifest(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    schema_version: Literal[2] = 2
+    media_type: Literal["application/vnd.oci.image.manifest.v1+json"] = MANIFEST_TYPE
+    artifact_type: Literal["application/vnd.slipway.upload.v1+json"]
+    config: _Descriptor = _Descriptor(EMPTY_TYPE, EMPTY_DIGEST, len(EMPTY))
+    layers: Annotated[tuple[_Descriptor, ...], msgspec.Meta(max_length=MOST_PIECES)] = ()
+    annotations: dict[str, str] = {}
+
+
+def written(session: Session) -> bytes:
+    """As a manifest."""
+    annotations = {FILE_NAME: session.file_name, LENGTH: str(session.length)}
+    if session.complete:
+        annotations[COMPLETE] = "true"
+    manifest = _Manifest(
+        artifact_type=ARTIFACT_TYPE,
+        layers=tuple(_Descriptor(PIECE_TYPE, piece.digest, piece.size) for piece in session.pieces),
+        annotations=annotations,
+    )
+    return msgspec.json.encode(manifest)
+
+
+def read(text: bytes) -> Session:
+    """The session that a manifest is of. Raises DecodingError."""
+    manifest = decode_json(text, _Manifest, most=MANIFEST_BYTES)
+    length = manifest.annotations.get(LENGTH, "")
+    if not length.isascii() or not length.isdecimal() or len(length) > 18:
+        raise DecodingError(f"the annotation {LENGTH} is not a number of bytes")
+    pieces = tuple(Piece(layer.digest, layer.size) for layer in manifest.layers)
+    session = Session(file_name=manifest.annotations.get(FILE_NAME, ""), length=int(length), pieces=pieces)
+    if session.offset > session.length:
+        raise DecodingError("there are more bytes than the file has")
+    return session
+
+
+def kind_of(head: bytes) -> str:
+    """One of KINDS, by a file's first HEAD_BYTES, or all of it where it has fewer; empty: none of them."""
+    if head.startswith(b"GGUF"):
+        return "gguf"
+    if head.startswith(b"PK\x03\x04"):
+        return "zip"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "tar.zst"
+    if head.startswith(b"\x1f\x8b"):
+        return "tar.gz" if _is_gzip(head) else ""
+    return "tar" if head[_TAR_MAGIC] == b"ustar" else ""
+
+
+def _is_gzip(head: bytes) -> bool:
+    """What its first bytes unpack to may be too short to tell a tar."""
+    try:
+        start = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return False
+    return len(start) < _TAR_MAGIC.stop or start[_TAR_MAGIC] == b"ustar"
+
+
+def name_for(given: str, kind: str) -> str:
+    """The name of a file of this kind, whatever a stranger called it: one that stands for itself in a folder."""
+    last = given.replace("\\", "/").rpartition("/")[2]
+    kept = "".join(character for character in last if character.isprintable()).strip().lstrip(".")
+    short = kept.encode(errors="ignore")[-LONGEST_NAME:].decode(errors="ignore")
+    if not short:
+        return f"model.{kind}"
+    return short if kind != "gguf" or short.lower().endswith(".gguf") else f"{short}.gguf"

@@ -1,0 +1,435 @@
+"""Caches: exactly one informer a kind, whatever number of APIs read it, and how what they see leads back to a resource.
+
+What is cached of a kind is the sum of what is asked for: whole objects where an API watches them, or what their trims
+keep, children that carry our label, of routed Services and of NetworkPolicies of others a few fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import msgspec
+
+from slipway.kube.applier import OWNER, by_owner
+from slipway.kube.client import Client
+from slipway.kube.controller import owner_keys
+from slipway.kube.informer import Informer
+from slipway.kube.namespaces import ChosenNamespaces
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    JOB,
+    MANAGED_BY,
+    NAMESPACE,
+    NETWORK_POLICY,
+    POD,
+    SERVICE,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    controller_owner,
+    deleting,
+    key,
+    labels,
+)
+from slipway.kube.store import Change, IndexFunction, Stores
+from slipway.serving import watches
+from slipway.serving.api import USES, Api, Trim, Watch
+from slipway.serving.claims import DEFAULT, Rules, age, only_name
+from slipway.serving.diagnosis import TEMPLATE
+from slipway.serving.groups import LEADER_WORKER_SET, owner_name
+from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
+from slipway.serving.settings import Settings
+from slipway.serving.workload import MANAGER
+
+WORKLOAD = "workload"
+"""Index of pods: the Deployment, LeaderWorkerSet or Job that made them."""
+NAMES = "names"
+"""Index of routed Services: the public model names that they ask for."""
+QUALIFIED = "qualified"
+"""Index of routed Services: the id that always reaches them."""
+FOREIGN = "foreign"
+"""Index of NetworkPolicies that are not ours: their namespace."""
+OURS = f"{MANAGED_BY}={MANAGER}"
+
+
+class _Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects of one kind that somebody reads, and what of them."""
+
+    kind: Kind
+    labels: str = ""
+    namespace: str | None = None
+    trim: Trim
+    """Gives None for objects that the selection has not."""
+    indexes: Mapping[str, IndexFunction] = {}
+    optional: str = ""
+    """See :class:`slipway.kube.informer.Informer`."""
+
+
+class Caches(Stores):
+    """The informers of everything that the controllers of these APIs read."""
+
+    def __init__(
+        self,
+        client: Client,
+        apis: Iterable[Api[Any]],
+        settings: Settings,
+        rules: Rules = DEFAULT,
+        routed_namespaces: str = "",
+        *,
+        namespaces: Collection[str] = (),
+        pod_managers: Collection[str] = (),
+    ) -> None:
+        """``namespaces`` are those in which anything is seen, all where there are none. ``pod_managers``: what the
+        label ``app.kubernetes.io/managed-by`` of pods may say beside our own name.
+
+        ``rules`` and ``routed_namespaces`` (a label selector; empty: all) are the gateway's, so that a status says what
+        it does. Raises ValueError where two APIs want different things of one kind.
+        """
+        self._client, self._namespaces = client, tuple(dict.fromkeys(namespaces))
+        self._rules, self._read = rules, Routes(rules.apply)
+        selections: dict[Kind, list[_Selection]] = {}
+        pods = f"{MANAGED_BY} in ({','.join(dict.fromkeys((MANAGER, *pod_managers)))})"
+        for one in (*_selections(tuple(apis), settings, pods), *self._own_selections(pods)):
+            selections.setdefault(one.kind, []).append(one)
+        self._informers = {kind: self._informer(kind, found) for kind, found in selections.items()}
+        if routed_namespaces:
+            self._informers[NAMESPACE] = Informer(client, NAMESPACE, labels=routed_namespaces, trim=only_name)
+        super().__init__({kind: informer.store for kind, informer in self._informers.items()})
+        self.informer(SERVICE).add_handler(self._forget)
+
+    def informer(self, kind: Kind) -> Informer:
+        """The one informer of a kind. Raises LookupError for a kind that nobody watches."""
+        try:
+            return self._informers[kind]
+        except KeyError:
+            raise LookupError(f"{kind.plural} of {kind.api_version} are not watched") from None
+
+    @property
+    def informers(self) -> list[Informer]:
+        return list(self._informers.values())
+
+    @property
+    def namespaces(self) -> Informer | None:
+        """Of the namespaces that the gateway serves; None: it serves all."""
+        return self._informers.get(NAMESPACE)
+
+    # Pods
+
+    def pods_of_children(self, children: Iterable[tuple[Kind, Key]]) -> list[Object]:
+        """The pods of the workloads among these."""
+        return [pod for child in children for pod in self.list(POD, WORKLOAD, _text(*child))]
+
+    def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
+        """See :class:`slipway.serving.api.Listers`. Anybody may annotate a pod of the own making."""
+        found = self.list(POD, index, value)
+        return [pod for pod in found if deleting(pod) or self.owner_of_pod(owner, pod)]
+
+    def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
+        """The resource of ``kind`` whose workload made the pod."""
+        found = workload_of(pod)
+        workload = self.get(*found) if found and found[0] in self._informers else None
+        return list(owner_keys(kind)(workload)) if workload else []
+
+    # NetworkPolicies of others
+
+    def policed(self, namespace: str) -> bool:
+        """Whether others have NetworkPolicies in the namespace."""
+        return self.count(NETWORK_POLICY, FOREIGN, namespace) > 0
+
+    def polices(self, change: Change) -> bool:
+        """Whether this change of a policy is the first of others in its namespace, or the last one that goes."""
+        return watches.first_or_last(change, self, NETWORK_POLICY, FOREIGN, _foreign_namespace)
+
+    # Services that ask for public names
+
+    def contenders(self, services: Iterable[Object]) -> list[RoutedService]:
+        """Those of these Services that ask for names, and whoever else is the first to ask for one of their ids: others
+        change nothing for them."""
+        asked = {key(service): routed for service in services if (routed := self._routed(service))}
+        if not asked:
+            return []
+        rules = self._current_rules()
+        read = {name: routed for name, routed in asked.items() if routed.route.models}
+        others: set[Key] = set()
+        for routed in read.values():
+            for asking in self._asking(routed):
+                others |= self._first(asking - asked.keys(), rules)
+        read |= {name: routed for name in others if (routed := self._stored(name))}
+        return [rules.apply(routed) for routed in read.values()]
+
+    def owners_of_contenders(self, kind: Kind, service: Object) -> list[Key]:
+        """The resources of ``kind`` that a change of this routed Service may give a name or take it from."""
+        routed = self._routed(service)
+        contenders = set().union(*self._asking(routed)) if routed else set[Key]()
+        found = (self.get(SERVICE, name) for name in contenders)
+        return list({owner for one in found if one for owner in owner_keys(kind)(one)})
+
+    def owners_of_change(self, kind: Kind, change: Change) -> list[Key]:
+        """The same of the old and the new state; none where it asks for the same ids as before."""
+        states = [state for state in (change.old, change.new) if state is not None]
+        if len(states) == 2 and len({_claims(self._routed(state)) for state in states}) == 1:
+            return []
+        return list({owner for state in states for owner in self.owners_of_contenders(kind, state)})
+
+    def owners_in_namespace(self, kind: Kind, namespace: Key) -> list[Key]:
+        """The resources that it concerns whether this namespace is served."""
+        services = self.list(SERVICE, watches.NAMESPACE, namespace.name)
+        return list({owner for service in services for owner in self.owners_of_contenders(kind, service)})
+
+    def _current_rules(self) -> Rules:
+        if self.namespaces is None:
+            return self._rules
+        return self._rules._replace(namespaces=frozenset(name.name for name in map(key, self.list(NAMESPACE))))
+
+    def _asking(self, routed: RoutedService) -> list[Set[Key]]:
+        """Who asks for each of its ids."""
+        store = self.store(SERVICE)
+        return [*(store.keys(NAMES, name) for name in routed.ids), store.keys(QUALIFIED, routed.qualified)]
+
+    def _first(self, names: Iterable[Key], rules: Rules) -> set[Key]:
+        """The oldest of these Services whose namespace is served."""
+        served = (self._stored(name) for name in names if rules.serves(name.namespace))
+        first = min((routed for routed in served if routed), key=age, default=None)
+        return {Key(first.namespace, first.name)} if first else set()
+
+    def _stored(self, name: Key) -> RoutedService | None:
+        service = self.get(SERVICE, name)
+        return self._routed(service) if service else None
+
+    def _routed(self, service: Object) -> RoutedService | None:
+        """A Service as it asks, but for ids that its namespace may never have; None where it takes no part."""
+        if ROUTE not in labels(service):
+            return None
+        try:
+            return self._read.read(service)
+        except InvalidRouteError:
+            return None
+
+    def _names(self, service: Object) -> Iterable[str]:
+        routed = self._routed(service)
+        return routed.ids if routed else ()
+
+    def _qualified(self, service: Object) -> Iterable[str]:
+        routed = self._routed(service)
+        return (routed.qualified,) if routed and routed.qualified else ()
+
+    def _forget(self, change: Change) -> None:
+        if change.new is None and change.old is not None:
+            self._read.forget(change.old)
+
+    # Informers
+
+    def _own_selections(self, pods: str) -> Iterable[_Selection]:
+        """What is read for every API, after what they read themselves: the more of an object is kept the better.
+        ``pods``: their label selector."""
+        asked = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
+        yield _Selection(kind=POD, labels=pods, trim=_pod, indexes={WORKLOAD: _by_workload})
+        yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
+        yield _Selection(kind=SERVICE, labels=f"{ROUTE}=true", trim=_route, indexes=asked)
+
+    def _informer(self, kind: Kind, selections: Sequence[_Selection]) -> Informer:
+        found, namespaces = {one.labels for one in selections}, {one.namespace for one in selections}
+        if len(namespaces) > 1:
+            raise ValueError(f"{kind.plural} are watched in one namespace and in others")
+        namespace, selector = namespaces.pop(), found.pop() if len(found) == 1 else ""
+        if namespace == "":
+            raise ValueError(f"{kind.plural} are watched in a namespace without a name")
+        indexes: dict[str, IndexFunction] = {}
+        for name, function in (item for one in selections for item in one.indexes.items()):
+            if indexes.setdefault(name, function) != function:
+                raise ValueError(f"{kind.plural} have two indexes {name}")
+        optional = selections[0].optional if all(one.optional for one in selections) else ""
+        trim = partial(_trimmed, tuple(dict.fromkeys(one.trim for one in selections)))
+        if self._namespaces and kind.namespaced and namespace is None:
+            return ChosenNamespaces(
+                self._client,
+                kind,
+                self._namespaces,
+                labels=selector,
+                indexes=indexes,
+                trim=trim,
+                optional=optional,
+            )
+        return Informer(
+            self._client,
+            kind,
+            namespace=namespace or "",
+            labels=selector,
+            indexes=indexes,
+            trim=trim,
+            optional=optional,
+        )
+
+
+def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iterable[_Selection]:
+    """What the APIs read: children, their own kinds, and what else they watch. Children come first, as all of them is
+    kept."""
+    resources = [api.resource.kind for api in apis]
+    found = [watch for api in apis for watch in api.watches(settings) if watch.listed]
+    child = partial(_child, frozenset((kind.group, kind.kind) for kind in resources))
+    for watch in found:
+        if watch.owned:
+            indexes = {OWNER: _by_owner, **watch.indexes}
+            yield _of(watch, child, OURS, indexes)
+    read = [watch for watch in found if not watch.owned]
+    trims: dict[Kind, dict[Trim, None]] = {kind: {with_annotations_bounded: None} for kind in resources}
+    for watch in read:
+        trim = _pod if watch.kind == POD else watch.trim or with_annotations_bounded
+        trims.setdefault(watch.kind, {})[trim] = None
+    sums = {kind: _sum(tuple(several)) for kind, several in trims.items()}
+    for watch in read:
+        yield _of(watch, sums[watch.kind], pods if watch.kind == POD else "", watch.indexes)
+    for kind in resources:
+        yield _Selection(kind=kind, trim=with_annotations_bounded)
+
+
+def _of(watch: Watch, trim: Trim, selector: str, indexes: Mapping[str, IndexFunction]) -> _Selection:
+    return _Selection(
+        kind=watch.kind,
+        labels=selector,
+        namespace=watch.namespace,
+        trim=trim,
+        indexes=indexes,
+        optional=watch.optional,
+    )
+
+
+def _sum(trims: tuple[Trim, ...]) -> Trim:
+    """Keeps what any of these trims keeps of an object."""
+    return trims[0] if len(trims) == 1 else partial(_kept_by_any, trims)
+
+
+def _kept_by_any(trims: Sequence[Trim], obj: Object) -> Object | None:
+    parts = [kept for trim in trims if (kept := trim(obj)) is not None]
+    return reduce(_united, parts) if parts else None
+
+
+def _united(one: Object, other: Object) -> Object:
+    """Both, which are parts of one object: where they have the same field, either has all that is wanted of it."""
+    united = {**one, **other}
+    for field in one.keys() & other.keys():
+        if isinstance(one[field], dict) and isinstance(other[field], dict):
+            united[field] = _united(one[field], other[field])
+    return united
+
+
+def _trimmed(trims: Sequence[Trim], obj: Object) -> Object | None:
+    """What is kept of an object, by the first selection that has it."""
+    for trim in trims:
+        kept = trim(obj)
+        if kept is not None:
+            return kept
+    return None
+
+
+def _claims(routed: RoutedService | None) -> tuple[object, ...]:
+    """What of a Service decides who has which id, and what others are told of it."""
+    return (routed.ids, routed.qualified, routed.since) if routed else ()
+
+
+def _by_owner(obj: Object) -> Iterable[str]:
+    """Of children only: a Service or a NetworkPolicy of others may name an owner, too."""
+    return by_owner(obj) if _is_ours(obj) else ()
+
+
+def _is_ours(obj: Object) -> bool:
+    return labels(obj).get(MANAGED_BY) == MANAGER
+
+
+class _Maker(NamedTuple):
+    """What controls pods, and the workload that it belongs to."""
+
+    workload: Kind
+    name: Callable[[str, Object], str]
+    """Of the workload, by the name of the pod's controller and the pod; empty: none."""
+
+
+def _of_replica_set(name: str, pod: Object) -> str:
+    """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
+    template = labels(pod).get("pod-template-hash", "")
+    return name.removesuffix(f"-{template}") if template else ""
+
+
+MAKERS: Mapping[tuple[str, str], _Maker] = {
+    ("apps", "ReplicaSet"): _Maker(DEPLOYMENT, _of_replica_set),
+    ("apps", "StatefulSet"): _Maker(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
+    ("batch", "Job"): _Maker(JOB, lambda name, _pod: name),
+}
+"""(group, kind) of a pod's controller -> its workload. Another kind of workload is one more entry."""
+WORKLOADS = frozenset(maker.workload for maker in MAKERS.values())
+"""Kinds of children that make pods."""
+
+
+def workload_of(pod: Object) -> tuple[Kind, Key] | None:
+    """The workload that made a pod, if it is of a kind that resources may own."""
+    owner = controller_owner(pod)
+    maker = MAKERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
+    name = maker.name(owner.name, pod) if owner and maker else ""
+    return (maker.workload, Key(key(pod).namespace, name)) if maker and name else None
+
+
+def _by_workload(pod: Object) -> Iterable[str]:
+    found = workload_of(pod)
+    return (_text(*found),) if found else ()
+
+
+def _text(kind: Kind, name: Key) -> str:
+    return f"{kind.api_version} {kind.kind} {name}"
+
+
+def _existence(policy: Object) -> Object | None:
+    """A policy of others without all but its name: anybody may write large ones."""
+    if _is_ours(policy):
+        return None
+    fields = ("name", "namespace", "uid", "resourceVersion")
+    return {"kind": NETWORK_POLICY.kind, "metadata": {field: policy["metadata"].get(field, "") for field in fields}}
+
+
+def _foreign_namespace(policy: Object) -> Iterable[str]:
+    return [] if _is_ours(policy) else [key(policy).namespace]
+
+
+def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
+    """An object with our label, which anybody may give to anything: nothing of one that is owned by nothing of these
+    groups and kinds, or where there are none by nothing at all."""
+    owner = controller_owner(obj) if _is_ours(obj) else None
+    if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
+        return None
+    return with_annotations_bounded(obj)
+
+
+def _pod(pod: Object) -> Object | None:
+    """A pod without its spec and annotations of others; nothing of one that belongs to no workload and uses nothing."""
+    annotations = annotations_of(pod)
+    kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
+    if USES not in kept and workload_of(pod) is None:
+        return None
+    metadata = {**pod["metadata"], "annotations": kept}
+    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata}
+
+
+def _route(service: Object) -> Object | None:
+    """What is read of a Service that takes part in routing and need not be ours."""
+    if ROUTE not in labels(service):
+        return None
+    metadata, kept = service["metadata"], {}
+    for field in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "ownerReferences"):
+        if field in metadata:
+            kept[field] = metadata[field]
+    annotations = metadata.get("annotations") or {}
+    kept["labels"] = {ROUTE: labels(service)[ROUTE]}
+    kept["annotations"] = {ROUTE: bounded(annotations[ROUTE])} if ROUTE in annotations else {}
+    ports = [{"name": port.get("name", "")} for port in service["spec"].get("ports") or ()]
+    return {"kind": SERVICE.kind, "metadata": kept, "spec": {"ports": ports}}
+
+
+def with_annotations_bounded(obj: Object) -> Object:
+    """The object, but for annotations that are longer than any of ours."""
+    annotations = annotations_of(obj)
+    if all(len(text) <= MOST_BYTES for text in annotations.values()):
+        return obj
+    kept = {name: bounded(text) for name, text in annotations.items()}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}

@@ -1,0 +1,144 @@
+"""Catalogs: reads the catalogs of other clusters that plans ask for, each again and again, and keeps what it read last.
+
+One task a resource whose plan has a catalog. What is new is told to the resource's reconciliation, whose status tells
+everybody else. Nothing is written anywhere: a controller that starts anew reads all of them at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from slipway.artifacts.address_policy import AddressPolicy
+from slipway.kube.backoff import Backoff
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, ForbiddenError, NotFoundError
+from slipway.kube.objects import SECRET, Key, Kind
+from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.weights.catalogs import CatalogError, Door, authority, authorization, policy, read
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 5.0
+"""Before a catalog that did not answer is asked again; the longest pause is its refresh interval."""
+JITTER = 0.1
+"""Part of the interval by which looks are moved, so that many clusters do not come at once."""
+ASKED_AT_A_TIME = 4
+
+_Subject = tuple[Kind, Key]
+
+
+class _Followed(msgspec.Struct):
+    """One catalog, and the task that reads it."""
+
+    address: CatalogAddress
+    task: asyncio.Task[None] | None = None
+    tag: str = ""
+
+
+class Catalogs:
+    """Reads the catalogs of all resources. Only the leader's reconciliations start it."""
+
+    def __init__(
+        self, client: Client, namespace: str, blocked: Sequence[str] = (), allowed: AddressPolicy | None = None
+    ) -> None:
+        """``namespace``: where the Secrets with credentials and authorities lie. ``blocked``: networks that are never
+        contacted. ``allowed``: another policy than the usual one."""
+        self._client, self._namespace = client, namespace
+        self._allowed = allowed or policy(blocked)
+        self._followed: dict[_Subject, _Followed] = {}
+        self._known: dict[str, Catalog] = {}
+        self._listeners: dict[Kind, Callable[[Key], None]] = {}
+        self._places = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+    @property
+    def known(self) -> Mapping[str, Catalog]:
+        """What is known of each catalog, by the resource's name. Those not asked yet are missing."""
+        return self._known
+
+    def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
+        """Calls ``listener`` with the key of each resource of ``kind`` whose catalog was looked at."""
+        self._listeners[kind] = listener
+
+    def follow(self, kind: Kind, name: Key, address: CatalogAddress | None) -> None:
+        """Has the resource's catalog read from now on, or with None no more. Another address is another catalog, of
+        which nothing is known."""
+        followed = self._followed.get((kind, name))
+        if followed is not None and followed.address == address:
+            return
+        if followed is not None:
+            del self._followed[kind, name]
+            self._known.pop(name.name, None)
+            if followed.task is not None:
+                followed.task.cancel()
+        if address is not None:
+            made = self._followed[kind, name] = _Followed(address)
+            made.task = asyncio.create_task(self._look_after(kind, name, made))
+
+    async def close(self) -> None:
+        """Ends all tasks."""
+        tasks = [followed.task for followed in self._followed.values() if followed.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_after(self, kind: Kind, name: Key, followed: _Followed) -> None:
+        seconds = followed.address.refresh_seconds
+        backoff = Backoff(min(FIRST_PAUSE_SECONDS, seconds), seconds)
+        while True:
+            pause = backoff.next()
+            try:
+                async with self._places:
+                    found = await self._look(name, followed)
+            except Exception:  # a bug must stop this catalog only
+                log.exception("catalog of %s %s", kind.kind, name)
+            else:
+                self._known[name.name] = found
+                if kind in self._listeners:
+                    self._listeners[kind](name)
+                if not found.fault:
+                    backoff.reset()
+                    pause = seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311  # spreads load
+            await asyncio.sleep(pause)
+
+    async def _look(self, name: Key, followed: _Followed) -> Catalog:
+        """One look. What was known before stays where the answer is no catalog."""
+        before = self._known.get(name.name) or Catalog(address=followed.address)
+        try:
+            answer = await read(await self._door(followed.address), self._allowed, followed.tag)
+        except CatalogError as error:
+            if error.reason != before.fault:
+                log.warning("catalog of %s: %s", name, error.message)
+            told = {"fault": error.reason, "message": error.message, "passing": error.passing}
+            return msgspec.structs.replace(before, **told)
+        now, document = time.time(), answer.document
+        if document is None:
+            return msgspec.structs.replace(before, refreshed=now, fault="", message="", passing=False)
+        followed.tag = answer.tag
+        revision, entries = document.revision, document.entries
+        return Catalog(address=followed.address, revision=revision, entries=entries, refreshed=now)
+
+    async def _door(self, address: CatalogAddress) -> Door:
+        """Read anew for each look, so that a credential may be replaced at any time. Raises CatalogError."""
+        credential = authorization(await self._secret(address.credentials))
+        trusted = authority(await self._secret(address.authority)) if address.authority else ""
+        return Door(url=address.url, authorization=credential, authority=trusted)
+
+    async def _secret(self, name: str) -> Mapping[str, str]:
+        """The data of a Secret. Raises CatalogError."""
+        place = Key(self._namespace, name)
+        try:
+            found = await self._client.get(SECRET, place)
+        except NotFoundError:
+            raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
+        except ForbiddenError:
+            text = f"The controller may not read the Secret {place}: name it in controller_catalog_secrets."
+            raise CatalogError("SecretForbidden", text) from None
+        except ApiError as error:
+            raise CatalogError("Retrying", f"The Secret {place} cannot be read: {error}", passing=True) from error
+        return {key: value for key, value in (found.get("data") or {}).items() if isinstance(value, str)}

@@ -1,0 +1,327 @@
+"""Delivery: brings the models of an API into workloads of others.
+
+Of all workloads only the metadata is watched, and of that only what asks for models, or has some, is kept. One that
+does is read as a whole when something changes that concerns it, and what the API's pure function says of it is done:
+first what its pods need, then the workload itself, then what is left over. Each call begins anew, so that one which was
+cut off between two writes is made up for by the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+
+from slipway.controller.caches import Caches
+from slipway.controller.files import content
+from slipway.kube.applier import Applier
+from slipway.kube.backoff import Backoff
+from slipway.kube.client import Client
+from slipway.kube.controller import Controller, Result
+from slipway.kube.errors import ApiError, ForbiddenError, InvalidObjectError, NotFoundError
+from slipway.kube.events import Recorder
+from slipway.kube.expectations import Expectations
+from slipway.kube.informer import Informer
+from slipway.kube.metrics import Metrics
+from slipway.kube.namespaces import ChosenNamespaces
+from slipway.kube.objects import (
+    CRON_JOB,
+    DEPLOYMENT,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    controller_owner,
+    deleting,
+    key,
+    metadata_of,
+    resource_version,
+    uid,
+)
+from slipway.kube.store import Change
+from slipway.serving.delivery import (
+    WORKLOADS,
+    Blocked,
+    Delivery,
+    DeliveryWorld,
+    Outcome,
+    is_rolled_out,
+    operations,
+    owned_by,
+    owners,
+    sharers,
+    template_of,
+)
+from slipway.serving.settings import Settings
+from slipway.serving.watches import NAMESPACE, by_namespace
+from slipway.serving.workload import MANAGER
+
+FIELD_MANAGER = "slipway-delivery"
+REFUSED_SECONDS = 60.0
+"""After which what the API server refused is tried again."""
+GATED_SECONDS, GATED_JOB_SECONDS = 5.0, 60.0
+"""After which a workload that is being rolled out, or a CronJob that runs, is looked at again for what was made behind
+the gate meanwhile: its status is not watched. A rollout that does not end, as by the strategy OnDelete, is looked at
+ever more seldom, down to the pace of a CronJob."""
+MESSAGE_LENGTH = 1024
+
+
+class Deliveries:
+    """All deliveries of one API."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        client: Client,
+        caches: Caches,
+        settings: Settings,
+        recorder: Recorder,
+        namespaces: Sequence[str] = (),
+    ) -> None:
+        """``namespaces`` are those in which anything is seen, all where there are none."""
+        made = f"{delivery.label}=true"
+        self._claims, self._jobs = (
+            ChosenNamespaces(client, kind, namespaces, labels=made, indexes={NAMESPACE: by_namespace})
+            if namespaces
+            else Informer(client, kind, labels=made, indexes={NAMESPACE: by_namespace})
+            for kind in (PERSISTENT_VOLUME_CLAIM, JOB)
+        )
+        self._deliverers = [
+            Deliverer(delivery, kind, client, caches, settings, recorder, self._claims, self._jobs)
+            for kind in WORKLOADS
+        ]
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """Those that no API has."""
+        return self._claims, self._jobs
+
+    def controllers(self, workers: int, metrics: Metrics) -> list[Controller]:
+        """One for each kind of workload."""
+        return [one.controller(workers, metrics) for one in self._deliverers]
+
+
+class Deliverer:
+    """Delivers to the workloads of one kind."""
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        kind: Kind,
+        client: Client,
+        caches: Caches,
+        settings: Settings,
+        recorder: Recorder,
+        claims: Informer,
+        jobs: Informer,
+    ) -> None:
+        self.kind = kind
+        self._delivery, self._client, self._caches = delivery, client, caches
+        self._settings, self._recorder = settings, recorder
+        self._claims, self._jobs = claims, jobs
+        self._workloads = caches.informer(metadata_of(kind))
+        self._pauses: dict[Key, Backoff] = {}
+        """Of workloads that are being rolled out."""
+        self._blind = Applier(client, kind, {}, Expectations(), field_manager=FIELD_MANAGER, manager=MANAGER)
+
+    def controller(self, workers: int, metrics: Metrics) -> Controller:
+        """The worker loop, fed by the workloads, the models that they name, and what is made for them."""
+        made = Controller(
+            f"{self._delivery.name}-delivery-{self.kind.plural}", self.reconcile, workers=workers, metrics=metrics
+        )
+        made.watch_changes(self._workloads, self._changed)
+        for model in self._delivery.models:
+            made.watch_changes(self._caches.informer(model), self._reading)
+        made.watch_changes(self._claims, partial(self._sharing, lambda claim: claim))
+        made.watch_changes(self._jobs, partial(self._sharing, self._claim_of))
+        return made
+
+    async def reconcile(self, name: Key) -> Result:
+        try:
+            workload = await self._client.get(self.kind, name)
+        except NotFoundError:  # what it had goes with it
+            self._pauses.pop(name, None)
+            return Result()
+        outcome = self._delivery.deliver(self._world(workload))
+        try:
+            delivered = await self._deliver(workload, outcome)
+        except (InvalidObjectError, ForbiddenError) as error:
+            await self._tell_refusal(workload, error)
+            return Result(REFUSED_SECONDS)
+        await self._release(workload, outcome.claims)
+        again = [outcome.recheck_seconds]
+        if outcome.blocked is None and self.kind != DEPLOYMENT:
+            again.append(await self._drop_gated(delivered))
+        return Result(min((seconds for seconds in again if seconds is not None), default=None))
+
+    # What leads to a workload
+
+    def _changed(self, change: Change) -> Iterable[Key]:
+        """A workload of which something else is asked. What its status says shows in its version alone; and a message
+        of ours that differs each time, as those of some webhooks do, must not lead to the next one."""
+        told = self._delivery.blocked[1]
+        states = [
+            {**state["metadata"], "resourceVersion": "", "annotations": {**annotations_of(state), told: ""}}
+            for state in change[:2]
+            if state is not None
+        ]
+        return [] if len(states) == 2 and states[0] == states[1] else [change.key]
+
+    def _reading(self, change: Change) -> Iterable[Key]:
+        """The workloads that name a model that is new, gone, or says something else."""
+        offered = [self._delivery.offered(state) for state in change[:2] if state is not None]
+        if len(offered) == 2 and offered[0] == offered[1]:
+            return []
+        store = self._workloads.store
+        return store.keys(self._delivery.users, f"{change.key.namespace}/{change.key.name}")
+
+    def _sharing(self, claim_of: Callable[[Object], Object | None], change: Change) -> Iterable[Key]:
+        """The workloads that share a claim, or the one that a Job fills."""
+        claims = [claim_of(state) for state in change[:2] if state is not None]
+        return {name for claim in claims if claim for name in sharers(claim, self.kind)}
+
+    def _claim_of(self, job: Object) -> Object | None:
+        """The claim that a Job fills."""
+        maker = controller_owner(job)
+        return self._claims.store.get(Key(key(job).namespace, maker.name)) if maker else None
+
+    # What is read
+
+    def _world(self, workload: Object) -> DeliveryWorld:
+        namespace = key(workload).namespace
+
+        def here(informer: Informer) -> dict[str, Object]:
+            return {key(one).name: one for one in informer.store.by_index(NAMESPACE, namespace)}
+
+        return DeliveryWorld(
+            kind=self.kind,
+            workload=workload,
+            claims=here(self._claims),
+            jobs=here(self._jobs),
+            pods=lambda job: self._caches.pods_of_children([(JOB, Key(namespace, job))]),
+            listers=self._caches,
+            settings=self._settings,
+            now=time.time(),
+            file=content,
+        )
+
+    # What is written
+
+    async def _deliver(self, workload: Object, outcome: Outcome) -> Object:
+        """Makes what the pods need, then writes the workload. Returns that as it is now."""
+        written = await self._blind.write(workload, outcome.secrets)
+        written.raise_passing()
+        for failure in written.failures:
+            raise ForbiddenError(failure.message, reason=failure.reason)
+        for claim in outcome.claims:
+            await self._keep_claim(claim)
+        for job in outcome.finished_jobs:
+            await self._delete(JOB, job)
+        for job in outcome.jobs:
+            if self._jobs.store.get(key(job)) is None:
+                await self._client.create(JOB, job, field_manager=FIELD_MANAGER)
+        patch = operations(self.kind, workload, outcome.workload)
+        if not patch:
+            return workload
+        answer = await self._client.json_patch(self.kind, key(workload), patch, field_manager=FIELD_MANAGER)
+        self._pauses.pop(key(workload), None)
+        self._tell(workload, outcome)
+        return answer
+
+    async def _keep_claim(self, claim: Object) -> None:
+        """Raises ConflictError where it is another one by now."""
+        stored = self._claims.store.get(key(claim))
+        if stored is None:
+            await self._client.create(PERSISTENT_VOLUME_CLAIM, claim, field_manager=FIELD_MANAGER)
+            return
+        wanted = {field: claim["metadata"].get(field) for field in ("annotations", "ownerReferences")}
+        changed = {field: value for field, value in wanted.items() if value != stored["metadata"].get(field)}
+        if changed:
+            await self._patch_claim(stored, changed)
+
+    async def _patch_claim(self, claim: Object, fields: Object) -> None:
+        version = {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version(claim)}
+        patch = [
+            version,
+            *({"op": "add", "path": f"/metadata/{name}", "value": value} for name, value in fields.items()),
+        ]
+        await self._client.json_patch(PERSISTENT_VOLUME_CLAIM, key(claim), patch, field_manager=FIELD_MANAGER)
+
+    async def _release(self, workload: Object, kept: Collection[Object]) -> None:
+        """Gives up the workload's share of claims that it reads no more. The last one takes a claim away."""
+        names = {key(claim) for claim in kept}
+        for claim in self._claims.store.by_index(NAMESPACE, key(workload).namespace):
+            if key(claim) in names or deleting(claim) or not owned_by(claim, workload):
+                continue
+            others = [one for one in owners(claim) if one.get("uid") != uid(workload)]
+            if others:
+                await self._patch_claim(claim, {"ownerReferences": others})
+            else:
+                await self._delete(PERSISTENT_VOLUME_CLAIM, claim)
+
+    async def _drop_gated(self, workload: Object) -> float | None:
+        """Deletes what was made of a template with the gate and would keep it for ever. Returns when to look again."""
+        gate = self._delivery.gate
+        if _is_gated(template_of(self.kind, workload)["spec"], gate):
+            return None
+        made = JOB if self.kind == CRON_JOB else POD
+        selector = {} if made == JOB else (workload["spec"].get("selector") or {}).get("matchLabels") or {}
+        labels = ",".join(f"{name}={value}" for name, value in selector.items())
+        stale: list[Object] = []
+        async for page in self._client.pages(made, namespace=key(workload).namespace, labels=labels):
+            for obj in page.items:
+                owner = controller_owner(obj)
+                spec = template_of(JOB, obj)["spec"] if made == JOB else obj["spec"]
+                if owner is not None and owner.uid == uid(workload) and _is_gated(spec, gate) and not deleting(obj):
+                    stale.append(obj)
+        for obj in stale:
+            await self._delete(made, obj)
+        if stale or is_rolled_out(self.kind, workload):
+            self._pauses.pop(key(workload), None)
+        if not stale and is_rolled_out(self.kind, workload):
+            return None
+        if made == JOB:
+            return GATED_JOB_SECONDS
+        return self._pauses.setdefault(key(workload), Backoff(GATED_SECONDS, GATED_JOB_SECONDS)).next()
+
+    async def _delete(self, kind: Kind, obj: Object) -> None:
+        try:
+            await self._client.delete(kind, key(obj), uid=uid(obj), resource_version=resource_version(obj))
+        except NotFoundError:
+            return
+
+    # What is told
+
+    def _tell(self, workload: Object, outcome: Outcome) -> None:
+        """One Event for what is new."""
+        before = template_of(self.kind, workload)
+        if outcome.blocked is not None:
+            if not self._said(workload, outcome.blocked):
+                told = "Normal" if outcome.blocked.waiting else "Warning"
+                self._recorder.record(self.kind, workload, told, outcome.blocked.reason, outcome.blocked.message)
+        elif before != template_of(self.kind, outcome.workload):
+            self._recorder.record(
+                self.kind, workload, "Normal", "ModelsDelivered", "The pods have the models asked for."
+            )
+
+    def _said(self, workload: Object, blocked: Blocked) -> bool:
+        """Whether the workload says so already."""
+        return annotations_of(workload).get(self._delivery.blocked[0]) == blocked.reason
+
+    async def _tell_refusal(self, workload: Object, error: ApiError) -> None:
+        """Says on the workload what the API server refused."""
+        refused = Blocked(error.reason, error.message[:MESSAGE_LENGTH])
+        told = dict(zip(self._delivery.blocked, refused[:2], strict=True))
+        if told.items() <= annotations_of(workload).items():
+            return
+        metadata = {"uid": uid(workload), "annotations": told}
+        await self._client.merge_patch(self.kind, key(workload), {"metadata": metadata}, field_manager=FIELD_MANAGER)
+        if not self._said(workload, refused):
+            self._recorder.record(self.kind, workload, "Warning", refused.reason, refused.message)
+
+
+def _is_gated(pod: Object, gate: str) -> bool:
+    return any(one.get("name") == gate for one in pod.get("schedulingGates") or ())

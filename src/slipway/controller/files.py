@@ -1,0 +1,16 @@
+"""Files of the controller's own, such as keys that are mounted into its pod and may change while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MOST_BYTES = 1 << 20
+
+
+def content(path: str) -> bytes:
+    """At most :data:`MOST_BYTES`; empty where the file is not there or cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return b""

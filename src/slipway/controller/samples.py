@@ -1,0 +1,36 @@
+"""What APIs measure of their resources as metrics, made anew at each scrape of what the stores have.
+
+Every controller shows them, whether it leads or stands by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slipway.apis.description import Description
+from slipway.kube.informer import Informer
+from slipway.kube.objects import Kind
+from slipway.serving.settings import Settings
+
+
+class SamplesCollector(Collector):
+    """Shows what these APIs measure."""
+
+    def __init__(self, apis: Iterable[Description], resources: Sequence[Informer], settings: Settings) -> None:
+        """``resources``: the informers of their kinds."""
+        self._measures = [api.samples for api in apis if api.samples is not None]
+        self._resources: Mapping[Kind, Informer] = {informer.kind: informer for informer in resources}
+        self._settings = settings
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by the registry."""
+        families: dict[str, GaugeMetricFamily] = {}
+        there = {kind: informer.store.all() for kind, informer in self._resources.items()}
+        for measure in self._measures:
+            for name, text, labels, value in measure(there, self._settings):
+                family = families.setdefault(name, GaugeMetricFamily(name, text, labels=tuple(labels)))
+                family.add_metric(tuple(labels.values()), value)
+        return families.values()

@@ -1,0 +1,79 @@
+"""Arguments: flags merged into a command line, whether it is a list of words or a script. Pure.
+
+A flag that is there already gets its new value in its place, others come behind. A script, one flag a line with
+backslashes at the ends of lines, stays one.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from slipway.engines.recognition import is_flag, recognise, script_of, spelling
+from slipway.kube.objects import Object
+
+JOINED = " \\\n"
+"""What ends each line but the last of a script."""
+
+
+def merged(args: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """``args`` with the flags of ``flags`` set: ``--name=value``, ``--name value``, or ``--name`` alone."""
+    if len(args) == 1 and "\n" in args[0] and flags:
+        lines = _laid_over(_lines(args[0]), _groups(flags))
+        return [JOINED.join(" ".join(words) for words in lines)]
+    return [word for words in _laid_over(_groups(args), _groups(flags)) for word in words]
+
+
+def told(container: Object, flags: Sequence[str]) -> Object | None:
+    """The container whose program gets these flags, in place of its own of the same names; None where nobody can say
+    at which place of a shell's script they belong."""
+    script = script_of(container)
+    command, args = list(container.get("command") or ()), list(container.get("args") or ())
+    if script is None:
+        return _apart(container, command, args, flags)
+    field, place = script
+    words = command if field == "command" else args
+    if not recognise(container).last or "#" in words[place]:
+        return None
+    # A flag that comes twice counts as it is said last.
+    words[place] = " ".join((words[place].rstrip().rstrip("\\").rstrip(), shlex.join(flags)))
+    return {**container, field: words}
+
+
+def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:
+    """Flags that the command has are set there, others among the arguments."""
+    own = {_flag(words) for words in _groups(command)}
+    there = [word for words in _groups(flags) if _flag(words) in own for word in words]
+    here = [word for words in _groups(flags) if _flag(words) not in own for word in words]
+    changed = {"command": merged(command, there)} if there else {}
+    return {**container, **changed, "args": merged(args, here)}
+
+
+def _groups(words: Sequence[str]) -> list[list[str]]:
+    """Each flag with what follows it; what stands before the first flag each for itself."""
+    found: list[list[str]] = []
+    for word in words:
+        if is_flag(word) or not found or not is_flag(found[-1][0]) or "=" in found[-1][0]:
+            found.append([word])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def _lines(script: str) -> list[list[str]]:
+    """Each line for itself, without what joins it to the next one."""
+    plain = (line.strip().removesuffix("\\").rstrip() for line in script.splitlines())
+    return [[line] for line in plain if line]
+
+
+def _flag(group: Sequence[str]) -> str:
+    """The flag that a group begins with; empty: none."""
+    word = group[0].split(maxsplit=1)[0] if group[0].strip() else ""
+    return spelling(word.partition("=")[0]) if is_flag(word) else ""
+
+
+def _laid_over(base: Sequence[list[str]], over: Sequence[list[str]]) -> list[list[str]]:
+    given = {_flag(group): group for group in over if _flag(group)}
+    here = {_flag(group) for group in base}
+    new = [group for group in over if _flag(group) not in here or not _flag(group)]
+    return [*(given.get(_flag(group), group) for group in base), *new]

@@ -1,0 +1,42 @@
+"""``slipway engines FILE``: writes what the role monitoring asks of the engines, as variables of Ansible."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import yaml
+
+from slipway.engines import ENGINES
+from slipway.engines.engine import Metrics
+
+HEADER = "# Written by `make generate` from src/slipway/engines.\n"
+MEANINGS = tuple(field for field in Metrics.__struct_fields__ if field != "scaled_by")
+"""What the metrics of an engine can mean; ``scaled_by`` names one of them again."""
+
+
+def table() -> dict[str, list[str]]:
+    """Meaning -> the metrics of all engines that have it."""
+    found = [engine.metrics for engine in ENGINES.values() if engine.metrics is not None]
+    return {meaning: [name for metrics in found for name in _names(metrics, meaning)] for meaning in MEANINGS}
+
+
+def _names(metrics: Metrics, meaning: str) -> tuple[str, ...]:
+    named: str | tuple[str, ...] = getattr(metrics, meaning)
+    return named if isinstance(named, tuple) else (named,) if named else ()
+
+
+def text() -> str:
+    """The whole file."""
+    return HEADER + yaml.safe_dump(
+        {"__monitoring_engine_metrics": table()}, sort_keys=False, default_flow_style=None, width=1000
+    )
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="slipway engines", description="Write what monitoring asks of the engines, as variables of Ansible."
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file to write")
+    parser.parse_args(argv).file.write_text(text())
+    return 0

@@ -1,0 +1,209 @@
+"""Recognition: which engine a container runs that somebody else wrote, and what its command line says. Pure.
+
+A command says it: a module of Python or a program, alone or in a script of a shell. Where there is none the image's
+entrypoint runs, and the image's name says what that is. What is not recognised runs as well: nothing is known of it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from slipway.engines import ENGINES
+from slipway.engines.engine import Engine, Program
+from slipway.kube.objects import Object
+
+ROUTER = Program(
+    modules=("sglang_router",),
+    names=("sglang-router", "smg"),
+    image=r"sglang[-_]router|smg",
+)
+"""What runs where requests are only passed on. Its image is called like that of the engine."""
+ROUTER_PORT = 30000
+UNKNOWN = Program(port_flags=())
+PORT = 8080
+"""Where what is not known is taken to listen."""
+ENGINE_OF: Mapping[Program, Engine] = {engine.program: engine for engine in ENGINES.values() if engine.program}
+PROGRAMS = (ROUTER, *ENGINE_OF)
+MODULES: Mapping[str, Program] = {module: program for program in PROGRAMS for module in program.modules}
+EXECUTABLES: Mapping[str, Program] = {name: program for program in PROGRAMS for name in program.names}
+IMAGES = tuple((re.compile(program.image), program) for program in PROGRAMS if program.image)
+"""The first that matches counts."""
+SHELLS = frozenset(("sh", "bash", "dash", "ash"))
+OPERATORS = frozenset("();<>|&")
+REFERENCE = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$(\w+)")
+COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+NUMBER = re.compile(r"-\d")
+LONGEST_SCRIPT = 65536
+"""Characters; what is longer is not read."""
+
+
+class Recognised(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container's command line says."""
+
+    engine: Engine | None = None
+    router: bool = False
+    """Whether it passes requests on to engines."""
+    served_names: tuple[str, ...] = ()
+    """The names that the engine is told for its model, in their order."""
+    port: int = PORT
+    """On which it listens."""
+    told_port: int = 0
+    """The port that its arguments say; 0: they say none."""
+    args: tuple[str, ...] = ()
+    """The arguments of the program itself, variables replaced as far as their values are known."""
+    last: bool = True
+    """Whether nothing follows the arguments, so that more can be written behind them."""
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """The served names that say what is served: repositories, as ``meta-llama/Llama-3.2-1B-Instruct``. Others, as
+        ``vllm-model``, are everybody's."""
+        return tuple(name for name in self.served_names if "/" in name.strip("/") and name[:1] not in "/.$")
+
+
+def recognise(container: Object) -> Recognised:
+    """Reads the command line of a container as Kubernetes has it. Raises nothing, whatever is in it."""
+    variables = _variables(container)
+    words = [REFERENCE.sub(lambda found: _value(found, variables), word) for word in words_of(container)]
+    program, args, last = _program(words)
+    if program is UNKNOWN and not container.get("command"):
+        program, args = _of_image(str(container.get("image", ""))), words
+    told = _port(" ".join(given(args, *program.port_flags)[:1]))
+    said = _port(variables.get(program.port_variable, ""))
+    return Recognised(
+        engine=ENGINE_OF.get(program),
+        router=program is ROUTER,
+        served_names=_served_names(program, args),
+        port=told or said or _declared(container) or _usual_port(program),
+        told_port=told,
+        args=tuple(args),
+        last=last,
+    )
+
+
+def script_of(container: Object) -> tuple[str, int] | None:
+    """The field, ``command`` or ``args``, and the place in it of the script that a shell runs; None: no shell does."""
+    found = {field: _texts(container, field) for field in ("command", "args")}
+    line = [(field, place) for field, words in found.items() for place in range(len(words))]
+    words = [*found["command"], *found["args"]]
+    if not words or words[0].rsplit("/", 1)[-1] not in SHELLS:
+        return None
+    for position, word in enumerate(words[1:-1], start=1):
+        if word.startswith("-") and not word.startswith("--") and word.endswith("c"):
+            return line[position + 1]
+    return None
+
+
+def words_of(container: Object) -> list[str]:
+    """The words of the whole command line, those of a shell's script in place of the shell's."""
+    found = script_of(container)
+    if found is None:
+        return [*_texts(container, "command"), *_texts(container, "args")]
+    field, place = found
+    return _split(_texts(container, field)[place])
+
+
+def given(args: Sequence[str], *flags: str) -> list[str]:
+    """The words that follow the last of some flags among arguments, or stand behind its ``=``."""
+    spelled = [spelling(word.partition("=")[0]) for word in args]
+    last = next((place for place in reversed(range(len(args))) if spelled[place] in flags), None)
+    if last is None:
+        return []
+    if "=" in args[last]:
+        return [args[last].partition("=")[2]]
+    end = next((place for place in range(last + 1, len(args)) if is_flag(args[place])), len(args))
+    return list(args[last + 1 : end])
+
+
+def is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not NUMBER.match(word)
+
+
+def spelling(flag: str) -> str:
+    """A flag as tables have it: an underscore in a long one is a hyphen."""
+    return flag.replace("_", "-") if flag.startswith("--") else flag
+
+
+def _texts(container: Object, field: str) -> list[str]:
+    given = container.get(field)
+    return [str(word) for word in given] if isinstance(given, list | tuple) else []
+
+
+def _split(script: str) -> list[str]:
+    """The words of a script; operators are words of their own."""
+    plain = COMMENT.sub("", script[:LONGEST_SCRIPT]).replace("\\\n", " ")
+    lexer = shlex.shlex(REFERENCE.sub(_braced, plain), posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(lexer)
+    except ValueError:  # a quote that does not end
+        return plain.split()
+
+
+def _braced(reference: re.Match[str]) -> str:
+    """A reference of Kubernetes' form in that of shells, whose parentheses would be operators."""
+    return f"${{{reference[1]}}}" if reference[1] else reference[0]
+
+
+def _variables(container: Object) -> dict[str, str]:
+    """The variables whose values stand in the container."""
+    given: Any = container.get("env")
+    entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list | tuple) else []
+    return {str(entry.get("name")): str(entry["value"]) for entry in entries if entry.get("value") is not None}
+
+
+def _value(found: re.Match[str], variables: Mapping[str, str]) -> str:
+    return variables.get(found[1] or found[2] or found[3], found[0])
+
+
+def _program(words: Sequence[str]) -> tuple[Program, list[str], bool]:
+    """What is run, its arguments, and whether they are the last words."""
+    for position, word in enumerate(words):
+        module = words[position + 1].split(".")[0] if word == "-m" and position + 1 < len(words) else ""
+        program = MODULES.get(module) or _executable(word, words[position + 1 : position + 2])
+        if program:
+            rest = list(words[position + (2 if module in MODULES else 1) :])
+            end = next((place for place, one in enumerate(rest) if one and set(one) <= OPERATORS), len(rest))
+            return program, rest[:end], end == len(rest)
+    return UNKNOWN, [], True
+
+
+def _executable(word: str, following: Sequence[str]) -> Program | None:
+    program = EXECUTABLES.get(word.rsplit("/", 1)[-1])
+    return program if program and (not program.subcommand or program.subcommand in following) else None
+
+
+def _of_image(reference: str) -> Program:
+    repository = reference.partition("@")[0].rsplit("/", 1)[-1].partition(":")[0].lower()
+    return next((program for pattern, program in IMAGES if pattern.fullmatch(repository)), UNKNOWN)
+
+
+def _served_names(program: Program, args: Sequence[str]) -> tuple[str, ...]:
+    told = given(args, *program.name_flags) if program.name_flags else []
+    if not program.several_names:
+        told = [part.strip() for part in " ".join(told[:1]).split(",")]
+    return tuple(dict.fromkeys(one for one in told if one))
+
+
+def _port(text: str) -> int:
+    """The port that a text ends with; 0: none."""
+    digits = text.rsplit(":", 1)[-1]
+    return int(digits) if re.fullmatch(r"[0-9]{1,5}", digits) and 0 < int(digits) < 65536 else 0
+
+
+def _declared(container: Object) -> int:
+    given = container.get("ports")
+    ports = [port.get("containerPort") for port in given if isinstance(port, dict)] if isinstance(given, list) else []
+    return next((port for port in ports if isinstance(port, int) and 0 < port < 65536), 0)
+
+
+def _usual_port(program: Program) -> int:
+    """Where it listens if nobody says anything."""
+    if program is ROUTER:
+        return ROUTER_PORT
+    return ENGINE_OF[program].port if program in ENGINE_OF else PORT

@@ -1,0 +1,113 @@
+"""Merging: one of Kubernetes' own objects laid over another, as a strategic merge patch does it. Pure.
+
+Fields of the patch win, objects are merged field by field, and lists item by item where Kubernetes' schemas say by
+which keys: containers, variables and volumes by name, mounts by their path, ports by number and protocol. Other lists
+are replaced. ``null`` removes a field, and so does ``$patch: delete`` an object or an item; ``$patch: replace`` stands
+in an object that takes the place of the whole one.
+
+Where the API server takes one of several fields only, such as a variable's value or where it comes from, the patch's
+takes the place of the other, which a plain merge would leave beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slipway.kube.core import definition
+from slipway.kube.objects import Object
+
+ANYTHING: Object = {}
+"""The schema of what is no part of Kubernetes' own: objects are merged, lists replaced."""
+DIRECTIVE, REPLACE, DELETE = "$patch", "replace", "delete"
+ONE_OF = {
+    "EnvVar": frozenset(("value", "valueFrom")),
+    "EnvVarSource": frozenset(definition("EnvVarSource")["properties"]),
+    "LifecycleHandler": frozenset(definition("LifecycleHandler")["properties"]),
+    "Probe": frozenset(("exec", "grpc", "httpGet", "tcpSocket")),
+    "Volume": frozenset(definition("Volume")["properties"]) - {"name"},
+}
+"""Part -> the fields of which it has one."""
+ItemKey = tuple[str, ...]
+
+
+def merged(base: Object, patch: Object, part: str = "") -> Object:
+    """``patch`` laid over ``base``; neither is changed, and the result may share what is in them.
+
+    ``part``: what they are in Kubernetes' documents, ``PodSpec`` or ``Container``; empty: none of these. Raises
+    KeyError for an unknown part.
+    """
+    return _merged_objects(base, patch, {"$ref": part} if part else ANYTHING)
+
+
+def _merged(base: Any, patch: Any, schema: Object) -> Any:
+    if isinstance(patch, dict):
+        return _merged_objects(base if isinstance(base, dict) else {}, patch, schema)
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if isinstance(patch, list) and keys:
+        return _merged_lists(base if isinstance(base, list) else [], patch, keys, schema["items"])
+    return patch
+
+
+def _merged_objects(base: Object, patch: Object, schema: Object) -> Object:
+    part = schema.get("$ref", "")
+    schema = definition(part) if part else schema
+    given = {field: value for field, value in patch.items() if field != DIRECTIVE}
+    rivals = ONE_OF.get(part, frozenset())
+    if patch.get(DIRECTIVE) == REPLACE:
+        base = {}
+    elif any(field in rivals and not _removes(value) for field, value in given.items()):
+        base = {field: value for field, value in base.items() if field not in rivals or field in given}
+    fields, rest = schema.get("properties", {}), schema.get("additionalProperties")
+    found = dict(base)
+    for field, value in given.items():
+        if _removes(value):
+            found.pop(field, None)
+        else:
+            below = fields.get(field, rest if isinstance(rest, dict) else ANYTHING)
+            found[field] = _merged(base.get(field), value, below)
+    return found
+
+
+def _removes(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and value.get(DIRECTIVE) == DELETE)
+
+
+def _merged_lists(base: Sequence[Any], patch: Sequence[Any], keys: Sequence[str], schema: Object) -> list[Any]:
+    if {DIRECTIVE: REPLACE} in patch:
+        base, patch = (), [item for item in patch if item != {DIRECTIVE: REPLACE}]
+    fields = definition(schema["$ref"]).get("properties", {}) if "$ref" in schema else schema.get("properties", {})
+    before = {_key(item, keys, fields, place): item for place, item in enumerate(base)}
+    after = dict(before)
+    patched: dict[ItemKey, None] = {}
+    for place, item in enumerate(patch, len(base)):
+        key = _key(item, keys, fields, place)
+        if _removes(item):
+            after.pop(key, None)
+            patched.pop(key, None)
+        else:
+            after[key] = _merged(after.get(key), item, schema)
+            patched[key] = None
+    kept = [key for key in before if key in after and key not in patched]
+    rank = {key: place for place, key in enumerate(before)}
+    return [after[key] for key in _in_order(kept, list(patched), rank)]
+
+
+def _key(item: Any, keys: Sequence[str], fields: Mapping[str, Object], place: int) -> ItemKey:
+    """What tells an item from the others; its place where it lacks a key, so that it is no other one's double."""
+    if not isinstance(item, dict):
+        return ("", str(place))
+    values = [item.get(key, fields.get(key, {}).get("default")) for key in keys]
+    return tuple(str(value) for value in values) if None not in values else ("", str(place))
+
+
+def _in_order(kept: Sequence[ItemKey], patched: Sequence[ItemKey], rank: Mapping[ItemKey, int]) -> list[ItemKey]:
+    """The patch's items in its own order. One that only the base has comes before the first of these that the base has
+    behind it, or at the end."""
+    found: list[ItemKey] = []
+    waiting = list(reversed(kept))
+    for key in patched:
+        while waiting and key in rank and rank[waiting[-1]] < rank[key]:
+            found.append(waiting.pop())
+        found.append(key)
+    return [*found, *reversed(waiting)]

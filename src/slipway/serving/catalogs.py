@@ -1,0 +1,193 @@
+"""Catalogs of models that other clusters give away: the wire format as far as it is read here, and what is known of
+each catalog. Pure.
+
+``GET <url>/v1/catalog`` gives a :class:`Document`. ``POST <url>/v1/grants`` takes a :class:`GrantRequest` and gives a
+:class:`Grant`, which opens one repository of the other cluster's registry for a few minutes. Fields that are not known
+are passed over, so that a catalog may say more. The documentation describes both for other implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+
+VERSION: Literal["catalog.slipway.inference/v1"] = "catalog.slipway.inference/v1"
+"""Of the wire format."""
+CATALOG, GRANTS = "/v1/catalog", "/v1/grants"
+"""Paths below a catalog's URL."""
+IMPORTS = "/v1/imports"
+"""Path of the depot: a publisher asks it for the grant of the model that it imports, below it
+``/<namespace or ->/<name>/<uid>``."""
+CATALOG_BYTES = 8 << 20
+ENTRIES = 10_000
+GRANT_BYTES = 64 << 10
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+Name = Annotated[str, msgspec.Meta(max_length=253, pattern=rf"\A{_LABEL}(\.{_LABEL})*\Z")]
+Version = Annotated[str, msgspec.Meta(max_length=128)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+Revision = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"\A[\x21\x23-\x7e]+\Z")]
+Registry = Annotated[
+    str, msgspec.Meta(max_length=259, pattern=r"\A([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?\Z")
+]
+Repository = Annotated[str, msgspec.Meta(max_length=255, pattern=r"\A[a-z0-9]+([._/-]+[a-z0-9]+)*\Z")]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=16384, pattern=r"\A[\x21-\x7e]+\Z")]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One version of a model."""
+
+    name: Name
+    version: Version = ""
+    """Empty: it has none."""
+    active: bool = True
+    """Whether it is there for new imports."""
+    digest: Digest
+    """Of the manifest in the other cluster's registry."""
+    media_type: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    size: Annotated[int, msgspec.Meta(ge=1)]
+    """Bytes of all that the manifest describes."""
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A catalog as it is sent."""
+
+    api_version: Literal["catalog.slipway.inference/v1"]
+    revision: Revision
+    """Differs whenever an entry does. The same as the answer's ETag, without its quotes."""
+    entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRIES)]
+
+
+class GrantRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which entry somebody wants to pull."""
+
+    name: Name
+    version: Version = ""
+    digest: Digest
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where an entry's bytes are, and what opens them for a few minutes. Not to be shown to anybody."""
+
+    api_version: Literal["catalog.slipway.inference/v1"]
+    registry: Registry
+    """``HOST[:PORT]``; always TLS."""
+    repository: Repository
+    digest: Digest
+    token: Token
+    """For ``Authorization: Bearer`` at the registry."""
+    expires_at: Annotated[str, msgspec.Meta(max_length=64)]
+    """RFC 3339."""
+
+
+class Import(Grant, frozen=True, kw_only=True, rename="camel"):
+    """A grant as the depot hands it to a publisher."""
+
+    ca: str = ""
+    """PEM of the certificate authority that the registry is known by. Empty: the public ones."""
+
+
+class CatalogAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog that a resource wants read, again and again."""
+
+    url: str
+    """Without a slash at its end."""
+    credentials: str
+    """Secret in the controller's namespace: ``token``, or ``username`` and ``password``."""
+    authority: str = ""
+    """Secret there with ``ca.crt``. Empty: the public authorities."""
+    refresh_seconds: float
+
+
+class Catalog(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one catalog. Before it was asked for the first time there is none."""
+
+    address: CatalogAddress
+    revision: str = ""
+    entries: tuple[Entry, ...] = ()
+    refreshed: float | None = None
+    """Unix seconds of the last time that it answered as it should; None: never."""
+    fault: str = ""
+    """Why it did not the last time, as a reason of a condition; empty: it did."""
+    message: str = ""
+    passing: bool = False
+    """Whether the fault may pass by itself: what was read last counts on meanwhile."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether models may be chosen from it."""
+        return self.refreshed is not None and (not self.fault or self.passing)
+
+    @property
+    def active(self) -> Sequence[Entry]:
+        """What is there for new imports."""
+        return [entry for entry in self.entries if entry.active]
+
+
+class UndecidedError(Exception):
+    """Nothing can be chosen. The message says why, and what to write."""
+
+    def __init__(self, message: str, *, passing: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.passing = passing
+        """Whether a catalog that comes or answers changes it; else somebody has to write something."""
+
+
+def choose_catalog(catalogs: Mapping[str, Catalog | None], wanted: str | None) -> str:
+    """The name of the catalog to choose from: the one that is ``wanted``, or the only one that is ready. None for a
+    catalog: it was not asked yet, and before all were nobody knows that there is only one. Raises UndecidedError."""
+    asked = catalogs if wanted is None else {wanted: catalogs[wanted]} if wanted in catalogs else {}
+    unread = next((name for name, catalog in asked.items() if catalog is None), None)
+    if unread is not None:
+        raise UndecidedError(f"The catalog {unread} has not been read yet.", passing=True)
+    ready = sorted(name for name, catalog in asked.items() if catalog is not None and catalog.ready)
+    if len(ready) == 1:
+        return ready[0]
+    if ready:
+        raise UndecidedError(f"Several catalogs are ready: set sourceName to one of {', '.join(ready)}.", passing=True)
+    if wanted is None:
+        raise UndecidedError("No catalog is ready.", passing=True)
+    found = asked.get(wanted)
+    text = f"The catalog {wanted} is not ready: {found.message}" if found else f"There is no catalog {wanted}."
+    raise UndecidedError(text, passing=True)
+
+
+def choose_entry(catalog: Catalog, place: str, name: str, version: str | None) -> Entry:
+    """The active entry of a name in ``catalog``, which is called ``place``; without a version the only one. Raises
+    UndecidedError."""
+    there = [entry for entry in catalog.active if entry.name == name]
+    found = [entry for entry in there if version in (None, entry.version)]
+    if len(found) == 1:
+        return found[0]
+    versions = ", ".join(sorted(entry.version or '""' for entry in there))
+    if found:
+        text = f"The catalog {place} has {name} in several versions: set version to one of {versions}."
+    elif there:
+        text = f"The catalog {place} has no version {version} of {name}: set version to one of {versions}."
+    else:
+        text = f"The catalog {place} has no active model {name}."
+    raise UndecidedError(text, passing=False)
+
+
+def read_catalog(body: bytes | bytearray) -> Document:
+    """Raises DecodingError for what is no catalog, or names one version of a model twice."""
+    document = decode_json(body, Document, most=CATALOG_BYTES)
+    seen: set[tuple[str, str]] = set()
+    for entry in document.entries:
+        if (entry.name, entry.version) in seen:
+            raise DecodingError(f"it has {entry.name} in version {entry.version or 'none'} more than once")
+        seen.add((entry.name, entry.version))
+    return document
+
+
+def read_grant(body: bytes | bytearray, asked: GrantRequest) -> Grant:
+    """Raises DecodingError for what is no grant for what was asked for."""
+    grant = decode_json(body, Grant, most=GRANT_BYTES)
+    if grant.digest != asked.digest:
+        raise DecodingError("it is for another digest than the one that was asked for")
+    return grant

@@ -1,0 +1,102 @@
+"""Contents: what is put into the pod template of a workload of somebody else, kept where it is, and taken out again.
+Pure.
+
+Nothing else of a template is touched. What is ours in it is known by its names, so that it is found again whatever an
+author's apply has left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from slipway.kube.objects import Object
+
+CONTAINERS = ("initContainers", "containers")
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """By which what is ours is known in a template."""
+
+    annotations: str
+    """Beginning of their names."""
+    variables: tuple[str, ...]
+    volumes: tuple[str, ...]
+    """Beginnings of their names."""
+    pull_secrets: str
+    """Beginning of their names."""
+    gate: str
+    """Scheduling gate; none stays."""
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What is put into a template, and into each of its containers; empty: nothing."""
+
+    annotations: Mapping[str, str] = {}
+    env: tuple[Object, ...] = ()
+    mounts: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
+    pull_secrets: tuple[Object, ...] = ()
+
+
+def with_contents(template: Object, contents: Contents, ours: Names) -> Object:
+    """The template with these contents in place of what it has of ours, and free to start."""
+    metadata, pod = dict(template.get("metadata") or {}), dict(template["spec"])
+    annotations = metadata.get("annotations") or {}
+    kept = {name: text for name, text in annotations.items() if not name.startswith(ours.annotations)}
+    _put(metadata, "annotations", {**kept, **contents.annotations})
+    for part in CONTAINERS:
+        if pod.get(part):
+            pod[part] = [_container(one, contents, ours) for one in pod[part]]
+    for field, wanted, prefixes in (
+        ("volumes", contents.volumes, ours.volumes),
+        ("imagePullSecrets", contents.pull_secrets, (ours.pull_secrets,)),
+        ("schedulingGates", (), (ours.gate,)),
+    ):
+        _put(pod, field, _merged(pod.get(field), wanted, "name", _begins(prefixes)))
+    return {**template, "spec": pod, **({"metadata": metadata} if metadata or "metadata" in template else {})}
+
+
+def taken(template: Object, folder: str, ours: Names) -> tuple[str, str] | None:
+    """The first container of which the author has something at or below this folder, and its path there."""
+    for part in CONTAINERS:
+        for container in template["spec"].get(part) or ():
+            for mount in container.get("volumeMounts") or ():
+                path = str(mount["mountPath"]).rstrip("/")
+                if f"{path}/".startswith(f"{folder}/") and not _begins(ours.volumes)(mount):
+                    return str(container["name"]), path
+    return None
+
+
+def _container(container: Object, contents: Contents, ours: Names) -> Object:
+    """Variables go before the container's own, which then may refer to them."""
+    made, is_variable = dict(container), lambda one: one["name"] in ours.variables
+    _put(made, "env", _merged(made.get("env"), contents.env, "name", is_variable, first=True))
+    _put(made, "volumeMounts", _merged(made.get("volumeMounts"), contents.mounts, "mountPath", _begins(ours.volumes)))
+    return made
+
+
+def _begins(prefixes: tuple[str, ...]) -> Callable[[Object], bool]:
+    return lambda one: str(one.get("name", "")).startswith(prefixes)
+
+
+def _merged(
+    before: Iterable[Object] | None,
+    wanted: Sequence[Object],
+    identity: str,
+    is_ours: Callable[[Object], bool],
+    *,
+    first: bool = False,
+) -> list[Object]:
+    """A list with what is wanted of ours, each where it was before, and nothing else of ours."""
+    missing = {one[identity]: one for one in wanted}
+    kept = [missing.pop(one[identity], one) for one in before or () if one[identity] in missing or not is_ours(one)]
+    return [*missing.values(), *kept] if first else [*kept, *missing.values()]
+
+
+def _put(obj: Object, field: str, value: Sequence[Object] | Mapping[str, str]) -> None:
+    """The API server knows no empty lists here: where all is taken away nothing is left of us."""
+    obj.pop(field, None)
+    if value:
+        obj[field] = value

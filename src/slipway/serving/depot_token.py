@@ -1,0 +1,82 @@
+"""Tokens that the depot takes without storing any: a statement and its signature by a key that controller and depot
+share. Pure.
+
+A token says what it is for, so that one for an upload opens nothing else::
+
+    BASE64URL(JSON of the claim) "." BASE64URL(HMAC-SHA256)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Literal
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+
+KEY_BYTES = 32
+LONGEST = 2048
+"""Characters of a token."""
+_CONTEXT = b"slipway-depot-token-v1\n"
+"""First line of what is signed: a signature made for anything else proves nothing here."""
+
+
+class TokenError(Exception):
+    """The token is not ours, is for something else, or has expired. The message says which, and shows nothing of it."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a token permits."""
+
+    use: Literal["upload", "pull"]
+    namespace: str
+    """Of the model; empty: a model of the cluster. To pull: of the pods."""
+    name: str = ""
+    """Of the model. To pull: empty."""
+    uid: str = ""
+    """Of the model. To pull: empty."""
+    expires: int = 0
+    """Unix seconds; 0: never."""
+
+
+def sign(key: bytes, claim: Claim) -> str:
+    """Raises ValueError for a key of another length than :data:`KEY_BYTES`."""
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a key has {KEY_BYTES} bytes")
+    statement = msgspec.json.encode(claim)
+    return f"{_text(statement)}.{_text(_signature(key, statement))}"
+
+
+def verified(key: bytes, token: str, use: Literal["upload", "pull"], now: float) -> Claim:
+    """The claim of a token that is for ``use`` at ``now`` (Unix seconds). Raises TokenError."""
+    try:
+        statement, signature = (_bytes(one) for one in token[: LONGEST + 1].split("."))
+    except ValueError:
+        raise TokenError("this is no token of the depot") from None
+    if len(token) > LONGEST or not hmac.compare_digest(signature, _signature(key, statement)):
+        raise TokenError("the token was not signed by this cluster's controller")
+    try:
+        claim = decode_json(statement, Claim, most=LONGEST)
+    except DecodingError:
+        raise TokenError("this is no token of the depot") from None
+    if claim.use != use:
+        raise TokenError(f"the token is for another use: {claim.use}")
+    if claim.expires and now >= claim.expires:
+        raise TokenError("the token has expired")
+    return claim
+
+
+def _signature(key: bytes, statement: bytes) -> bytes:
+    return hmac.digest(key, _CONTEXT + statement, hashlib.sha256)
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    """Raises ValueError."""
+    return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))

@@ -1,0 +1,84 @@
+"""Drain: how a pod that is to go finishes what it has begun. Pure.
+
+A hook in the engine's container asks the kernel who is connected to the engine's port, and the engine how many requests
+it has. Both outlive controller, gateway and loader, and neither knows whether a client came through the gateway. The
+kernel is asked first: where nobody is connected, nothing is under way. Connections may also be kept open for later, as
+gateways and Prometheus do: there the engine's word counts, and an engine that says nothing gets a few seconds more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.kube.objects import Object
+
+UNASKED_SECONDS = 15
+"""How long a pod goes on answering whose image may have no shell, so that nobody can ask what it does."""
+MARGIN_SECONDS = 15
+"""That an engine has to stop when all is done, or the time is over."""
+FAILED_SECONDS = 30
+"""That a container has to stop which failed its startup or liveness probe: it may hang with all of its requests."""
+ENDED_BY = ("startupProbe", "livenessProbe")
+"""Probes whose failure ends a container."""
+
+# Arguments: the port, the most seconds, names of metrics that are zero where nothing is under way. Ends after three
+# looks at which nobody was connected, or twelve at which somebody was and the engine had nothing to do, or never said
+# whether it had. grep reads the files, as a shell would read them a byte at a time.
+SCRIPT = """\
+command -v grep >/dev/null || exec sleep 15
+port=$(printf %04X "$1") url=http://127.0.0.1:$1/metrics end=$(($(date +%s) + $2)) quiet=0 told=
+shift 2
+names=$(IFS='|'; echo "$*")
+connected() { grep -q ":$port [0-9A-F]*:[0-9A-F]* 01 " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+metrics() {
+  curl -sfm 3 "$url" || wget -qO- -T 3 "$url" ||
+    python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=3).read().decode())' "$url"
+}
+work() {
+  [ -n "$names" ] && found=$(metrics 2>/dev/null | grep -E "^($names)[{ ]") || { echo unknown; return; }
+  if echo "$found" | grep -qvE ' 0(\\.0+)?$'; then echo busy; else echo idle; fi
+}
+while [ $quiet -lt 12 ] && [ "$(date +%s)" -lt $end ]; do
+  if ! connected; then quiet=$((quiet + 4))
+  else
+    case $(work)$told in
+      busy*) quiet=0 told=told ;;
+      idle*) quiet=$((quiet + 1)) told=told ;;
+      unknowntold) quiet=0 ;;
+      *) quiet=$((quiet + 1)) ;;
+    esac
+  fi
+  sleep 1 || exit
+done
+"""
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a pod that is to go may go on, and how it is known that it need not."""
+
+    seconds: int
+    """At most."""
+    shell: bool = True
+    """Whether its image has a shell, which the hook needs. Without one it goes on for ``UNASKED_SECONDS``."""
+    metrics: tuple[str, ...] = ()
+    """Names of the engine's metrics that are zero while it has no request. Empty, or not answered: a pod with open
+    connections goes after twelve looks."""
+
+    @property
+    def grace_seconds(self) -> int:
+        """Of the pod."""
+        return (self.seconds if self.shell else min(self.seconds, UNASKED_SECONDS)) + MARGIN_SECONDS
+
+    def hook(self, port: int) -> Object:
+        """The handler ``preStop`` of the container that listens on a port. Empty: it may stop at once."""
+        if not self.seconds:
+            return {}
+        if not self.shell:
+            return {"sleep": {"seconds": min(self.seconds, UNASKED_SECONDS)}}
+        return {"exec": {"command": ["sh", "-c", SCRIPT, "drain", str(port), str(self.seconds), *self.metrics]}}
+
+
+def bounded(probes: Object) -> Object:
+    """Probes by their fields. Those that end a container leave it ``FAILED_SECONDS``, unless they say another time."""
+    bound = {"terminationGracePeriodSeconds": FAILED_SECONDS}
+    return {field: {**bound, **probe} if field in ENDED_BY and probe else probe for field, probe in probes.items()}

@@ -1,0 +1,156 @@
+"""genai-bench: what the tool is told, in its own words, and how it is kept from telling secrets. Pure.
+
+Of version 0.0.5: https://github.com/sgl-project/genai-bench
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+IMAGE = "ghcr.io/moirai-internal/genai-bench:0.0.5"
+COMMAND = "genai-bench"
+OPENAI = "openai"
+TASKS = {
+    "text-to-text": "text-to-text",
+    "image-to-text": "image-text-to-text",
+    "text-to-embeddings": "text-to-embeddings",
+    "image-to-embeddings": "image-to-embeddings",
+}
+"""Task, as APIs call it -> the tool's word."""
+OF_OPENAI = frozenset({"text-to-text", "image-to-text", "text-to-embeddings"})
+"""What the tool can ask an API of OpenAI's kind; of Cohere's it is not the second."""
+DATASET = "dataset"
+"""The scenario that sends the texts of a dataset as they are."""
+TEXT = re.compile(r"N\(\d+,\d+\)/\(\d+,\d+\)|U\(\d+,\d+\)(/\(\d+,\d+\))?|D\(\d+,\d+\)", re.ASCII)
+IMAGES = re.compile(r"I\(\d+,\d+(,\d+)?\)", re.ASCII)
+SCENARIOS = {
+    "text-to-text": (TEXT, "N(480,240)/(300,150), U(50,100)/(200,250) or D(100,1000)"),
+    "image-to-text": (IMAGES, "I(512,512) or I(512,512,2)"),
+    "text-to-embeddings": (re.compile(r"E\(\d+\)", re.ASCII), "E(64)"),
+    "image-to-embeddings": (IMAGES, "I(512,512) or I(512,512,2)"),
+}
+"""Task -> the scenarios that the tool knows for it, and how they look."""
+PLACEHOLDER = "sample-key"
+"""The tool wants a key where the API wants none. One in MODEL_API_KEY goes before it."""
+TOLD = (
+    "MODEL_API_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_AD_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "GITHUB_TOKEN",
+)
+"""Variables with secrets that the tool reads, logs and writes beside its results."""
+HIDING = """
+import json, logging, os, pathlib, sys
+from importlib.metadata import entry_points
+values = [os.environ[name] for name in sys.argv.pop(1).split(",") if os.environ.get(name)]
+hidden = sorted({*values, *(json.dumps(value)[1:-1] for value in values)}, key=len, reverse=True)
+def hide(text):
+    for value in hidden:
+        text = text.replace(value, "***")
+    return text
+message, write_text = logging.LogRecord.getMessage, pathlib.Path.write_text
+logging.LogRecord.getMessage = lambda record: hide(message(record))
+pathlib.Path.write_text = lambda path, text, *rest, **more: write_text(path, hide(text), *rest, **more)
+(tool,) = entry_points(group="console_scripts", name="genai-bench")
+sys.argv[0] = "genai-bench"
+sys.exit(tool.load()())
+"""
+"""A Python program that runs the tool, with the values of the variables that its first word names made unreadable in
+logs and in what is written beside results."""
+
+
+class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, and how."""
+
+    backend: str
+    """Protocol of the API, such as ``openai``."""
+    url: str
+    """Root of the API, without its ``/v1``."""
+    model: str
+    task: str
+    """One of TASKS."""
+    tokenizer: str
+    """Folder, or repository on the hub."""
+    minutes: int
+    requests: int
+    """Of each run."""
+    scenarios: Sequence[str] = ()
+    concurrency: Sequence[int] = ()
+    folder: str = ""
+    """Name of the results' folder; empty: the tool makes one."""
+    params: Mapping[str, str] = {}
+    """Further fields of each request."""
+    dataset: str = ""
+    """File, or dataset on the hub."""
+    server: Mapping[str, str] = {}
+    """``engine``, ``gpu-type``, ``version`` and ``gpu-count``, for whoever reads the results."""
+    output: tuple[str, ...] = ()
+    """Further arguments, which say where the results go."""
+
+
+def fault(benchmark: Benchmark) -> str:
+    """What the tool would not take, and what to write instead; empty: nothing."""
+    if (benchmark.task in OF_OPENAI) != (benchmark.backend == OPENAI) and "image" in benchmark.task:
+        return f"genai-bench cannot measure {benchmark.task} by the API format {benchmark.backend}"
+    known, example = SCENARIOS[benchmark.task]
+    unknown = [one for one in benchmark.scenarios if not (known.fullmatch(one) or one == DATASET)]
+    if unknown:
+        return f"the traffic scenario {unknown[0][:60]!r} is none of {benchmark.task}: write {example}"
+    if DATASET in benchmark.scenarios and not benchmark.dataset:
+        return "the traffic scenario 'dataset' needs a dataset"
+    if "image" in benchmark.task and not benchmark.dataset:
+        return f"{benchmark.task} needs a dataset with images"
+    return ""
+
+
+def arguments(benchmark: Benchmark) -> tuple[str, ...]:
+    """Of the command ``genai-bench``. Whatever precedes an option that depends on it comes before that."""
+    params = request_params(benchmark.params)
+    return (
+        *("benchmark", "--api-backend", benchmark.backend, "--api-base", benchmark.url),
+        *("--api-model-name", benchmark.model, "--task", TASKS[benchmark.task]),
+        *("--max-time-per-run", str(benchmark.minutes), "--max-requests-per-run", str(benchmark.requests)),
+        *(("--api-key", PLACEHOLDER) if benchmark.backend == OPENAI else ()),
+        *("--model-tokenizer", benchmark.tokenizer),
+        *_each("--traffic-scenario", benchmark.scenarios),
+        *_each("--num-concurrency", map(str, benchmark.concurrency)),
+        *_each("--additional-request-params", [json.dumps(params, sort_keys=True)] if params else []),
+        *_each("--dataset-path", [benchmark.dataset] if benchmark.dataset else []),
+        *_each("--experiment-folder-name", [benchmark.folder] if benchmark.folder else []),
+        *(word for name, value in benchmark.server.items() for word in (f"--server-{name}", value)),
+        *benchmark.output,
+    )
+
+
+def request_params(params: Mapping[str, str]) -> dict[str, object]:
+    """With numbers and truth values as such. ``ignore_eos: false`` is what an API does by itself, and would have the
+    tool ask a person."""
+    typed = {name: _typed(value) for name, value in params.items()}
+    return {name: value for name, value in typed.items() if (name, value) != ("ignore_eos", False)}
+
+
+def command(variables: Collection[str]) -> tuple[str, ...]:
+    """What runs the tool. ``variables``: those of its container that have secrets."""
+    return ("python3", "-c", HIDING, ",".join(sorted({*variables, *TOLD}))) if variables else (COMMAND,)
+
+
+def _each(option: str, values: Collection[str] | map[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in (option, value))
+
+
+def _typed(text: str) -> object:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    finite = not isinstance(value, float) or abs(value) < float("inf")
+    return value if isinstance(value, bool | int | float) and finite else text

@@ -1,0 +1,238 @@
+"""Asks other clusters' catalogs, for the controller and the depot: a catalog's entries, and grants for one of them.
+
+Whoever is asked is a stranger: the answer has a limit in bytes and in time, redirects are not followed, and addresses
+that would be taken for this machine, or give its identity away, are not contacted. The credential goes to the catalog's
+own address and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from slipway.artifacts.address_policy import EVERYWHERE, METADATA, AddressPolicy
+from slipway.decoding import DecodingError, said
+from slipway.serving.catalogs import (
+    CATALOG,
+    CATALOG_BYTES,
+    GRANT_BYTES,
+    GRANTS,
+    Document,
+    Grant,
+    GrantRequest,
+    read_catalog,
+    read_grant,
+)
+
+HERE = ("127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16", "::1/128", "::/128", "fe80::/10")
+SECONDS = 30.0
+"""For one answer, to its last byte."""
+_LIMIT = aiohttp.ClientTimeout(total=SECONDS, sock_connect=10.0)
+REASON_BYTES = 4096
+"""Of an answer that refuses, what is read."""
+_REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+_PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+
+
+class CatalogError(Exception):
+    """The catalog did not answer as it should. The message shows no credential and nothing that the answer had in it
+    beyond a short reason."""
+
+    def __init__(self, reason: str, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+        self.passing = passing
+        """Whether it may pass by itself."""
+
+
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """How a catalog is reached."""
+
+    url: str
+    """Without a slash at its end."""
+    authorization: str
+    """The header's value."""
+    authority: str = ""
+    """PEM; empty: the public authorities."""
+
+    def __repr__(self) -> str:
+        return f"Door({self.url!r})"
+
+
+class Read(NamedTuple):
+    """What became of a look at a catalog."""
+
+    document: Document | None
+    """None: it is as it was."""
+    tag: str
+    """Its ETag."""
+
+
+def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
+    """Which addresses a catalog may have: other clusters have private ones, so all but this machine's own, the services
+    by which clouds hand out identities, and the networks that the operator blocks."""
+    return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
+
+
+def authorization(secret: Mapping[str, str]) -> str:
+    """The header that the data of a Secret (base64) make: ``token``, or ``username`` and ``password``. Raises
+    CatalogError where they make none."""
+    given = {name: _text(secret[name]) for name in ("token", "username", "password") if secret.get(name)}
+    if given.get("token"):
+        return f"Bearer {given['token']}"
+    if given.get("username") and given.get("password"):
+        both = f"{given['username']}:{given['password']}"
+        return f"Basic {b64encode(both.encode()).decode()}"
+    raise CatalogError("InvalidCredentials", "The Secret has neither token nor username and password.")
+
+
+def authority(secret: Mapping[str, str]) -> str:
+    """PEM in the data of a Secret. Raises CatalogError where there is none."""
+    text = _text(secret.get("ca.crt", ""))
+    if not text:
+        raise CatalogError("InvalidAuthority", "The Secret has no ca.crt.")
+    return text
+
+
+def _text(value: str) -> str:
+    try:
+        text = b64decode(value).decode().strip()
+    except ValueError:
+        raise CatalogError("InvalidCredentials", "The Secret has a value that is not text.") from None
+    if "PRIVATE KEY" not in text and "BEGIN CERTIFICATE" in text:
+        return text
+    if not text.isprintable():
+        raise CatalogError("InvalidCredentials", "The Secret has a value with line breaks or unprintable characters.")
+    return text
+
+
+async def read(door: Door, allowed: AddressPolicy, tag: str = "") -> Read:
+    """The catalog, or the word that it has the ETag ``tag`` still. Raises CatalogError."""
+    headers = {"If-None-Match": tag} if tag else {}
+    answer = await _ask(door, allowed, "GET", CATALOG, CATALOG_BYTES, headers=headers)
+    if answer.status == HTTPStatus.NOT_MODIFIED:
+        if not tag:
+            raise CatalogError(
+                "InvalidCatalog", "The catalog answered 304 Not Modified, though it was asked without an ETag."
+            )
+        return Read(None, tag)
+    try:
+        return Read(read_catalog(answer.body), answer.tag)
+    except DecodingError as error:
+        raise CatalogError("InvalidCatalog", f"{door.url} did not send a valid catalog: {error}.") from error
+
+
+async def exchange(door: Door, allowed: AddressPolicy, wanted: GrantRequest) -> Grant:
+    """A grant for one entry. Raises CatalogError."""
+    answer = await _ask(door, allowed, "POST", GRANTS, GRANT_BYTES, json=msgspec.to_builtins(wanted))
+    try:
+        return read_grant(answer.body, wanted)
+    except DecodingError as error:
+        raise CatalogError("InvalidGrant", f"{door.url} did not send a valid grant: {error}.") from error
+
+
+class _Answer(NamedTuple):
+    status: int
+    tag: str
+    body: bytearray
+
+
+async def _ask(door: Door, allowed: AddressPolicy, method: str, path: str, most: int, **options: Any) -> _Answer:
+    """One request on a connection of its own. Raises CatalogError."""
+    try:
+        address = URL(door.url + path)
+    except ValueError:
+        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: it is not a valid URL.") from None
+    refused = allowed.refusal_of_name(address.host or "")
+    if address.scheme != "https" or refused:
+        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {refused or 'it is not https'}.")
+    headers = {"Authorization": door.authorization, "Accept": "application/json", **options.pop("headers", {})}
+    connector = aiohttp.TCPConnector(ssl=await _trust(door.authority), resolver=_Guarded(allowed), force_close=True)
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=_LIMIT, cookie_jar=aiohttp.DummyCookieJar()) as session,
+            session.request(method, address, headers=headers, allow_redirects=False, **options) as response,
+        ):
+            return _checked(door, response, await _body(door, response, most))
+    except _NotAllowedError as error:
+        raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {error}.") from None
+    except aiohttp.ClientSSLError as error:
+        raise CatalogError(
+            "InvalidCertificate", f"The certificate of {door.url} is not trusted: {said(error)}."
+        ) from error
+    except TimeoutError:
+        raise CatalogError(
+            "Unreachable", f"{door.url} did not answer within {SECONDS:.0f} seconds.", passing=True
+        ) from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        found = error.__cause__ or error.__context__
+        if isinstance(found, _NotAllowedError):
+            raise CatalogError("AddressNotAllowed", f"{door.url} was not contacted: {found}.") from None
+        raise CatalogError("Unreachable", f"{door.url} cannot be reached: {said(error)}.", passing=True) from error
+
+
+def _checked(door: Door, response: aiohttp.ClientResponse, body: bytearray) -> _Answer:
+    status = response.status
+    if status in (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED):
+        return _Answer(status, response.headers.get("ETag", "")[:256], body)
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        raise CatalogError(
+            "Redirected", f"{door.url} redirects elsewhere (status {status}); redirects are not followed."
+        )
+    if status in _REFUSED:
+        raise CatalogError("Unauthorized", f"{door.url} rejected the credential (status {status}).")
+    passing = status in _PASSING or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    raise CatalogError("Refused", f"{door.url} answered with status {status}.", passing=passing)
+
+
+async def _body(door: Door, response: aiohttp.ClientResponse, most: int) -> bytearray:
+    """The answer, which may have ``most`` bytes after decompression. Raises CatalogError."""
+    body = bytearray()
+    if response.status != HTTPStatus.OK:
+        return body
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            raise CatalogError("InvalidCatalog", f"{door.url} sent more than {most} bytes, which is the limit.")
+    return body
+
+
+async def _trust(pem: str) -> ssl.SSLContext:
+    """Raises CatalogError for what is no certificate."""
+    try:
+        return await asyncio.to_thread(ssl.create_default_context, cadata=pem or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise CatalogError("InvalidAuthority", f"ca.crt is not a valid certificate: {said(error)}.") from error
+
+
+class _NotAllowedError(OSError):
+    """The address may not be contacted."""
+
+
+class _Guarded(AbstractResolver):
+    """Looks names up, and refuses those of which one address may not be contacted: what was looked at is what is
+    connected to."""
+
+    def __init__(self, allowed: AddressPolicy) -> None:
+        self._allowed, self._inner = allowed, ThreadedResolver()
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        for one in found:
+            refused = self._allowed.refusal(host, one["host"])
+            if refused:
+                raise _NotAllowedError(refused)
+        return found
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,102 @@
+"""Credentials: what a container needs to read a source: variables, volumes, mounts and pull secrets. Pure.
+
+They come from Secrets of the resource's namespace, which the controller never reads. One that is missing is no error,
+as what is public needs none, unless a key is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from slipway.artifacts import huggingface
+from slipway.kube.objects import Object
+from slipway.serving import volumes
+from slipway.serving.env import without
+from slipway.serving.server import Mount, variables
+from slipway.serving.settings import Loader
+
+S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+OSS_KEYS = ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET")
+CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "AWS_CA_BUNDLE")
+"""By which the clients of the sources are told whom to trust."""
+CA_KEY, CA_FOLDER, CA_VOLUME = "ca.crt", "/etc/slipway/ca", "certificate-authorities"
+GOOGLE_VARIABLE, GOOGLE_FILE = "GOOGLE_APPLICATION_CREDENTIALS", "credentials.json"
+GOOGLE_FOLDER, GOOGLE_VOLUME = "/secrets/gcp-credentials", "gcp-credentials"
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """What is added to a container, and to its pod."""
+
+    env: tuple[Object, ...] = ()
+    volumes: tuple[Object, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    image_pull_secrets: tuple[str, ...] = ()
+
+    def __add__(self, other: Access) -> Access:
+        """Both; of variables of one name the other's."""
+        return Access(
+            env=(*without(self.env, other.env), *other.env),
+            volumes=self.volumes + other.volumes,
+            mounts=self.mounts + other.mounts,
+            image_pull_secrets=self.image_pull_secrets + other.image_pull_secrets,
+        )
+
+
+def mounted(volume: Object, path: str, *, sub_path: str = "", read_only: bool = False) -> Access:
+    """A volume of the pod, or one path inside it, at a path of the container."""
+    return Access(volumes=(volume,), mounts=(Mount(volume["name"], path, sub_path=sub_path, read_only=read_only),))
+
+
+def from_secret(name: str, keys: Mapping[str, str], needed: Collection[str] = ()) -> tuple[Object, ...]:
+    """Variable -> key of a Secret, as a container has them; none without a ``name``. ``needed``: variables without
+    which the pod does not start, and says so before anybody is asked."""
+    if not name:
+        return ()
+    sources = {
+        variable: {"name": name, "key": key} | ({} if variable in needed else {"optional": True})
+        for variable, key in keys.items()
+    }
+    return tuple({"name": variable, "valueFrom": {"secretKeyRef": source}} for variable, source in sources.items())
+
+
+def from_google(secret: str, key: str) -> Access:
+    """A service account's key file; nothing without a ``secret``."""
+    if not secret:
+        return Access()
+    file = mounted(volumes.secret(GOOGLE_VOLUME, secret, {key: GOOGLE_FILE}), GOOGLE_FOLDER, read_only=True)
+    return Access(env=variables({GOOGLE_VARIABLE: f"{GOOGLE_FOLDER}/{GOOGLE_FILE}"})) + file
+
+
+def of_operator(loader: Loader) -> Access:
+    """What the operator gives to every loader that asks a source."""
+    own = Access(env=variables(loader.env))
+    if not loader.ca_config_map:
+        return own
+    trusted = volumes.key_of_config_map(CA_VOLUME, loader.ca_config_map, CA_KEY)
+    named = variables(dict.fromkeys(CA_VARIABLES, f"{CA_FOLDER}/{CA_KEY}"))
+    return mounted(trusted, CA_FOLDER, read_only=True) + Access(env=named) + own
+
+
+def hub_mirror(endpoint: str) -> tuple[Object, ...]:
+    """What points a loader at a mirror of the hub; nothing without one."""
+    return variables(huggingface.environment(endpoint))
+
+
+def renamed_token(env: Sequence[Object], env_from: Sequence[Object]) -> tuple[Object, ...]:
+    """Hands a token of the hub that the user gave by its old name on by today's; nothing where that is given.
+
+    From ``envFrom`` as an optional key of its one Secret; with several it cannot be known which one has it, and a name
+    can be set only once.
+    """
+    given, old = {variable["name"]: variable for variable in env}, huggingface.OLD_TOKEN
+    if huggingface.TOKEN in given:
+        return ()
+    if old in given:
+        return ({**given[old], "name": huggingface.TOKEN},)
+    sources = [source for source in env_from if "secretRef" in source and old.startswith(source.get("prefix", ""))]
+    if len(sources) != 1:
+        return ()
+    key = old.removeprefix(sources[0].get("prefix", ""))
+    return from_secret(sources[0]["secretRef"]["name"], {huggingface.TOKEN: key})

@@ -1,0 +1,62 @@
+"""Facts: what a header says of weights, and how large they are, as a status and people have it. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.report import Report
+from slipway.kube.objects import Object
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+LICENCES = (
+    (re.compile(r"apache[-_ ]?(license)?[-_ ,]*(version)?[-_ ]?2(\.0)?", re.IGNORECASE), "apache-2.0"),
+    (re.compile(r"mit([-_ ]licen[sc]e)?", re.IGNORECASE), "mit"),
+    (re.compile(r"llama[-_ ]?3\.([123]).*", re.IGNORECASE), r"llama-3.\1-community"),
+    (re.compile(r"gemma.*", re.IGNORECASE), "gemma"),
+)
+"""What makers write -> the one word for it. Others stay as they are written."""
+
+
+def header(told: Gguf) -> Object:
+    """``status.gguf``; what is not told is not there."""
+    found = {
+        "architecture": told.architecture,
+        "modelName": told.name,
+        "quantization": told.quantization,
+        "contextLength": told.context_length,
+        "embeddingSize": told.embedding_length,
+        "layerCount": told.block_count,
+        "headCount": told.head_count,
+        "tensorCount": told.tensor_count,
+        "fileVersion": told.file_version,
+        "license": licence(told.license),
+    }
+    return {field: value for field, value in found.items() if value}
+
+
+def licence(text: str) -> str:
+    """The usual word for a licence, however it is written."""
+    return next((match.expand(word) for form, word in LICENCES if (match := form.fullmatch(text.strip()))), text)
+
+
+def human(size: float) -> str:
+    """Bytes as people read them."""
+    unit = UNITS[0]
+    for unit in UNITS:
+        if size < 1024 or unit == UNITS[-1]:
+            break
+        size /= 1024
+    return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def described(begin: str, report: Report) -> str:
+    """A sentence with what their header says of them."""
+    parts = [f"{report.files} files"] if report.files > 1 else []
+    if report.safetensors:
+        numbers = report.safetensors.parameters
+        total = sum(numbers.values())
+        parts.append(f"{report.safetensors.tensor_count} tensors, {total:,} parameters ({', '.join(numbers)})")
+    if report.header_fault:
+        parts.append(f"their header says nothing: {report.header_fault}")
+    return f"{begin}{': ' if parts else ''}{'; '.join(parts)}."

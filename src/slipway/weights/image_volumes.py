@@ -1,0 +1,98 @@
+"""Image volumes: models that Kubernetes mounts as images, where the nodes can. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+
+from slipway.kube.objects import NODE, SECRET, Object, key, uid
+from slipway.serving import volumes
+from slipway.serving.api import Watch
+from slipway.serving.delivery import DeliveryWorld, NotDeliverableError, template_of
+from slipway.serving.depot_token import KEY_BYTES, Claim, sign
+from slipway.serving.watches import nobody
+from slipway.serving.workload import child
+from slipway.weights.delivered import Brought, Choices, Means
+
+UNAVAILABLE = "ImageVolumeUnavailable"
+KUBELET = (1, 33)
+RUNTIMES = {"containerd": (2, 1), "cri-o": (1, 31)}
+"""From which versions on they mount images."""
+VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> Means:
+    """Raises NotDeliverableError where nodes cannot mount these models."""
+    if not choices.node_registry:
+        raise NotDeliverableError(UNAVAILABLE, "No registry that nodes can reach is configured.")
+    if len(choices.key) != KEY_BYTES:
+        raise NotDeliverableError(UNAVAILABLE, "The controller does not have the key that it shares with the depot.")
+    without = next((one.name for one in models if not one.image), None)
+    if without is not None:
+        raise NotDeliverableError(
+            UNAVAILABLE, f"The model {without} was published without an image: delete it and create it again."
+        )
+    selector = template_of(world.kind, world.workload)["spec"].get("nodeSelector") or {}
+    for node in world.listers.list(NODE):
+        if selector.items() <= (node["metadata"].get("labels") or {}).items() and (why := _unable(node)):
+            raise NotDeliverableError(UNAVAILABLE, why)
+    named = {one.name: f"{choices.prefix}image-{hashlib.sha256(one.name.encode()).hexdigest()[:8]}" for one in models}
+    images = {one.name: f"{choices.node_registry}/{one.repository}@{one.image}" for one in models}
+    secret = _pull_secret(world, choices)
+    return Means(
+        mode="ImageVolume",
+        reason="ImageVolume",
+        registry=choices.node_registry,
+        volumes=tuple(volumes.image(named[one.name], images[one.name]) for one in models),
+        mounts=tuple(
+            {"name": named[one.name], "mountPath": f"{choices.folder}/{one.name}", "readOnly": True} for one in models
+        ),
+        pull_secrets=({"name": key(secret).name},),
+        secrets=(secret,),
+    )
+
+
+def _unable(node: Object) -> str:
+    """Why a node mounts no images; empty: it does."""
+    told, name = node["status"]["nodeInfo"], key(node).name
+    runtime, _unused, version = str(told.get("containerRuntimeVersion", "")).partition("://")
+    if _version(told.get("kubeletVersion", "")) < KUBELET:
+        return f"The kubelet of node {name} is of version {told.get('kubeletVersion')}; image volumes need 1.33."
+    if _version(version) < RUNTIMES.get(runtime, (999, 0)):
+        return f"Node {name} runs {runtime} {version}; image volumes need containerd 2.1 or CRI-O 1.31."
+    return ""
+
+
+def _version(text: str) -> tuple[int, int]:
+    found = VERSION.match(text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _pull_secret(world: DeliveryWorld, choices: Choices) -> Object:
+    """Opens the registry for the kubelet, as far as pods of this namespace may read it; good for nothing else."""
+    namespace = key(world.workload).namespace
+    password = sign(choices.key, Claim(use="pull", namespace=namespace))
+    login = {"username": "slipway", "password": password, "auth": _text(f"slipway:{password}".encode())}
+    config = json.dumps({"auths": {choices.node_registry: login}}).encode()
+    name = f"{choices.prefix}pull-{hashlib.sha256(uid(world.workload).encode()).hexdigest()[:12]}"
+    data = {".dockerconfigjson": _text(config)}
+    return {**child(SECRET, name, namespace, {}, data=data), "type": "kubernetes.io/dockerconfigjson"}
+
+
+def _text(raw: bytes) -> str:
+    return b64encode(raw).decode()
+
+
+def _node(node: Object) -> Object:
+    """What is read of a node."""
+    metadata = {field: node["metadata"].get(field) for field in ("name", "uid", "resourceVersion", "labels")}
+    told = (node.get("status") or {}).get("nodeInfo") or {}
+    kept = {field: str(told.get(field, "")) for field in ("kubeletVersion", "containerRuntimeVersion")}
+    return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": kept}}
+
+
+NODES = Watch(kind=NODE, enqueue=nobody, trim=_node)
+"""Needed where models are delivered like this."""

@@ -1,0 +1,182 @@
+"""Jobs: the runs of the loader that bring weights, look at them, ask their source or remove them. Pure.
+
+A Job is looked at only if it does what is wanted now: one of an earlier spec is in the way, and goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from slipway.artifacts.report import Fault, Report, fault
+from slipway.artifacts.report import read as read_report
+from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
+from slipway.serving import agent
+from slipway.serving.api import World
+from slipway.serving.job import Task, ended, job, last_error, pods_of, termination_message
+from slipway.serving.loader import asked_by_the_controller
+from slipway.serving.server import Container
+from slipway.serving.times import unix_time
+from slipway.weights.credentials import Access
+from slipway.weights.place import Place
+
+RETRIES = 4
+RETRY_SECONDS = 300
+"""After a load that failed another one is tried, as what was wrong may lie in no object that we watch."""
+ANSWER_SECONDS = 600
+"""What a question to a source may take, pod and all; a node that has no such file starts none."""
+REPORT_SECONDS = 60
+"""After a Job is complete its pod's last words are waited for; then it is run again, which costs little."""
+EVICTION_SECONDS = 600
+"""After which a resource that is deleted waits no more for its Jobs, and goes with its weights left on the volume."""
+LASTING: tuple[Fault, ...] = ("IntegrityCheckFailed", "SourceNotAllowed", "InvalidFileSet", "UnsupportedSource")
+"""What another try would only find again, after as many bytes: a change of the spec, or the Job's deletion, asks for
+one."""
+NAME_LABEL, INSTANCE_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+EVERYWHERE: Object = {"operator": "Exists"}
+
+
+class Runner(msgspec.Struct, frozen=True, kw_only=True):
+    """As whom an API runs the loader, and with what image."""
+
+    image: str
+    manager: str
+    """Value of the label that says who manages Jobs and pods."""
+    labels: Mapping[str, str] = {}
+    """Further ones of Jobs and pods."""
+    security: Object = {}
+    """Of the container."""
+    pod_security: Object = {}
+    service_account: str = ""
+    image_pull_secrets: tuple[str, ...] = ()
+    controller_key: str = ""
+    """See World."""
+
+
+def container(
+    runner: Runner,
+    words: Sequence[str],
+    access: Access,
+    *,
+    name: str = agent.CONTAINER,
+    env_from: Sequence[Object] = (),
+) -> Container:
+    """One that runs a command of the loader. The controller asks it how far it is if it has the loader's own ``name``;
+    of others the port stays closed."""
+    made = Container(
+        name=name,
+        image=runner.image,
+        args=("loader", *words),
+        env=access.env,
+        env_from=tuple(env_from),
+        mounts=access.mounts,
+        security=runner.security,
+    )
+    return asked_by_the_controller(made, runner.controller_key) if name == agent.CONTAINER else made
+
+
+def task(
+    runner: Runner, name: str, namespace: str, container: Container, volumes: tuple[Object, ...], **others: object
+) -> Object:
+    """A Job of this container. ``others``: further fields of :class:`slipway.serving.job.Task`."""
+    made = Task(
+        name=name,
+        namespace=namespace,
+        labels={NAME_LABEL: "model-loader", INSTANCE_LABEL: name, **runner.labels, MANAGED_BY: runner.manager},
+        container=container,
+        volumes=volumes,
+        retries=RETRIES,
+        image_pull_secrets=runner.image_pull_secrets,
+        service_account=runner.service_account,
+        security=runner.pod_security,
+    )
+    return job(msgspec.structs.replace(made, **others))
+
+
+def evict(
+    runner: Runner, name: str, namespace: str, place: Place, volume: str, *, options: Sequence[str] = ()
+) -> Object:
+    """Removes a place's folder, on whatever node its claim can be reached from."""
+    access = place.access_to_all(volume)
+    words = ("evict", place.path, *options)
+    evictor = container(runner, words, access, name="evictor")
+    return task(runner, name, namespace, evictor, access.volumes, tolerations=(EVERYWHERE,))
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job, and what is known of the one that there is."""
+
+    name: str
+    made: Object | None = None
+    """None: there is none, or it does something else than what is wanted now."""
+    pods: Sequence[Object] = ()
+    """Of this Job, the newest first."""
+
+    @property
+    def complete_since(self) -> float | None:
+        """Unix seconds; None: it is not."""
+        return ended(self.made, "Complete")
+
+    @property
+    def failed_since(self) -> float | None:
+        """Unix seconds; None: it has not."""
+        return ended(self.made, "Failed")
+
+    @property
+    def over(self) -> bool:
+        return self.complete_since is not None or self.failed_since is not None
+
+    @property
+    def report(self) -> Report | None:
+        return read_report(termination_message(self.pods)) if self.complete_since is not None else None
+
+    @property
+    def fault(self) -> tuple[Fault | None, str]:
+        """Why its last pod failed: a word, if there is one, and a sentence."""
+        return fault(last_error(self.pods))
+
+    def retried_at(self) -> float | None:
+        """Unix seconds at which it is time for another one; None: it is not over, or it is of no use."""
+        if self.complete_since is not None and self.report is None:
+            return self.complete_since + REPORT_SECONDS
+        if self.failed_since is not None and self.fault[0] not in LASTING:
+            return self.failed_since + RETRY_SECONDS
+        return None
+
+    def outlived(self, now: float) -> bool:
+        """Whether it is time for another one: then this one goes first."""
+        retried = self.retried_at()
+        return retried is not None and now >= retried
+
+    def children(self, wanted: Object, now: float) -> tuple[Object, ...]:
+        """The Job that is ``wanted``, unless it is time for another one."""
+        return () if self.outlived(now) else (wanted,)
+
+
+def observed(world: World, name: Key, words: Sequence[str]) -> Run:
+    """What is known of the Job of this name, as far as its program is told these words."""
+    found = world.children.get((JOB, name))
+    if found is None or deleting(found) or words_of(found) != [*words]:
+        return Run(name=name.name)
+    return Run(name=name.name, made=found, pods=pods_of(found, world.pods))
+
+
+def words_of(made: Object) -> list[str]:
+    """What tells a Job from another of its name: what its program is told."""
+    words: list[str] = made["spec"]["template"]["spec"]["containers"][0].get("args", [])
+    return words
+
+
+def in_place(made: Object, owners: Iterable[Kind], namespace: str) -> bool:
+    """Whether a Job may be one of ours for a resource of these kinds: those of kinds of the whole cluster run in this
+    namespace. Whoever may write Jobs in another one may name such a resource as the owner of his."""
+    named = controller_owner(made)
+    group = named.api_version.partition("/")[0] if named else ""
+    kind = next((one for one in owners if named and (one.group, one.kind) == (group, named.kind)), None)
+    return kind is not None and (kind.namespaced or key(made).namespace == namespace)
+
+
+def is_late(since: str | None, now: float) -> bool:
+    """Whether what was asked for at this time, as Kubernetes writes it, has waited long enough for Jobs."""
+    return since is not None and now - unix_time(since) > EVICTION_SECONDS

@@ -1,0 +1,265 @@
+"""Nodes: which of them are to have weights, and what each of them says of what it has. Pure.
+
+For each model that it has, or is about to have, a node carries a label with a state, by which pods select, and an
+annotation with a record, which outlives the Jobs that bring the weights. Both are written at once.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.objects import NODE, Object
+from slipway.serving.api import MetadataPatch, Reference
+
+State = Literal["Ready", "Updating", "Failed"]
+RECORDS = "weights.slipway.inference/"
+"""Prefix of the annotations of nodes with what lies there; the rest is that of the label."""
+RECORD_BYTES = 8192
+MESSAGE_LENGTH = 300
+MOST_FORMER = 8
+"""Paths that a record remembers beside its own."""
+INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+NAME_FIELD = "metadata.name"
+COMPARED: Mapping[str, Callable[[int, int], bool]] = {"Gt": operator.gt, "Lt": operator.lt}
+
+
+# What is kept of nodes
+
+
+class Node(msgspec.Struct, frozen=True):
+    """What is known of a node."""
+
+    name: str
+    uid: str
+    boot: str
+    """Differs after each start of the machine, which may have emptied its disks."""
+    ready: bool
+    labels: Mapping[str, str]
+    records: Mapping[str, str]
+    """Annotations that begin with :data:`RECORDS`."""
+
+    @property
+    def reference(self) -> Reference:
+        return Reference(NODE, "", self.name)
+
+
+def trimmed(node: Object) -> Object:
+    """A node with what :func:`read` needs and nothing else: thousands of them are held in memory."""
+    metadata, status = node["metadata"], node.get("status") or {}
+    kept = {field: metadata.get(field, "") for field in ("name", "uid", "resourceVersion")}
+    annotations = metadata.get("annotations") or {}
+    kept["annotations"] = {name: text for name, text in annotations.items() if name.startswith(RECORDS)}
+    kept["labels"] = metadata.get("labels") or {}
+    conditions = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
+    boot = (status.get("nodeInfo") or {}).get("bootID", "")
+    return {"kind": NODE.kind, "metadata": kept, "boot": boot, "ready": conditions.get("Ready") == "True"}
+
+
+def read(node: Object) -> Node:
+    """A node as :func:`trimmed` left it."""
+    metadata = node["metadata"]
+    return Node(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        boot=node["boot"],
+        ready=node["ready"],
+        labels=metadata["labels"],
+        records=metadata["annotations"],
+    )
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """What a change of a node means for models."""
+
+    everybody: bool
+    """Whether any model may be concerned that it was or is eligible for."""
+    marks: frozenset[str] = frozenset()
+    """Names of labels and records, without their prefixes, that are not what they were."""
+
+
+def difference(old: Object | None, new: Object | None, prefix: str) -> Difference:
+    """Between two states of a node, as :func:`trimmed` left them; nothing where only its heart beat. ``prefix``: of the
+    labels that tell models' states, which decide nothing themselves."""
+    if old is None or new is None:
+        return Difference(everybody=True)
+    one, other = read(old), read(new)
+    if one == other:
+        return Difference(everybody=False)
+    told = [{name: value for name, value in node.labels.items() if name.startswith(prefix)} for node in (one, other)]
+    placed = [
+        {name: value for name, value in node.labels.items() if name not in told[0] | told[1]} for node in (one, other)
+    ]
+    fixed = [(node.uid, node.boot, node.ready) for node in (one, other)]
+    marks = {name.removeprefix(prefix) for name, _value in told[0].items() ^ told[1].items()}
+    marks |= {name.removeprefix(RECORDS) for name, _text in one.records.items() ^ other.records.items()}
+    return Difference(everybody=placed[0] != placed[1] or fixed[0] != fixed[1], marks=frozenset(marks))
+
+
+# Which nodes are meant
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One condition on a label, or on the name, of a node."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def fault(self, *, of_field: bool) -> str:
+        """What is wrong with it; empty: nothing."""
+        if of_field and (self.key != NAME_FIELD or self.operator not in ("In", "NotIn") or len(self.values) != 1):
+            return f"matchFields takes {NAME_FIELD} with In or NotIn and one value"
+        if self.operator in ("In", "NotIn"):
+            return "" if self.values else f"{self.operator} of {self.key} needs values"
+        if self.operator in ("Exists", "DoesNotExist"):
+            return f"{self.operator} of {self.key} takes no values" if self.values else ""
+        if self.operator in COMPARED:
+            whole = len(self.values) == 1 and INTEGER.fullmatch(self.values[0])
+            return "" if whole else f"{self.operator} of {self.key} needs one whole number"
+        return f"the operator {self.operator} of {self.key} is none of In, NotIn, Exists, DoesNotExist, Gt and Lt"
+
+    def holds(self, values: Mapping[str, str]) -> bool:
+        """Of these labels, as the scheduler decides it: what is not there is in no list."""
+        value = values.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        number = value is not None and INTEGER.fullmatch(value)
+        return bool(number) and COMPARED[self.operator](int(value or 0), int(self.values[0]))
+
+
+class Term(msgspec.Struct, frozen=True, rename="camel"):
+    """Conditions that hold together."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+    def holds(self, node: Node) -> bool:
+        """One that asks for nothing holds of no node."""
+        asked = bool(self.match_expressions or self.match_fields)
+        by_labels = all(one.holds(node.labels) for one in self.match_expressions)
+        return asked and by_labels and all(one.holds({NAME_FIELD: node.name}) for one in self.match_fields)
+
+
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
+    node_selector_terms: tuple[Term, ...]
+
+
+class _Affinity(msgspec.Struct, frozen=True, rename="camel"):
+    required_during_scheduling_ignored_during_execution: _Selector | None = None
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which nodes are to have weights."""
+
+    labels: Mapping[str, str] = {}
+    terms: tuple[Term, ...] | None = None
+    """One of them has to hold; None: nothing is asked."""
+
+    def admits(self, node: Node) -> bool:
+        labelled = all(node.labels.get(name) == value for name, value in self.labels.items())
+        return labelled and (self.terms is None or any(term.holds(node) for term in self.terms))
+
+
+def placement(node_selector: Mapping[str, str], node_affinity: Object | None) -> Placement:
+    """What a nodeSelector and a nodeAffinity ask for, as in a pod. What they only prefer is nothing here. Raises
+    ValueError for what no pod may have."""
+    asked = msgspec.convert(node_affinity or {}, _Affinity).required_during_scheduling_ignored_during_execution
+    terms = asked.node_selector_terms if asked else None
+    for term in terms or ():
+        faults = [one.fault(of_field=False) for one in term.match_expressions]
+        faults += [one.fault(of_field=True) for one in term.match_fields]
+        if fault := next(filter(None, faults), ""):
+            raise ValueError(fault)
+    return Placement(node_selector, terms)
+
+
+def pinned(node: str) -> Object:
+    """Affinity of a pod that runs on this node alone."""
+    field = {"key": NAME_FIELD, "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def node_of(job: Object) -> str:
+    """The node that a Job of ours is pinned to; empty: it is not."""
+    try:
+        pod = job["spec"]["template"]["spec"]
+        asked = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        found: str = asked["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
+    except (KeyError, IndexError, TypeError):
+        return ""
+    return found
+
+
+# What a node says
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What lies on a node of one model."""
+
+    state: State
+    of: str
+    """uid of the model."""
+    wanted: str = ""
+    """Digest of what was asked for, where that is there."""
+    path: str = ""
+    former: tuple[str, ...] = ()
+    """Further folders that it may have left there."""
+    boot: str = ""
+    """Of the node when it was looked at last."""
+    size: int = 0
+    revision: str = ""
+    """What a person knows the weights by, such as a commit."""
+    message: str = ""
+    """Why it is Failed."""
+
+    def has(self, wanted: str, node: Node) -> bool:
+        """Whether the weights are there, as far as the node has run on since they were looked at."""
+        return self.state == "Ready" and self.wanted == wanted and self.boot == node.boot
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All folders that may be there, its own last."""
+        return tuple(dict.fromkeys((*self.former, *((self.path,) if self.path else ()))))
+
+    def moved(self, path: str) -> tuple[str, ...]:
+        """``former`` of the record that follows this one with another path."""
+        return tuple(one for one in self.paths if one != path)[-MOST_FORMER:]
+
+
+def recorded(node: Node, mark: str, of: str) -> Record | None:
+    """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
+    text = node.records.get(f"{RECORDS}{mark}", "")
+    try:
+        found = decode_json(text, Record, most=RECORD_BYTES) if text else None
+    except DecodingError:
+        return None
+    return found if found is not None and found.of == of else None
+
+
+def noted(node: Node, label: str, record: Record | None, *, offered: bool = True) -> MetadataPatch:
+    """Has a node say this of a model, or nothing any more. ``offered``: whether pods may select the node by it."""
+    annotation = f"{RECORDS}{mark(label)}"
+    if record is None:
+        return MetadataPatch(node.reference, {annotation: None}, {label: None})
+    said = msgspec.structs.replace(record, message=record.message[:MESSAGE_LENGTH])
+    text = msgspec.json.encode(said).decode()
+    return MetadataPatch(node.reference, {annotation: text}, {label: record.state if offered else None})
+
+
+def mark(label: str) -> str:
+    """A label's name without its prefix, which its record has too."""
+    return label.rpartition("/")[2]

@@ -1,0 +1,69 @@
+"""Progress: how far the weights are that a Job brings, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.kube.objects import Object, uid
+from slipway.serving.agent import Progress
+from slipway.serving.api import World
+from slipway.serving.diagnosis import Diagnosis, Limits, diagnose, sentence
+from slipway.serving.job import without_pods
+from slipway.weights.jobs import Run
+
+LOADING = "The weights are being loaded into the cache"
+AGAIN = "It is tried again by itself."
+
+
+class Moving(msgspec.Struct, frozen=True, kw_only=True):
+    """A load that has not come to its end."""
+
+    message: str
+    progress: Progress | None
+    """What its loader told last."""
+    diagnosis: Diagnosis
+    """What keeps its pods from getting on."""
+    running: Sequence[Object]
+    """Its pods that have not ended."""
+
+
+def moving(run: Run, world: World, without: Diagnosis | None = None, *, does: str = LOADING) -> Moving:
+    """``without``: the diagnosis of a Job that has no pod, where it is not the usual one. ``does``: a clause that says
+    what the Job does."""
+    running = [pod for pod in run.pods if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
+    reports = (world.agents.get(uid(pod)) for pod in running)
+    progress = next((told.progress for told in reports if told and told.progress), None)
+    parts = [f"{does}."]
+    if progress and progress.message:
+        parts = [sentence(f"{does}: {progress.message}")]
+    attempts = len(run.pods) - len(running) - (run.complete_since is not None)
+    if attempts > 0:
+        parts.append(f"{attempts} attempt{'s' * (attempts != 1)} failed: {_last_sentence(run)}")
+    if run.pods:
+        diagnosis = _diagnosis(running, world)
+    else:
+        diagnosis = without_pods(run.made, "loads the weights", world.now) if without is None else without
+    return Moving(message=" ".join(parts), progress=progress, diagnosis=diagnosis, running=running)
+
+
+def _last_sentence(run: Run) -> str:
+    """What the newest pod that failed wrote last."""
+    return sentence(run.fault[1] or "no reason is given")
+
+
+def failed(does: str, run: Run) -> str:
+    """Of a run that gave up, and whether it is tried again. ``does``: what could not be done, such as ``be read``."""
+    again = AGAIN if run.retried_at() is not None else f"Change the spec, or delete the Job {run.name} to try again."
+    return f"The weights could not {does}: {_last_sentence(run)} {again}"
+
+
+def _diagnosis(running: Sequence[Object], world: World) -> Diagnosis:
+    """None of their containers is an engine's."""
+    patience = Limits(
+        startup_seconds=0,
+        unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,
+        container="",
+    )
+    return diagnose(None, running, patience, world.now, lambda _log: None)

@@ -1,0 +1,186 @@
+"""Publications: the Jobs that bring a model into the cluster's registry, or out of it again. Pure.
+
+A Job has one pod, so that the next one is told where this one was; how often that is tried stands in a record, which an
+API keeps on the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from slipway.artifacts import publication
+from slipway.artifacts.publication import Publication
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.names import with_ending
+from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
+from slipway.serving.agent import LONGEST_RESUME
+from slipway.serving.api import World
+from slipway.serving.diagnosis import sentence
+from slipway.serving.job import pods_of, termination_message, without_pods
+from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
+from slipway.weights import jobs, progress
+from slipway.weights.credentials import Access
+from slipway.weights.jobs import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner
+
+PUBLISH, UNPUBLISH = "publish", "unpublish"
+FIRST_PAUSE = 10.0
+"""Seconds before the second attempt; each further one waits twice as long."""
+MOST_BYTES = 7 * LONGEST_RESUME
+"""Of a record: JSON may write a character as six."""
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of a publication outlives its pods."""
+
+    attempt: Count = 0
+    """Counts its Jobs; 0: there was none."""
+    failures: Count = 0
+    """Those in a row that got nowhere."""
+    total: Count = 0
+    """Bytes that there will be; 0: not known."""
+    resume: Annotated[str, Meta(max_length=LONGEST_RESUME)] = ""
+    """For the next Job."""
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+FIRST = Record(attempt=1)
+
+
+def read(text: str | None) -> Record:
+    """An empty one where the text is none, or not sound."""
+    try:
+        return decode_json(text or "", Record, most=MOST_BYTES)
+    except DecodingError:
+        return Record()
+
+
+def name(model: Object, what: str, attempt: int = 0) -> str:
+    """Of a Job."""
+    digest = hashlib.sha256(f"{uid(model)}\0{what}\0{attempt}".encode()).hexdigest()[:10]
+    return with_ending(key(model).name, f"-{what}-{digest}")
+
+
+def observed(world: World, place: Key) -> Run:
+    """What is known of the Job that there is."""
+    found = world.children.get((JOB, place))
+    if found is None or deleting(found):
+        return Run(name=place.name)
+    return Run(name=place.name, made=found, pods=pods_of(found, world.pods))
+
+
+def job(
+    world: World,
+    run: Run,
+    namespace: str,
+    labels: Mapping[str, str],
+    words: Sequence[str],
+    access: Access,
+    *,
+    retries: int = 0,
+) -> Object:
+    """The Job that is wanted. One that there is keeps its own words: a Job cannot be changed."""
+    settings = world.settings
+    told = words if run.made is None else jobs.words_of(run.made)[1:]
+    runner = Runner(
+        image=settings.loader_image,
+        manager=MANAGER,
+        labels=labels,
+        security=UNPRIVILEGED,
+        pod_security=restricted(settings.user(settings.run_as_user)),
+        controller_key=world.controller_key,
+    )
+    made = jobs.container(runner, told, access)
+    return jobs.task(runner, run.name, namespace, made, access.volumes, retries=retries)
+
+
+def result(run: Run) -> Publication | None:
+    """What it tells; None: it is not complete, or its last words are lost."""
+    return publication.read(termination_message(run.pods)) if run.complete_since is not None else None
+
+
+def heard(record: Record, run: Run, world: World) -> Record:
+    """With what its loader told last."""
+    for pod in run.pods:
+        report = world.agents.get(uid(pod))
+        if report and report.progress:
+            usable = len(report.resume) <= LONGEST_RESUME and report.resume.isprintable()
+            resume = report.resume if usable else ""
+            total = max(report.progress.total_bytes, 0) or record.total
+            moved = bool(resume) and resume != record.resume
+            return msgspec.structs.replace(
+                record, total=total, resume=resume or record.resume, failures=0 if moved else record.failures
+            )
+    return record
+
+
+def gave_up(record: Record, run: Run) -> bool:
+    """Whether an attempt failed for a reason that has a name, or as one too many."""
+    return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
+
+
+def retried_at(record: Record, run: Run) -> float | None:
+    """Unix seconds of the next attempt; None: this one is not over, or another one would find the same."""
+    if run.complete_since is not None and result(run) is None:
+        return run.complete_since + REPORT_SECONDS
+    if run.failed_since is None or run.fault[0] in LASTING:
+        return None
+    pause = RETRY_SECONDS if gave_up(record, run) else FIRST_PAUSE * 2**record.failures
+    return run.failed_since + min(pause, RETRY_SECONDS)
+
+
+def is_time(record: Record, run: Run, now: float) -> bool:
+    """Whether it is time for another attempt."""
+    at = retried_at(record, run)
+    return at is not None and now >= at
+
+
+def again(record: Record) -> Record:
+    """The record of the next attempt."""
+    return msgspec.structs.replace(record, attempt=record.attempt + 1, failures=record.failures + 1)
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a publication is that has come to no result."""
+
+    message: str
+    failed: bool = False
+    fault: str | None = None
+    """The word for it, if there is one."""
+    done: int = 0
+    """Bytes."""
+    recheck: float | None = None
+    """Seconds after which time alone may have changed something."""
+
+
+def state(record: Record, run: Run, world: World) -> State:
+    at = retried_at(record, run)
+    seconds = [max(at - world.now, 1.0)] if at is not None else []
+    if gave_up(record, run):
+        again = progress.AGAIN if at is not None else "Delete the model and make it anew to try again."
+        text = f"The model could not be published: {sentence(run.fault[1] or 'no reason is given')} {again}"
+        return State(message=text, failed=True, fault=run.fault[0], recheck=min(seconds, default=None))
+    without = without_pods(run.made, "publishes the model", world.now)
+    moving = progress.moving(run, world, without, does="The model is being published")
+    failure, checked = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
+    return State(
+        message=failure.message if failure else moving.message,
+        failed=failure is not None,
+        done=moving.progress.done_bytes if moving.progress else 0,
+        recheck=min((*seconds, *([checked] if checked is not None else [])), default=None),
+    )
+
+
+def percent(done: int, total: int, before: str) -> str:
+    """Such as ``17%``. It never goes back from ``before``: an attempt that begins anew has not yet found what is there
+    already. 100 is said by a result alone."""
+    text = before.removesuffix("%")
+    least = int(text) if text.isdecimal() and len(text) < 4 else 0
+    return f"{min(max(least, done * 100 // total if total > 0 else 0), 99)}%"

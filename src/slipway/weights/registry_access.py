@@ -1,0 +1,23 @@
+"""Access to the cluster's own registry: by the pod's own service account, for which the depot signs tokens. Pure.
+
+The token is for the depot alone and changes while the pod runs, so it is a file that the kubelet keeps new.
+"""
+
+from __future__ import annotations
+
+from slipway.kube.objects import Object
+from slipway.serving.server import variables
+from slipway.weights.credentials import Access, mounted
+
+AUDIENCE = "slipway-depot"
+FOLDER, FILE, VOLUME = "/var/run/secrets/slipway.inference/depot", "token", "depot-token"
+TOKEN_VARIABLE, CA_VARIABLE = "SLIPWAY_DEPOT_TOKEN_FILE", "SLIPWAY_REGISTRY_CA"
+TOKEN_SECONDS = 3600
+
+
+def of_registry(ca: str) -> Access:
+    """``ca``: PEM text of the authority of registry and depot; empty: the public ones."""
+    claim = {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": FILE}
+    volume: Object = {"name": VOLUME, "projected": {"sources": [{"serviceAccountToken": claim}]}}
+    told = {TOKEN_VARIABLE: f"{FOLDER}/{FILE}"} | ({CA_VARIABLE: ca} if ca else {})
+    return mounted(volume, FOLDER, read_only=True) + Access(env=variables(told))

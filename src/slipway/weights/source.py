@@ -1,0 +1,260 @@
+"""Sources: what the text of a spec names, and which texts are refused and why. Pure.
+
+A schema's pattern lets many a text pass that names nothing, or something that must not be read; so everything is
+looked at here again. What a loader is told is made of the parts that were found, never of the text itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from slipway.artifacts import huggingface
+from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.paths import fault_inside as _fault
+from slipway.artifacts.redaction import redact_url
+from slipway.serving.settings import Sources
+
+Kind = Literal["web", "hub", "repository", "bucket", "claim", "host"]
+"""One file at an address; files of a hub's repository; a whole repository; files of a bucket; a path of a claim; a path
+of the node."""
+
+Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
+SUFFIX = ".gguf"
+KEPT = re.compile(r"[^A-Za-z0-9._-]+")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
+BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
+CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+FILE = re.compile(r".+\.[A-Za-z][A-Za-z0-9_]{0,15}")
+"""A last part of a path that is a file's name rather than a folder's."""
+GLOB = re.compile(r"[*?\[]")
+ROOM = "the claim, then the path in it: pvc://weights/llama/model.gguf"
+
+
+class SourceError(ValueError):
+    """The text names no weights, or some that must not be read."""
+
+    def __init__(self, reason: Fault, message: str) -> None:
+        super().__init__(message)
+        self.reason: Fault = reason
+        self.message = message
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A text, and what of the weights that it names is wanted."""
+
+    text: str
+    name: str = ""
+    """Of the resource: what a file is called whose own name says nothing."""
+    files: tuple[str, ...] = ()
+    """Paths or patterns below what the text names, the main one first. Empty: all, or the one file that it names."""
+    companion: str = ""
+    """Path of one further file, such as a projector."""
+    gguf: bool = False
+    """Whether the weights are one file in that format."""
+    hashed: bool = False
+    """Whether the hash of one file is expected."""
+    any_path: bool = False
+    """Whether no node of the cluster reads it, so that any path of a node may be named."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A source in parts."""
+
+    kind: Kind
+    url: str = ""
+    """What the loader fetches from: ``https://...``, ``hf://owner/name@revision``, ``s3://bucket/folder``."""
+    repository: str = ""
+    """``owner/name[@revision]``, as engines take it."""
+    claim: str = ""
+    path: str = ""
+    """Inside the claim, relative; or of the node, absolute."""
+    files: tuple[str, ...] = ()
+    """Paths or patterns below ``url``, the main one first. Empty: the one file that it names, or all of a folder."""
+    stored_as: str = ""
+    """Name in the cache of a single file; empty: the files keep their paths."""
+
+    @property
+    def main(self) -> str:
+        """The file that the engine is told, inside the cache's folder. Empty: that is seen when the files are listed,
+        or it is the folder itself."""
+        if self.stored_as:
+            return self.stored_as
+        return self.files[0] if self.files and not GLOB.search(self.files[0]) else ""
+
+    @property
+    def cached(self) -> bool:
+        """Whether a loader brings it into a cache."""
+        return self.kind in ("web", "hub", "bucket", "host")
+
+
+def parse(request: Request, rules: Sources) -> Source:
+    """Raises SourceError."""
+    text = request.text
+    if not text.isprintable() or any(character.isspace() or character == "\\" for character in text):
+        raise _invalid(f"{redact_url(text)!r} has characters that no source has")
+    found = _parse(text, request, rules)
+    if request.files or request.companion:
+        found = _with_files(found, request)
+    if request.hashed and not (found.stored_as or found.files or found.kind == "claim"):
+        raise _invalid("a sha256 is of one file, and this names many: name it as well, in files or behind the name")
+    return found
+
+
+def _parse(text: str, request: Request, rules: Sources) -> Source:
+    if text.startswith("/"):
+        return _host(text, request, rules)
+    scheme = SCHEME.match(text)
+    if scheme is None:
+        if "/" not in text:
+            raise _invalid(f"{text!r} names nothing: write an address, a path, or {huggingface.SOME_REPOSITORY}")
+        return _hub(text.partition("?")[0].partition("#")[0].split("/"), request)
+    rest = text[scheme.end(1) + 1 :]
+    if not rest.startswith("//"):
+        raise _invalid(f"{redact_url(text)!r} lacks the // behind its scheme")
+    rest = rest[2:]
+    match scheme[1].lower():
+        case "http" | "https":
+            return _web(text, request, rules)
+        case "hf":
+            return _hub(rest.partition("?")[0].partition("#")[0].rstrip("/").split("/"), request)
+        case "s3":
+            return _bucket(rest, request)
+        case "pvc":
+            return _claim(rest, request)
+        case "file":
+            if not rest.startswith("/"):
+                raise _invalid(f"{text!r} names a host: a path begins with a third slash, file:///mnt/models/x.gguf")
+            return _host(rest, request, rules)
+        case other:
+            raise _invalid(f"the scheme {other} is not known, but http, https, hf, s3, pvc and file")
+
+
+def _web(text: str, request: Request, rules: Sources) -> Source:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise _invalid(f"{redact_url(text)!r} is no address") from None
+    if not host:
+        raise _invalid(f"{redact_url(text)!r} names no host")
+    if host.rstrip(".") in huggingface.HOSTS and port in (None, 80, 443):
+        try:
+            page = huggingface.page_of(parts.path, redact_url(text))
+        except ValueError as error:
+            raise _invalid(str(error)) from None
+        if page is not None:
+            return _hub(page, request)
+    refused = AddressPolicy(rules.allowed_remote_hosts, rules.blocked_networks).refusal_of_name(host)
+    if refused:
+        raise SourceError("SourceNotAllowed", f"{refused}: ask the operator to allow it")
+    name = unquote(parts.path.rpartition("/")[2])
+    if not name:
+        raise _invalid(f"{redact_url(text)!r} names no file: its path ends with a slash")
+    url = urlunsplit((parts.scheme.lower(), parts.netloc, parts.path, parts.query, ""))
+    return Source(kind="web", url=url, stored_as=_stored(name, request))
+
+
+def _hub(words: Sequence[str], request: Request) -> Source:
+    try:
+        named = huggingface.reference(words, redact_url(request.text))
+    except ValueError as error:
+        raise _invalid(str(error)) from None
+    url = f"hf://{named.pinned}"
+    if not named.file:
+        return Source(kind="repository", url=url, repository=named.pinned)
+    stored = _stored(named.file.rpartition("/")[2], request)
+    return Source(kind="hub", url=url, files=(named.file,), stored_as=stored)
+
+
+def _bucket(rest: str, request: Request) -> Source:
+    bucket, _slash, place = rest.partition("/")
+    if not BUCKET.fullmatch(bucket):
+        raise _invalid(f"{bucket!r} is not the name of a bucket: s3://bucket/key")
+    place = place.strip("/")
+    if place and _fault(place):
+        raise _invalid(f"{place!r} is not a key of {bucket}")
+    if request.files or not (request.gguf or FILE.fullmatch(place.rpartition("/")[2])):
+        return Source(kind="bucket", url=f"s3://{bucket}/{place}".rstrip("/"))
+    if not place:
+        raise _invalid(f"s3://{bucket} names no file of the bucket")
+    return Source(kind="bucket", url=f"s3://{bucket}/{place}", stored_as=_stored(place.rpartition("/")[2], request))
+
+
+def _claim(rest: str, request: Request) -> Source:
+    claim, _slash, path = rest.partition("/")
+    path = path.rstrip("/")
+    if not CLAIM.fullmatch(claim):
+        raise _invalid(f"{claim!r} is not the name of a claim; write {ROOM}")
+    if path and _fault(path):
+        raise _invalid(f"{path!r} is not a path inside the claim {claim}")
+    if not path and request.gguf:
+        raise _invalid(f"it names no file of the claim {claim}; write {ROOM}")
+    return Source(kind="claim", claim=claim, path=path)
+
+
+def _host(path: str, request: Request, rules: Sources) -> Source:
+    place = path.rstrip("/")
+    if not place or _fault(place[1:]):
+        raise _invalid(f"{path!r} is not the path of a file")
+    if not request.any_path and not any(_below(place, root) for root in rules.allowed_host_path_roots):
+        text = f"{place} is not below a folder of the nodes that the operator allows"
+        raise SourceError("SourceNotAllowed", f"{text}: {', '.join(rules.allowed_host_path_roots) or 'there is none'}")
+    last = place.rpartition("/")[2]
+    single = request.gguf or FILE.fullmatch(last)
+    return Source(kind="host", path=place, stored_as=_stored(last, request) if single else "")
+
+
+def on_node(path: str, rules: Sources) -> bool:
+    """Whether the operator allows a path of the nodes: one of these folders, or what is below it."""
+    place = path.rstrip("/")
+    named = any(root.rstrip("/") == place for root in rules.allowed_host_path_roots)
+    return not _fault(place[1:]) and (named or any(_below(place, root) for root in rules.allowed_host_path_roots))
+
+
+def _below(place: str, root: str) -> bool:
+    folder = root.rstrip("/")
+    return root.startswith("/") and not _fault(folder[1:] or "x") and place.startswith(f"{folder}/")
+
+
+def _stored(name: str, request: Request) -> str:
+    return file_name(name, request.name) if request.gguf else clean(name) or "model"
+
+
+def file_name(told: str, name: str) -> str:
+    """Name of a GGUF file where it is kept: what its source calls it, without what shells and engines trip over, else
+    the resource's ``name``, else ``model``."""
+    stem = told[: -len(SUFFIX)] if told.lower().endswith(SUFFIX) else told
+    return (clean(stem) or clean(name) or "model") + SUFFIX
+
+
+def clean(text: str) -> str:
+    """Letters, digits, dots, underscores and hyphens; one hyphen for whatever lies between."""
+    return KEPT.sub("-", text).strip("-._")
+
+
+def _with_files(found: Source, request: Request) -> Source:
+    if found.kind not in ("repository", "bucket"):
+        raise _bad_set("files and mmproj are of a repository of the hub or a folder of a bucket, not of this source")
+    if not request.files:
+        raise _bad_set("mmproj belongs to files, which is missing")
+    for file in (*request.files, request.companion):
+        if file and (fault := _fault(file)):
+            raise _bad_set(f"{file!r} {fault}")
+    if GLOB.search(request.companion):
+        raise _bad_set(f"mmproj {request.companion!r} must be one file's path, not a pattern")
+    kind: Kind = "hub" if found.kind == "repository" else "bucket"
+    files = tuple(dict.fromkeys(file for file in (*request.files, request.companion) if file))
+    return msgspec.structs.replace(found, kind=kind, files=files, stored_as="")
+
+
+def _invalid(message: str) -> SourceError:
+    return SourceError("InvalidSource", message)
+
+
+def _bad_set(message: str) -> SourceError:
+    return SourceError("InvalidFileSet", message)
