@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 
 class Kind(Enum):
@@ -17,8 +18,7 @@ class Kind(Enum):
     CRC32C = "crc32c"
 
 
-@dataclass(frozen=True)
-class Digest:
+class Digest(msgspec.Struct, frozen=True):
     kind: Kind
     value: str
     """Lower-case hex."""

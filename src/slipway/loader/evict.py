@@ -17,7 +17,7 @@ def evict(path: Path, below: Path | None = None) -> bool:
     target = Path(os.path.realpath(path.parent)) / path.name
     top = Path(os.path.realpath(below)) if below else _volume(target)
     if path.name in ("", "..") or top == Path("/") or top not in target.parents:
-        raise LoadError(f"{path} does not lie inside of {below or 'a volume'}: nothing is removed; check the command")
+        raise LoadError(f"{path} is not inside {below or 'a volume'}: nothing was removed; check the command")
     try:
         if target.is_symlink() or target.is_file():
             target.unlink()
@@ -28,7 +28,7 @@ def evict(path: Path, below: Path | None = None) -> bool:
     except FileNotFoundError:
         return evict(path, below)  # another one removes it at the same time
     except OSError as error:
-        raise LoadError(f"{path} cannot be removed: {error.strerror}: check the volume and its owner") from error
+        raise LoadError(f"cannot remove {path}: {error.strerror}: check the volume and its owner") from error
     return True
 
 

@@ -22,9 +22,9 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.part import taken
 from slipway.loader.progress import human
-from slipway.loader.source import Entry
+from slipway.loader.sources.base import Entry
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 OWN = ".slipway"
 """How the names begin that the loader needs for itself at the top of a folder."""
 MARKER = ".slipway-complete"
@@ -54,11 +54,11 @@ def fault(path: str) -> str | None:
     """What is wrong with a path that a source gives to one of its files; None for one that stays in the folder."""
     parts = path.split("/")
     if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        return "it leads out of the folder"
+        return "it leads outside of the folder"
     if "\0" in path or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
-        return "no file system takes it"
+        return "no file system allows the name"
     if parts[0].startswith(OWN):
-        return f"names that begin with {OWN} are the loader's own"
+        return f"names that begin with {OWN} are reserved for the loader"
     return None
 
 
@@ -69,28 +69,28 @@ def checked(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     for entry in found:
         reason = fault(entry.path)
         if reason is None and any(parent in files for parent in _parents(entry.path)):
-            reason = "another file has the name of its folder"
+            reason = "another file has the same name as its folder"
         if reason:
-            raise LoadError(f"the source has a file {entry.path!r}, which is not loaded, as {reason}: remove it there")
+            raise LoadError(f"cannot load {entry.path!r}, because {reason}: remove it from the source")
     if len(files) != len(found):
-        raise LoadError("the source has two files of the same name: remove one")
+        raise LoadError("the source has two files with the same name: remove one")
     return tuple(found)
 
 
 def loaded_url(path: Path) -> str | None:
     """Of what a folder is complete, by the word of its marker; None: of nothing."""
-    inventory = _inventory(path / MARKER)
-    return inventory.url if inventory else None
+    found = inventory(path / MARKER)
+    return found.url if found else None
 
 
 def disk_error(error: OSError, path: Path) -> LoadError:
     """What a person is told of a disk that does not do as it should."""
     if error.errno in FULL:
-        return LoadError(f"the disk is full: {path} cannot grow ({error.strerror}): give it a larger volume")
+        return LoadError(f"the disk is full: cannot write {path} ({error.strerror}): use a larger volume")
     reason = error.strerror or type(error).__name__
     # A name that vanishes while it is used was removed by another loader, where no lock keeps it out.
-    passing = error.errno in VANISHED
-    return LoadError(f"{path} cannot be written: {reason}: check the volume and its owner", passing=passing)
+    transient = error.errno in VANISHED
+    return LoadError(f"cannot write {path}: {reason}: check the volume and its owner", transient=transient)
 
 
 class Folder:
@@ -106,21 +106,22 @@ class Folder:
 
     def holds(self, url: str) -> bool:
         """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
-        inventory = _inventory(self._marker)
-        if inventory is None or inventory.url != url:
+        found = inventory(self._marker)
+        if found is None or found.url != url:
             return False
-        return all(_size(self.path / name) == size for name, size in inventory.files.items())
+        return all(_size(self.path / name) == size for name, size in found.files.items())
 
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
-        """The folder, made and locked: one loader works in it at a time, another waits."""
+        """The folder, made and locked: one loader works in it at a time, another waits.
+
+        Raises LoadError, or StoppedError after ``stop``.
+        """
         try:
             self._work.mkdir(parents=True, exist_ok=True)
             handle = self._lock(stop, waiting)
         except OSError as error:
-            raise LoadError(
-                f"{self.path} cannot be written: {error.strerror}: check the volume and its owner"
-            ) from error
+            raise LoadError(f"cannot write {self.path}: {error.strerror}: check the volume and its owner") from error
         try:
             yield
         finally:
@@ -145,6 +146,7 @@ class Folder:
                 part.unlink(missing_ok=True)
 
     def final(self, entry: Entry) -> Path:
+        """Where an entry lies once it is complete."""
         return self.path / entry.path
 
     def part(self, entry: Entry) -> Path:
@@ -173,15 +175,13 @@ class Folder:
         volume = os.statvfs(self.path)
         free = volume.f_bavail * volume.f_frsize
         if volume.f_blocks and needed > free:
-            raise LoadError(
-                f"{human(needed)} are missing and {self.path} has {human(free)} free: give it a larger volume"
-            )
+            raise LoadError(f"{human(needed)} are needed and {self.path} has {human(free)} free: use a larger volume")
 
     def finish(self, url: str, revision: str, sizes: Mapping[str, int]) -> None:
         """Remove what earlier loads left; then, once everything is on the disk, say that it is complete.
 
         ``sizes``: path -> bytes that each file has to have. Raises LoadError where one has another size."""
-        old = _inventory(self._previous)
+        old = inventory(self._previous)
         for folder in sorted({self.path / parent for name in sizes for parent in _parents(name)} | {self.path}):
             _sync(folder)
         fresh = self.path / f"{MARKER}.{self._self}"
@@ -242,11 +242,11 @@ class Folder:
 def _await_lock(handle: int, stop: threading.Event, waiting: Callable[[str], None]) -> bool:
     """Whether there is a lock at all; False at once on a file system that has none."""
     while (ours := _take(handle)) is False:
-        waiting("another loader works in this folder")
+        waiting("waiting for another loader in this folder")
         if stop.wait(0.2):
             raise StoppedError
     if ours is None:
-        LOG.warning("the volume has no file locks: what another run began is not continued")
+        log.warning("The volume has no file locks: not resuming what another run began")
     return ours is True
 
 
@@ -275,7 +275,8 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _inventory(path: Path) -> Inventory | None:
+def inventory(path: Path) -> Inventory | None:
+    """What a folder's marker says; None: there is none that says anything."""
     try:
         return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
     except (FileNotFoundError, NotADirectoryError, DecodingError):

@@ -1,21 +1,20 @@
-"""Gate: lets the controller's requests in, and nobody else's."""
+"""Gate: admits requests that the controller signed, and no others."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from slipway.serving import proof
-from slipway.serving.proof import Proof, Refused
+from slipway.serving.proof import Proof, ProofError
 
 
-@dataclass(frozen=True)
-class Gate:
-    """Whose requests a loader takes, and which pod they have to be for."""
+class Gate(msgspec.Struct, frozen=True):
+    """Whose requests a loader accepts, and for which pod."""
 
     key: Ed25519PublicKey
     """The controller's."""
@@ -28,7 +27,7 @@ class Gate:
         header = request.headers.get(proof.HEADER)
         try:
             return proof.verified(self.key, header, request.method, request.raw_path, self.pod, self.clock())
-        except Refused as error:
+        except ProofError as error:
             if error.missing:
                 raise web.HTTPUnauthorized(text=f"{error}\n", headers={"WWW-Authenticate": proof.SCHEME}) from error
             raise web.HTTPForbidden(text=f"{error}\n") from error

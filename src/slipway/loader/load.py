@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 
-from slipway.artifacts.addresses import public
+from slipway.artifacts.redaction import redact_url
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import Folder, checked, disk_error
 from slipway.loader.progress import Meter, human
-from slipway.loader.source import Listing, Patiently, Source
-from slipway.loader.transfer import Patience, Policy, Transfer
+from slipway.loader.sources.base import Listing, Retry, Source
+from slipway.loader.transfer import Policy, Retrier, Transfer
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def load(
@@ -49,17 +49,17 @@ def _load(
     meter: Meter,
     outdated: Collection[str] | None,
 ) -> bool:
-    name = public(url)
+    name = redact_url(url)
     if outdated is None and folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
         if outdated is None and folder.holds(name):  # by the loader that this one waited for
             return False
         source = open_source()
-        listing = _listing(source, name, partial(Patience(policy, stop, meter).call, name))
+        listing = _listing(source, name, partial(Retrier(policy, stop, meter).call, name))
         entries = checked(listing.entries)
         meter.expect(listing.size, len(entries))
-        LOG.info("%s has %d files, %s", name, len(entries), human(listing.size))
+        log.info("%s has %d files, %s", name, len(entries), human(listing.size))
         folder.begin(entries)
         known = [entry for entry in entries if entry.path not in (outdated or ())]
         folder.room(entries, known)
@@ -72,13 +72,11 @@ def _load(
     return True
 
 
-def _listing(source: Source, name: str, patiently: Patiently) -> Listing:
+def _listing(source: Source, name: str, retry: Retry) -> Listing:
     try:
-        return source.listing(patiently)
+        return source.listing(retry)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise LoadError(
-            f"{name}: what lists the files there is not what the address says: check the endpoint"
-        ) from error
+        raise LoadError(f"{name}: the list of files is not in the expected format: check the endpoint") from error
 
 
 def in_parallel(tasks: Iterable[Callable[[], None]], workers: int, stop: threading.Event) -> None:

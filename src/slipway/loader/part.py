@@ -7,12 +7,16 @@ and was made by whoever writes it, is never cut short in place, and takes the fi
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from slipway.loader.errors import LoadError
-from slipway.loader.source import CHUNK
+from slipway.loader.sources.base import CHUNK
+
+WINDOW = 16 << 20
+"""Bytes after which the disk is told of them."""
 
 
 class Part:
@@ -26,6 +30,7 @@ class Part:
         except FileNotFoundError:
             self._stream = self._made()
         self._size = os.fstat(self._stream.fileno()).st_size
+        self._pushed = self._size
 
     def __enter__(self) -> Part:
         return self
@@ -46,17 +51,24 @@ class Part:
         return found
 
     def write(self, data: bytes) -> None:
+        """Appends ``data``. Raises OSError."""
         self._stream.seek(self._size)
         written = self._stream.write(data)
         while written < len(data):
             written += self._stream.write(data[written:])
         self._size += len(data)
+        if self._size - self._pushed >= WINDOW:
+            # Has the disk begin now: the wait for all of it at the end is so much shorter.
+            with suppress(OSError):
+                os.posix_fadvise(self._stream.fileno(), self._pushed, self._size - self._pushed, os.POSIX_FADV_DONTNEED)
+            self._pushed = self._size
 
     def restart(self) -> None:
         """Go on with an empty file: a new one, as somebody may have taken the old one over."""
         self._stream.close()
         self._path.unlink(missing_ok=True)
         self._stream, self._size = self._made(), 0
+        self._pushed = 0
 
     def is_whole(self, size: int | None) -> bool:
         """Whether exactly what was written here is on the disk, which is ``size`` bytes where that was promised."""
@@ -81,8 +93,9 @@ class Part:
 
 
 def taken(path: Path) -> LoadError:
+    """The error where another loader replaced a file that this one was writing."""
     return LoadError(
-        f"another loader changed {path} meanwhile: run it again; where two loaders share a volume without file locks,"
+        f"another loader changed {path} meanwhile: retry; if two loaders share a volume without file locks,"
         " let one of them finish first",
-        passing=True,
+        transient=True,
     )

@@ -20,11 +20,15 @@ class Meter:
         self._started = clock()
         self._done = self._total = self._fetched = 0
         self._files = self._all_files = 0
-        self._note = "listing the files"
+        self._note = "listing files"
+        self.resume = ""
+        """From where the next loader may go on, where the folder does not tell."""
 
     def expect(self, size: int, files: int) -> None:
+        """Starts the clock: ``size`` bytes in ``files`` files are to come."""
         with self._lock:
             self._total, self._all_files, self._note = size, files, ""
+            self._done = self._files = self._fetched = 0
             self._started = self._clock()
 
     def note(self, text: str) -> None:
@@ -38,16 +42,19 @@ class Meter:
             self._done += size
 
     def fetched(self, size: int) -> None:
+        """Counts ``size`` bytes that were downloaded."""
         with self._lock:
             self._done += size
             self._fetched += size
             self._note = ""
 
     def file_done(self) -> None:
+        """Counts a file that is complete."""
         with self._lock:
             self._files += 1
 
     def progress(self) -> Progress:
+        """The state now, for the agent's report."""
         with self._lock:
             if self._note:
                 return Progress(self._done, self._total, self._note)

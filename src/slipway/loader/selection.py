@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from slipway.artifacts.report import Fault
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
 
 LONGEST_ETAG = 200
 """Characters that are told; servers' own are shorter."""
@@ -27,8 +28,7 @@ class FaultError(LoadError):
         super().__init__(f"{word}: {message}")
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """What is wanted of a source."""
 
     files: tuple[str, ...] = ()
@@ -45,15 +45,15 @@ class Chosen:
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
             if not fitting:
-                raise FaultError("SourceNotFound", f"the source has no file {pattern!r}, but {_some(entries)}")
+                raise FaultError("SourceNotFound", f"the source has no file {pattern!r}; it has {_some(entries)}")
             for entry in fitting:
                 found.setdefault(entry.path, entry)
         wanted = tuple(found.values())
         if not self.stored_as:
             return wanted
         if len(wanted) != 1:
-            raise FaultError("InvalidFileSet", f"the source has {len(wanted)} files, where it should name one")
-        return (replace(wanted[0], path=self.stored_as),)
+            raise FaultError("InvalidFileSet", f"the source has {len(wanted)} files, but exactly one is expected")
+        return (msgspec.structs.replace(wanted[0], path=self.stored_as),)
 
 
 class Selection:
@@ -78,8 +78,9 @@ class Selection:
         """The same of what came by, to its end."""
         return self._whole
 
-    def listing(self, patiently: Patiently) -> Listing:
-        whole = self._source.listing(patiently)
+    def listing(self, retry: Retry) -> Listing:
+        """The selected entries. Raises FaultError where the source lacks one or promises another hash."""
+        whole = self._source.listing(retry)
         entries = self._chosen.of(whole.entries)
         if self._chosen.files or len(entries) == 1:
             entries = (self._expected(entries[0]), *entries[1:])
@@ -88,6 +89,7 @@ class Selection:
         return self.found
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """As the source's; the main file is hashed on the way."""
         if entry.path != self.main or self._promised:
             return self._source.read(entry, start)
         return self._watched(entry, start)
@@ -107,7 +109,7 @@ class Selection:
             text = f"the source says that {entry.path} has the SHA-256 {promised}, not {expected}"
             raise FaultError("IntegrityCheckFailed", text)
         self._promised = promised
-        return replace(entry, digest=Digest(Kind.SHA256, expected)) if expected else entry
+        return msgspec.structs.replace(entry, digest=Digest(Kind.SHA256, expected)) if expected else entry
 
 
 class _Watched:
@@ -120,6 +122,7 @@ class _Watched:
         self._hash = hashlib.sha256() if body.start == 0 else None
 
     def read(self, size: int) -> bytes:
+        """As the body's, hashed on the way."""
         data = self._body.read(size)
         if self._hash is not None:
             self._hash.update(data)

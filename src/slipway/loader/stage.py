@@ -6,37 +6,33 @@ Beside it the two smaller ways to such a report: to read what is in a place alre
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from slipway.artifacts import gguf, safetensors
-from slipway.artifacts.addresses import public
-from slipway.artifacts.guard import Guard
-from slipway.artifacts.ranges import Malformed, Read
+from slipway.artifacts import gguf
+from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.range_reader import MalformedFileError
+from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
-from slipway.artifacts.safetensors import Safetensors
 from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import MARKER, NOTES, checked
+from slipway.loader.folder import MARKER, NOTES, Folder, checked
+from slipway.loader.headers import with_headers
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
+from slipway.loader.reuse import link_known
 from slipway.loader.selection import Chosen, FaultError, Selection, etag
-from slipway.loader.source import CHUNK, Access, Entry, Patiently, Source, open_source
 from slipway.loader.sources import local
-from slipway.loader.transfer import Patience, Policy
+from slipway.loader.sources.base import CHUNK, Access, Entry, Retry, Source, open_source
+from slipway.loader.transfer import Policy, Retrier
 
-MOST_HEADERS = 1000
-"""Files of one model whose headers are read."""
 FARTHEST = 32 << 20
 """Bytes that are read for nothing at most."""
 T = TypeVar("T")
@@ -44,42 +40,54 @@ TRIES = 2
 """Of a file with a hash that somebody expects: the first may go on with bytes of an earlier one."""
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What every way to a report needs."""
 
     policy: Policy
     stop: threading.Event
     meter: Meter
     header: str = ""
-    """``gguf`` or ``safetensors`` where headers are to be read."""
+    """``gguf`` or ``safetensors`` where headers are to be read; ``model``: whatever describes the files."""
 
-    def patiently(self, url: str) -> Patiently:
-        return partial(Patience(self.policy, self.stop, self.meter).call, public(url))
+    def retry(self, url: str) -> Retry:
+        """Calls a function again until it succeeds; messages name ``url`` without secrets."""
+        return partial(Retrier(self.policy, self.stop, self.meter).call, redact_url(url))
 
 
-def opened(url: str, env: Mapping[str, str], guard: Guard | None, *, node_identity: bool = False) -> Source:
-    """The source that a URL names; ``guard``: of the addresses that a spec names. Raises LoadError."""
+def opened(
+    url: str, env: Mapping[str, str], address_policy: AddressPolicy | None, *, node_identity: bool = False
+) -> Source:
+    """The source that a URL names; ``address_policy``: of the addresses that a spec names. Raises LoadError."""
     if url.startswith(local.SCHEME):
         return local.open_source(url, env)
-    return open_source(url, env, Access(guard, node_identity))
+    return open_source(url, env, Access(address_policy, node_identity))
 
 
 def stage(
-    url: str, source: Callable[[], Source], folder: Path, chosen: Chosen, work: Work, *, refresh: bool = False
+    url: str,
+    source: Callable[[], Source],
+    folder: Path,
+    chosen: Chosen,
+    work: Work,
+    *,
+    refresh: bool = False,
+    reuse: Path | None = None,
 ) -> Report:
     """Ends when ``folder`` holds what is chosen of ``url``. Raises LoadError, or StoppedError after ``work.stop``.
 
-    ``refresh``: what is there may be of an older state of the source.
+    ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder of the same disk below which
+    the same files may lie already.
     """
     selection = Selection(source(), chosen)
-    outdated = _outdated(folder, selection, work.patiently(url)) if refresh else None
+    if reuse is not None and not Folder(folder).holds(redact_url(url)):
+        link_known(url, selection.listing(work.retry(url)), folder, reuse)
+    outdated = _outdated(folder, selection, work.retry(url)) if refresh else None
     fresh = _loaded(url, selection, folder, chosen, work, outdated)
     known = None if fresh else _noted(folder)
     if known is None:
         # Where a loader was cut off before it could tell, its source may have changed since.
-        if not fresh and not _is_of(folder, selection.listing(work.patiently(url)).entries):
-            outdated = _outdated(folder, selection, work.patiently(url))
+        if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
+            outdated = _outdated(folder, selection, work.retry(url))
             fresh = _loaded(url, selection, folder, chosen, work, outdated)
         known = _reported(selection, folder, work)
         _note(folder, known)
@@ -94,7 +102,7 @@ def _loaded(
     url: str, selection: Selection, folder: Path, chosen: Chosen, work: Work, outdated: frozenset[str] | None
 ) -> bool:
     """Whether something was to be loaded. Raises what stage does."""
-    policy = replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
+    policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
         return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
     except LoadError as error:
@@ -104,9 +112,9 @@ def _loaded(
 def inspect(path: Path, sha256: str, work: Work) -> Report:
     """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
     selection = Selection(local.LocalFiles(path), Chosen())
-    entries = checked(selection.listing(work.patiently(str(path))).entries)
+    entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
-        raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, and a hash is of one")
+        raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, but a hash is for one")
     top = path if path.is_dir() else path.parent
     found = digest(top / selection.main, work.stop) if sha256 else ""
     if found != sha256:
@@ -117,8 +125,8 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
 def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
     """What the source has now, of which nothing is fetched but a header that is to be read. Raises LoadError."""
     selection = Selection(source, chosen)
-    patiently = work.patiently(url)
-    listing = selection.listing(patiently)
+    retry = work.retry(url)
+    listing = selection.listing(retry)
     report = Report(
         file=selection.main,
         files=len(listing.entries),
@@ -129,18 +137,18 @@ def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
     if work.header != "gguf" or not selection.main:
         return report
     try:
-        found = patiently(lambda: gguf.parse(partial(_piece, source, listing.entries[0])))
-    except Malformed as error:
+        found = retry(lambda: gguf.parse(partial(piece, source, listing.entries[0])))
+    except MalformedFileError as error:
         return msgspec.structs.replace(report, header_fault=str(error)[:300])
     return msgspec.structs.replace(report, gguf=found)
 
 
-def _piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
+def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
     """A range of a file that is elsewhere. Of a server that knows no ranges all that is before is read as well."""
     with source.read(entry, offset) as body:
         before = offset - body.start
         if before > FARTHEST:
-            raise Malformed("its server knows no ranges, and its header is long")
+            raise MalformedFileError("its server does not support ranges, and its header is long")
         found = bytearray()
         while len(found) < before + size and (data := body.read(min(CHUNK, before + size - len(found)))):
             found += data
@@ -148,7 +156,7 @@ def _piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
 
 
 def digest(path: Path, stop: threading.Event) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file. Raises LoadError, or StoppedError after ``stop``."""
     found = hashlib.sha256()
     try:
         with path.open("rb", buffering=0) as stream:
@@ -180,47 +188,12 @@ def _described(folder: Path, selection: Selection, work: Work) -> Report:
         etag=etag(entries),
         revision=selection.found.revision,
     )
-    return _with_header(report, folder, names, work.header)
-
-
-def _with_header(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
-    """A header that cannot be read is no reason to fail: the engine has the last word."""
-    wanted = [name for name in names if name.lower().endswith(f".{header}")][:MOST_HEADERS]
-    try:
-        if header == "gguf" and (report.file or wanted):
-            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or wanted[0]), gguf.parse))
-        if header == "safetensors" and wanted:
-            parse = partial(safetensors.parse, budget=safetensors.Budget())
-            found = [_read(folder / name, parse) for name in wanted]
-            return msgspec.structs.replace(report, safetensors=_together(found))
-    except (Malformed, OSError) as error:
-        return msgspec.structs.replace(report, header_fault=str(error)[:300])
-    return report
-
-
-def _read(path: Path, parse: Callable[[Read], T]) -> T:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        return parse(lambda offset, size: os.pread(handle, size, offset))
-    finally:
-        os.close(handle)
-
-
-def _together(found: Sequence[Safetensors]) -> Safetensors:
-    """What the parts of a model come to."""
-    parameters: Counter[str] = Counter()
-    for one in found:
-        parameters.update(one.parameters)
-    return Safetensors(
-        tensor_count=sum(one.tensor_count for one in found),
-        parameters=dict(sorted(parameters.items())),
-        size=sum(one.size for one in found),
-    )
+    return with_headers(report, folder, names, work.header)
 
 
 def _judged(error: LoadError, selection: Selection, chosen: Chosen) -> LoadError:
     """What is told where all bytes of the main file came, and their hash is another one than is expected."""
-    if error.passing or not chosen.sha256 or selection.came in ("", chosen.sha256):
+    if error.transient or not chosen.sha256 or selection.came in ("", chosen.sha256):
         return error
     return _wrong(selection.main, selection.came, chosen.sha256)
 
@@ -229,14 +202,14 @@ def _wrong(file: str, found: str, expected: str) -> FaultError:
     return FaultError("IntegrityCheckFailed", f"{file} has the SHA-256 {found or '(unknown)'}, not {expected}")
 
 
-def _outdated(folder: Path, selection: Selection, patiently: Patiently) -> frozenset[str] | None:
+def _outdated(folder: Path, selection: Selection, retry: Retry) -> frozenset[str] | None:
     """The files by which nobody could see whether they are what the source has now: those without a hash. None: the
     source has not changed since the folder was complete.
 
     Nothing is removed: pods read these files, and more of them may start before the new ones are there.
     """
     known = _noted(folder)
-    entries = selection.listing(patiently).entries
+    entries = selection.listing(retry).entries
     if known is not None and known.etag and known.etag == etag(entries):
         return None
     with suppress(FileNotFoundError, NotADirectoryError):

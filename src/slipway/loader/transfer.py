@@ -5,23 +5,29 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
+import msgspec
+
+from slipway.loader.ahead import Ahead
 from slipway.loader.digests import hasher
-from slipway.loader.errors import LoadError, PassingError, StoppedError
+from slipway.loader.errors import LoadError, StoppedError, TransientError
 from slipway.loader.folder import Folder, disk_error
 from slipway.loader.part import Part
 from slipway.loader.progress import Meter
-from slipway.loader.source import CHUNK, Body, Entry, Source
+from slipway.loader.sources.base import CHUNK, Body, Entry, Source
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Policy:
+LONG = 64 << 20
+"""Bytes for which a thread of its own is worth its while."""
+
+
+class Policy(msgspec.Struct, frozen=True):
     """How patient a load is."""
 
     attempts: int = 8
@@ -35,11 +41,12 @@ class Policy:
     """Files at a time."""
 
     def pause(self, failures: int, asked: float) -> float:
+        """Seconds to wait after ``failures`` in a row, when the server asked for ``asked``."""
         grown = self.first_pause * 2.0 ** (failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load only
         return min(max(grown, asked), self.longest_pause)
 
 
-class Patience:
+class Retrier:
     """Counts failures in a row, pauses between them, and gives up."""
 
     def __init__(self, policy: Policy, stop: threading.Event, meter: Meter) -> None:
@@ -47,19 +54,20 @@ class Patience:
         self._failures = 0
 
     def progressed(self) -> None:
+        """Notes progress: the next failure counts as the first."""
         self._failures = 0
 
-    def failed(self, what: str, error: PassingError) -> None:
+    def failed(self, what: str, error: TransientError) -> None:
         """Waits before the next attempt; raises LoadError when there is none, StoppedError when told to end."""
         self._failures += 1
         if self._failures >= self._policy.attempts:
             raise LoadError(
-                f"{what}: {error}; given up after {self._failures} attempts: it goes on from here when run again",
-                passing=True,
+                f"{what}: {error}; gave up after {self._failures} attempts: run it again to resume",
+                transient=True,
             ) from error
         pause = self._policy.pause(self._failures, error.retry_after)
-        LOG.info("%s: %s; attempt %d follows in %.1f s", what, error, self._failures + 1, pause)
-        self._meter.note(f"{error}; trying again")
+        log.info("%s: %s; retrying in %.1f s (attempt %d)", what, error, pause, self._failures + 1)
+        self._meter.note(f"{error}; retrying")
         if self._stop.wait(pause):
             raise StoppedError
 
@@ -68,7 +76,7 @@ class Patience:
         while True:
             try:
                 result = function()
-            except PassingError as error:
+            except TransientError as error:
                 self.failed(what, error)
             else:
                 self.progressed()
@@ -93,7 +101,7 @@ class Transfer:
         self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
         self._place, self._final = folder.part(entry), folder.final(entry)
-        self._patience = Patience(policy, stop, meter)
+        self._retrier = Retrier(policy, stop, meter)
         self._have = self._furthest = 0
         self._hasher = hasher(entry.digest, entry.size)
 
@@ -138,11 +146,11 @@ class Transfer:
                 if part.is_whole(self._entry.size) and (not verifiable or self._is_right()):
                     part.become(self._final)
                     return
-                LOG.warning("%s: what came is not what the source promises; fetched anew", self._entry.path)
+                log.warning("%s does not match its checksum or size; downloading it again", self._entry.path)
                 self._forget(part)
         raise LoadError(
-            f"{self._entry.path} came {self._policy.wrong} times other than the source promises: its copy there is"
-            " broken, or a proxy changes it"
+            f"{self._entry.path} did not match its checksum or size {self._policy.wrong} times: the file at the source"
+            " is corrupt, or a proxy changes it"
         )
 
     def _resume(self, part: Part) -> None:
@@ -167,28 +175,40 @@ class Transfer:
                     self._copy(body, part)
                 if self._entry.size is None:
                     break
-            except PassingError as error:
-                self._patience.failed(self._entry.path, error)
+            except TransientError as error:
+                self._retrier.failed(self._entry.path, error)
         return verifiable
 
     def _copy(self, body: Body, part: Part) -> None:
         if body.start not in (0, self._have):
-            raise PassingError(f"bytes come from {body.start} on, not from {self._have} on")
+            raise TransientError(f"the server sent bytes from {body.start} instead of {self._have}")
         if body.start != self._have:
             self._forget(part)
-        while chunk := body.read(CHUNK):
+        for chunk in self._chunks(body):
             self._check_stop()
             if self._entry.size is not None and self._have + len(chunk) > self._entry.size:
-                raise PassingError("more bytes come than the source told")
+                raise TransientError("the server sent more bytes than it announced")
             part.write(chunk)
             self._hasher.update(chunk)
             self._have += len(chunk)
             self._meter.fetched(len(chunk))
             if self._have > self._furthest:
                 self._furthest = self._have
-                self._patience.progressed()
+                self._retrier.progressed()
         if self._entry.size is not None and self._have < self._entry.size:
-            raise PassingError(f"the connection ended after {self._have} of {self._entry.size} bytes")
+            raise TransientError(f"the connection ended after {self._have} of {self._entry.size} bytes")
+
+    def _chunks(self, body: Body) -> Iterator[bytes]:
+        """What is still to come; of a long file it is read while what came before is hashed and written."""
+        chunks = iter(partial(body.read, CHUNK), b"")
+        if (self._entry.size or 0) - self._have < LONG:
+            yield from chunks
+            return
+        ahead = Ahead(chunks)
+        try:
+            yield from ahead
+        finally:
+            ahead.leave()
 
     def _is_right(self) -> bool:
         return self._entry.digest is None or self._hasher.hexdigest() == self._entry.digest.value

@@ -1,1 +1,1 @@
-"""The sidecar of an engine: fetches the adapters that the controller wishes, and has the engine load them."""
+"""The sidecar of an engine: fetches the adapters that the controller requests, and loads them into the engine."""

@@ -1,4 +1,4 @@
-"""The agent: once a second it looks at wish, disk and engine, and does what the plan says. Fetches run beside it."""
+"""The agent: once a second it observes adapters, disk and engine, and acts on the plan. Fetches run beside it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
-from slipway.loader.agent.engine import Engine, GoneError, RefusedError, SilentError
+from slipway.loader.agent.engine import Engine, EngineDownError, EngineRefusedError, EngineUnavailableError
 from slipway.loader.agent.plan import Action, Fetch, Load, Remove, Unload, Version, plan
 from slipway.loader.agent.store import Memory, Store
 from slipway.loader.errors import LoadError, StoppedError
@@ -20,7 +19,7 @@ from slipway.loader.progress import Meter
 from slipway.loader.threads import in_thread
 from slipway.serving.agent import Adapter, AdapterState, AgentReport, Phase, Progress, label
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 PERIOD = 1.0
 FETCHES = 2
 """Adapters that are fetched at a time; each by several threads."""
@@ -29,8 +28,7 @@ Fetcher = Callable[[str, Version, threading.Event, Meter], None]
 """Brings a url into the folder of a version; blocks. Raises LoadError or StoppedError."""
 
 
-@dataclass
-class Fault:
+class Fault(msgspec.Struct):
     """An action that failed, and when it is tried again."""
 
     message: str
@@ -38,8 +36,7 @@ class Fault:
     until: float = 0.0
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A fetch that goes on."""
 
     task: asyncio.Task[None]
@@ -56,7 +53,7 @@ class Agent:
         self._complete, self._partial = store.look()
         self._loaded: dict[str, str] | None = None
         self._done: set[Action] = set()
-        """What was done at the step before."""
+        """What the last step did."""
         self._fetches: dict[Version, Running] = {}
         self._faults: dict[tuple[type[Action], Version], Fault] = {}
         self._wake = asyncio.Event()
@@ -64,25 +61,30 @@ class Agent:
     # --- what others see and say -------------------------------------------------------------------------------------
 
     @property
-    def wish(self) -> tuple[Adapter, ...]:
-        return self._memory.wish or ()
+    def desired(self) -> tuple[Adapter, ...]:
+        """The adapters that the controller asked for last."""
+        return self._memory.desired or ()
 
-    def wants(self, wish: Sequence[Adapter], order: int) -> bool:
-        """From now on exactly these adapters shall be loaded. ``order``: when that was signed, in nanoseconds of Unix
-        time; False, and nothing changes, where that is not later than the last order that was taken. It is remembered
-        on the disk, as a loader that was restarted must not take an old order either."""
+    def accept(self, desired: Sequence[Adapter], order: int) -> bool:
+        """Takes the adapters that are to be loaded from now on, and no others.
+
+        ``order``: when that was signed, in nanoseconds of Unix time. Returns False, and changes nothing, where that is
+        not later than the last order that was taken. The order is kept on the disk: a restarted loader must not take an
+        old one either.
+        """
         if order <= self._memory.order:
             return False
-        changed = tuple(wish) != self._memory.wish
-        names = {adapter.name for adapter in wish}
+        changed = tuple(desired) != self._memory.desired
+        names = {adapter.name for adapter in desired}
         kept = tuple(name for name in self._memory.loaded if name in names)
-        self._remember(Memory(tuple(wish), kept, order))
+        self._remember(Memory(tuple(desired), kept, order))
         if changed:
             self._wake.set()
         return True
 
     def report(self) -> AgentReport:
-        return AgentReport(tuple(self._state(adapter) for adapter in self.wish), self._progress())
+        """The state of each desired adapter, and the progress of all fetches."""
+        return AgentReport(tuple(self._state(adapter) for adapter in self.desired), self._progress())
 
     def lost(self) -> list[str]:
         """Adapters that the engine had before it restarted, and has to get from the disk again."""
@@ -105,7 +107,7 @@ class Agent:
         if fault:
             return "Failed", fault.message
         if version in self._complete:
-            waits = "waits until it may take the place of the other version" if loaded else "waits for the engine"
+            waits = "waiting to replace the other version" if loaded else "waiting for the engine"
             return "Fetched", waits
         running = self._fetches.get(version)
         return "Fetching", running.meter.line() if running else ""
@@ -134,43 +136,43 @@ class Agent:
                 running.stop.set()
 
     async def _safe_step(self) -> bool:
-        """One that fails is a fault of ours or of the disk; adapters that are loaded shall not suffer from it."""
+        """A failure is a bug of ours or a fault of the disk; loaded adapters must not suffer from it."""
         try:
             return await self.step()
         except Exception:
-            LOG.exception("a look at the adapters failed")
+            log.exception("Could not reconcile the adapters")
             return False
 
     async def step(self) -> bool:
-        """Look once, and do what there is to do; whether anything was done that calls for another look at once."""
-        await self._look()
-        if self._memory.wish is None:
-            return False  # nothing is taken away before the controller has spoken
-        self._stop_unwished()
+        """Observes once and acts; returns whether it did anything that calls for another step at once."""
+        await self._observe()
+        if self._memory.desired is None:
+            return False  # remove nothing before the controller has named the adapters
+        self._stop_outdated()
         before, self._done = self._done, set()
-        for action in plan(self.wish, self._complete, self._partial, self._loaded):
+        for action in plan(self.desired, self._complete, self._partial, self._loaded):
             fault = self._faults.get((type(action), action.version))
             if action.version in self._fetches or (fault and fault.until > self._clock()):
                 continue
             if action in before:
-                self._failed(action, "the engine says that it did so, and does not show it")
+                self._failed(action, "the engine reported success, but its list of models does not show it")
             elif await self._do(action):
                 self._done.add(action)
         return bool(self._done)
 
-    async def _look(self) -> None:
+    async def _observe(self) -> None:
         self._complete, self._partial = await asyncio.to_thread(self._store.look)
-        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish} | self._complete.keys()
-        self._faults = {key: fault for key, fault in self._faults.items() if key[1] in wished}
+        known = {Version(adapter.name, adapter.digest) for adapter in self.desired} | self._complete.keys()
+        self._faults = {key: fault for key, fault in self._faults.items() if key[1] in known}
         try:
             self._loaded = self._ours(await self._engine.models())
-        except GoneError:
+        except EngineDownError:
             self._loaded = None
             self._forget_refusals()
-        except SilentError as error:
-            LOG.debug("%s", error)  # a busy engine keeps what it has
+        except EngineUnavailableError as error:
+            log.debug("%s", error)  # a busy engine keeps what it has
             return
-        loaded = sorted({*self._memory.loaded, *(self._loaded or {})} & {adapter.name for adapter in self.wish})
+        loaded = sorted({*self._memory.loaded, *(self._loaded or {})} & {adapter.name for adapter in self.desired})
         if tuple(loaded) != self._memory.loaded:
             self._remember(msgspec.structs.replace(self._memory, loaded=tuple(loaded)))
 
@@ -187,13 +189,13 @@ class Agent:
         return found
 
     def _forget_refusals(self) -> None:
-        """The next engine may take what this one refused."""
+        """The restarted engine may accept what the one before refused."""
         self._faults = {key: fault for key, fault in self._faults.items() if key[0] is Fetch}
 
-    def _stop_unwished(self) -> None:
-        wished = {Version(adapter.name, adapter.digest) for adapter in self.wish}
+    def _stop_outdated(self) -> None:
+        versions = {Version(adapter.name, adapter.digest) for adapter in self.desired}
         for version, running in self._fetches.items():
-            if version not in wished:
+            if version not in versions:
                 running.stop.set()
 
     # --- the actions -------------------------------------------------------------------------------------------------
@@ -206,15 +208,15 @@ class Agent:
                     return False  # its end wakes the loop
                 case Load(version, swap):
                     await self._engine.load(version.name, str(self._store.path(version)), swap=swap)
-                    LOG.info("%s is loaded from %s", version.name, version.digest)
+                    log.info("Loaded %s from %s", version.name, version.digest)
                 case Unload(version):
                     await self._engine.unload(version.name)
-                    LOG.info("%s is unloaded", version.name)
+                    log.info("Unloaded %s", version.name)
                 case Remove(version):
                     await asyncio.to_thread(self._store.remove, version)
-        except (GoneError, SilentError):
-            return False  # the next look tells what came of it
-        except (RefusedError, LoadError) as error:
+        except (EngineDownError, EngineUnavailableError):
+            return False  # the next step observes the outcome
+        except (EngineRefusedError, LoadError) as error:
             self._failed(action, str(error))
             return False
         self._faults.pop((type(action), action.version), None)
@@ -236,11 +238,11 @@ class Agent:
         except LoadError as error:
             self._failed(action, str(error))
         except StoppedError:
-            LOG.info("%s is not wished any more", version.name)
+            log.info("Fetch of %s cancelled: no longer requested", version.name)
         except Exception as error:
-            # Whatever it is, it shall show in the state and be tried again later, not at once.
-            LOG.exception("the fetch of %s broke", version.name)
-            self._failed(action, f"the fetch broke: {type(error).__name__}: see the loader's log")
+            # Whatever it is, report it in the state and retry later, not at once.
+            log.exception("Unexpected error while fetching %s", version.name)
+            self._failed(action, f"the fetch failed unexpectedly ({type(error).__name__}); see the loader's log")
         finally:
             del self._fetches[version]
             self._wake.set()
@@ -250,11 +252,11 @@ class Agent:
         count = self._faults[key].count + 1 if key in self._faults else 1
         until = self._clock() + min(5.0 * 2.0 ** (count - 1), LONGEST_PAUSE)
         self._faults[key] = Fault(message, count, until)
-        LOG.warning("%s %s: %s", type(action).__name__, action.version.name, message)
+        log.warning("%s %s: %s", type(action).__name__, action.version.name, message)
 
     def _remember(self, memory: Memory) -> None:
         self._memory = memory
         try:
             self._store.remember(memory)
         except OSError as error:
-            LOG.warning("the adapters' folder cannot be written: %s", error.strerror)
+            log.warning("Cannot write to the adapters' folder: %s", error.strerror)

@@ -10,7 +10,7 @@ from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError
 from slipway.loader.progress import human
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source
+from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
 
 
 class Budget:
@@ -49,15 +49,17 @@ class Budget:
 
 
 class _Bounded:
-    """See :class:`slipway.loader.source.Source`."""
+    """See :class:`slipway.loader.sources.base.Source`."""
 
     def __init__(self, source: Source, budget: Budget, version: Version) -> None:
         self._source, self._budget, self._version = source, budget, version
 
-    def listing(self, patiently: Patiently) -> Listing:
-        found = self._source.listing(patiently)
+    def listing(self, retry: Retry) -> Listing:
+        """As the source's. Raises LoadError where there is no room."""
+        found = self._source.listing(retry)
         self._budget.admit(self._version, sum(max(entry.size or 0, 0) for entry in found.entries))
         return found
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """As the source's."""
         return self._source.read(entry, start)

@@ -1,4 +1,4 @@
-"""vLLM's calls for adapters, as far as the agent needs them."""
+"""Client for vLLM's LoRA adapter endpoints, as far as the agent needs them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LONGEST = 300
 """Characters of an engine's message that are passed on."""
 
 
-class GoneError(Exception):
-    """Nobody listens: the engine has ended or has not begun, so it has nothing loaded."""
+class EngineDownError(Exception):
+    """Nothing listens: the engine is not running, so it has nothing loaded."""
 
 
-class SilentError(Exception):
-    """The engine gives no usable answer now; what it has loaded is not known."""
+class EngineUnavailableError(Exception):
+    """The engine gave no usable answer, so what it has loaded is unknown."""
 
 
-class RefusedError(Exception):
-    """The engine will not do it. The message is the engine's."""
+class EngineRefusedError(Exception):
+    """The engine refused. The message is the engine's."""
 
 
 class Engine:
@@ -46,39 +46,44 @@ class Engine:
         await self._client.close()
 
     async def models(self) -> dict[str, str]:
-        """Every model's and adapter's name -> the path that it was loaded from; empty where none is told."""
+        """Name of each model and adapter -> the path that it was loaded from, or empty if unknown.
+
+        Raises EngineDownError, EngineUnavailableError.
+        """
         status, document = await self._call("GET", "/v1/models", None, LIST_TIMEOUT)
         rows = document.get("data") if isinstance(document, dict) else None
         if status != 200 or not isinstance(rows, list):
-            raise SilentError(f"the engine lists no models: status {status}")
+            raise EngineUnavailableError(f"the engine lists no models: status {status}")
         return {str(row["id"]): str(row.get("root") or "") for row in rows if isinstance(row, dict) and "id" in row}
 
     async def load(self, name: str, path: str, *, swap: bool) -> None:
-        """Have ``name`` answered from the files in ``path``. With ``swap`` it takes the place of what has that name: at
-        once where the engine can, else after that was unloaded. Raises GoneError, SilentError, RefusedError."""
-        wish: dict[str, object] = {"lora_name": name, "lora_path": path}
-        fault = await self._post("/v1/load_lora_adapter", {**wish, "load_inplace": True} if swap else wish)
+        """Loads the files in ``path`` as ``name``. With ``swap`` it replaces the adapter of that name: at once where
+        the engine can, else after unloading it.
+
+        Raises EngineDownError, EngineUnavailableError, EngineRefusedError.
+        """
+        adapter: dict[str, object] = {"lora_name": name, "lora_path": path}
+        fault = await self._post("/v1/load_lora_adapter", {**adapter, "load_inplace": True} if swap else adapter)
         if fault and swap and ALREADY.search(fault):
             await self.unload(name)
-            fault = await self._post("/v1/load_lora_adapter", wish)
+            fault = await self._post("/v1/load_lora_adapter", adapter)
         if fault and not ALREADY.search(fault):
-            raise RefusedError(fault)
+            raise EngineRefusedError(fault)
 
     async def unload(self, name: str) -> None:
-        """Raises as ``load``; an adapter that is not there is none to fail for."""
+        """Unloads an adapter, if it is there. Raises as ``load`` does."""
         fault = await self._post("/v1/unload_lora_adapter", {"lora_name": name})
         if fault and ABSENT not in fault:
-            raise RefusedError(fault)
+            raise EngineRefusedError(fault)
 
     async def _post(self, path: str, body: dict[str, object]) -> str:
-        """The engine's reason to refuse; empty when it did as told."""
+        """The engine's reason to refuse; empty on success. Raises EngineDownError, EngineUnavailableError."""
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:
             return ""
         if status == 404 and not message_of(document):
-            return (
-                "the engine has no calls for adapters: it needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-            )
+            needed = "--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+            return f"the engine has no adapter endpoints: start it with {needed}"
         return (message_of(document) or f"the engine answers {status}")[:LONGEST]
 
     async def _call(self, method: str, path: str, body: object, limit: aiohttp.ClientTimeout) -> tuple[int, object]:
@@ -86,9 +91,9 @@ class Engine:
             async with self._client.request(method, self._url + path, json=body, timeout=limit) as answer:
                 text = await answer.text(errors="replace")
         except aiohttp.ClientConnectorError as error:
-            raise GoneError("the engine is not running") from error
+            raise EngineDownError("the engine is not running") from error
         except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
-            raise SilentError("the engine gives no answer") from error
+            raise EngineUnavailableError("the engine gives no answer") from error
         try:
             return answer.status, decode_json(text, most=LARGEST_ANSWER)
         except DecodingError:

@@ -1,14 +1,15 @@
-"""What to do next about an engine's adapters: wish, disk and engine in, actions out. Pure.
+"""What to do next about an engine's adapters: desired adapters, disk and engine in, actions out. Pure.
 
-A plan is made of each new look at the world, so it holds only what may be done at once: files are removed by the plan
-that is made when the engine has let go of them.
+Each observation gives a new plan, which holds only what may be done at once: files are removed by the plan that follows
+when the engine has unloaded them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from slipway.serving.agent import Adapter
 
@@ -20,29 +21,26 @@ class Version(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     adapter: Adapter
 
     @property
     def version(self) -> Version:
+        """The version that the adapter's url names."""
         return Version(self.adapter.name, self.adapter.digest)
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     version: Version
     swap: bool = False
     """Whether the engine has another version of it now."""
 
 
-@dataclass(frozen=True)
-class Unload:
+class Unload(msgspec.Struct, frozen=True):
     version: Version
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """From the disk."""
 
     version: Version
@@ -52,26 +50,28 @@ Action = Fetch | Load | Unload | Remove
 
 
 def plan(
-    wish: Sequence[Adapter],
+    adapters: Sequence[Adapter],
     complete: Collection[Version],
     partial: Collection[Version],
     engine: Mapping[str, str] | None,
 ) -> list[Action]:
-    """``complete`` and ``partial`` are the versions on the disk; ``engine`` maps the adapters that it has from there to
-    their digests, and is None while it cannot be asked.
+    """The next actions for the desired ``adapters``.
+
+    ``complete`` and ``partial`` are the versions on the disk; ``engine`` maps the adapters that it has loaded from
+    there to their digests, and is None while it cannot be asked.
     """
-    wished = {Version(adapter.name, adapter.digest): adapter for adapter in wish}
-    actions: list[Action] = [Fetch(adapter) for version, adapter in wished.items() if version not in complete]
+    desired = {Version(adapter.name, adapter.digest): adapter for adapter in adapters}
+    actions: list[Action] = [Fetch(adapter) for version, adapter in desired.items() if version not in complete]
     stand_ins: set[Version] = set()
     if engine is not None:
-        for version, adapter in wished.items():
+        for version, adapter in desired.items():
             load = _load(version, adapter, complete, engine.get(version.name))
             if load:
                 actions.append(load)
                 stand_ins.add(load.version)
-        names = {version.name for version in wished}
+        names = {version.name for version in desired}
         actions += [Unload(Version(name, digest)) for name, digest in engine.items() if name not in names]
-    actions += _removals(wished, complete, partial, stand_ins, engine)
+    actions += _removals(desired, complete, partial, stand_ins, engine)
     return actions
 
 
@@ -87,15 +87,15 @@ def _load(version: Version, adapter: Adapter, complete: Collection[Version], loa
 
 
 def _removals(
-    wished: Collection[Version],
+    desired: Collection[Version],
     complete: Collection[Version],
     partial: Collection[Version],
     stand_ins: Collection[Version],
     engine: Mapping[str, str] | None,
 ) -> Iterator[Remove]:
-    yield from (Remove(version) for version in sorted(partial) if version not in wished)
+    yield from (Remove(version) for version in sorted(partial) if version not in desired)
     if engine is None:
         return  # what it has loaded is not known
     for version in sorted(complete):
-        if version not in wished and version not in stand_ins and engine.get(version.name) != version.digest:
+        if version not in desired and version not in stand_ins and engine.get(version.name) != version.digest:
             yield Remove(version)

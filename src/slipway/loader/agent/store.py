@@ -25,8 +25,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
 class Memory(msgspec.Struct, frozen=True):
     """What neither disk nor engine tell after a restart."""
 
-    wish: tuple[Adapter, ...] | None = None
-    """None: nobody has told one yet."""
+    desired: tuple[Adapter, ...] | None = None
+    """None: the controller has not named any yet."""
     loaded: tuple[str, ...] = ()
     """Names that the engine has answered with, and has to again before the pod takes requests."""
     order: int = 0
@@ -39,6 +39,7 @@ class Store:
         self._memory = root / ".agent"
 
     def path(self, version: Version) -> Path:
+        """The folder of a version."""
         return self._root / version.name / version.digest
 
     def version(self, path: str) -> Version | None:
@@ -72,12 +73,14 @@ class Store:
             return  # another version is in it
 
     def recall(self) -> Memory:
+        """What was remembered last; empty where nothing readable was."""
         try:
             return msgspec.json.decode(self._memory.read_bytes(), type=Memory)
         except (FileNotFoundError, msgspec.DecodeError):
             return Memory()
 
     def remember(self, memory: Memory) -> None:
+        """Writes ``memory`` in one step. Raises OSError."""
         fresh = self._memory.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(memory))
         fresh.replace(self._memory)

@@ -19,12 +19,12 @@ from minio.credentials.providers import Provider, StaticProvider
 from minio.datatypes import Object
 from minio.helpers import check_bucket_name
 
-from slipway.artifacts.addresses import WEB
+from slipway.artifacts.redaction import WEB
 from slipway.loader.digests import Digest, Kind
-from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.errors import LoadError, TransientError
 from slipway.loader.sources import http, identity, keys
-from slipway.loader.sources.pool import Moved, Pool, Refused
+from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
+from slipway.loader.sources.pool import HttpStatusError, Pool, WrongRegionError
 
 T = TypeVar("T")
 MD5 = re.compile(r"[0-9a-f]{32}")
@@ -55,18 +55,19 @@ class Bucket:
         self._bucket, self._prefix = keys.split(url)
         self._endpoint = urlsplit(endpoint)
         if self._endpoint.scheme not in WEB:
-            raise LoadError(f"{url}: the store's endpoint is none: it begins with https:// or http://")
-        self._session = http.session(env, guard=access.of(chosen=chosen), stays=True)
+            raise LoadError(f"{url}: the store's endpoint must begin with https:// or http://")
+        self._session = http.session(env, address_policy=access.of(chosen=chosen), stays=True)
         self._session.verify = env.get("AWS_CA_BUNDLE") or self._session.verify
         self._who = who
         self._provider: Provider | None = None
         self._client = self._opened(region)
 
-    def listing(self, patiently: Patiently) -> Listing:
-        self._provider = patiently(self._who)
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError where there is nothing."""
+        self._provider = retry(self._who)
         self._client = self._opened(self._region)
         found = Rows(self._rows)
-        rows = iter(partial(patiently, partial(self._asked, found.following)), None)
+        rows = iter(partial(retry, partial(self._asked, found.following)), None)
         entries = bounded((entry for row in rows if (entry := self._entry(row))), self._url)
         if not entries:
             raise keys.nothing(self._url)
@@ -114,7 +115,7 @@ class Bucket:
         match: dict[str, Any] = {"If-Match": entry.version} if entry.version else {}
         try:
             return self._client.get_object(self._bucket, entry.locator, start, request_headers=match)
-        except (S3Error, Refused) as error:
+        except (S3Error, HttpStatusError) as error:
             if not start or _status(error) != 416:
                 raise
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
@@ -125,13 +126,13 @@ class Bucket:
             for _unused in range(2):
                 try:
                     return question()
-                except Moved as moved:
+                except WrongRegionError as moved:
                     self._client = self._opened(moved.region)
-        except (S3Error, Refused) as error:
+        except (S3Error, HttpStatusError) as error:
             raise self._fault(error) from None
         except (ET.ParseError, UnicodeDecodeError) as error:
-            raise PassingError(f"{self._url}: the store does not speak the S3 protocol") from error
-        raise LoadError(f"{self._url}: the store sends from one region to another: set AWS_REGION to the bucket's")
+            raise TransientError(f"{self._url}: the store does not speak the S3 protocol") from error
+        raise LoadError(f"{self._url}: the store redirects from region to region: set AWS_REGION to the bucket's")
 
     def _entry(self, row: Object) -> Entry | None:
         key, tag = row.object_name or "", row.etag or ""
@@ -141,24 +142,24 @@ class Bucket:
         digest = Digest(Kind.MD5, tag.lower()) if MD5.fullmatch(tag.lower()) else None
         return Entry(path, key, row.size or 0, digest, f'"{tag}"' if tag else "")
 
-    def _fault(self, error: S3Error | Refused) -> Exception:
+    def _fault(self, error: S3Error | HttpStatusError) -> Exception:
         status, code = _status(error), (error.code or "" if isinstance(error, S3Error) else "")
         if code in BUSY:
-            return PassingError(f"{self._url}: the store answers {status} {code}")
+            return TransientError(f"{self._url}: the store answers {status} {code}")
         if status == 412:
-            return LoadError(f"{self._url} changed while it was loaded: load again", passing=True)
+            return LoadError(f"{self._url} changed during the download: retry", transient=True)
         return LoadError(self._refusal(status, code))
 
     def _refusal(self, status: int, code: str) -> str:
         if code == "NoSuchBucket":
-            return f"there is no bucket {self._bucket}: check the address, the region and the endpoint"
+            return f"bucket {self._bucket} does not exist: check the address, the region and the endpoint"
         if code in UNKNOWN_USER:
-            return f"{self._url}: the store does not accept the credentials ({code}): check the Secret"
+            return f"{self._url}: the store rejects the credentials ({code}): check the Secret"
         if status in (401, 403) and self._provider is None and not self._access.node_identity:
-            return f"{self._url}: the store wants to know who asks, and {identity.NOBODY}"
+            return f"{self._url}: the store requires credentials: {identity.NOBODY}"
         if status in (401, 403):
-            return f"{self._url}: these credentials may not list and read it: grant them both"
-        return f"{self._url}: the store refuses with {status} {code}: check the address"
+            return f"{self._url}: these credentials lack permission: grant them list and read"
+        return f"{self._url}: the store answers {status} {code}: check the address"
 
 
 class Rows:
@@ -170,6 +171,7 @@ class Rows:
         self._last: str | None = None
 
     def following(self) -> Object | None:
+        """The next row; None after the last."""
         rows, self._rows = self._rows or self._start(self._last), None
         row = next(rows, None)
         if row is not None:
@@ -177,8 +179,8 @@ class Rows:
         return row
 
 
-def _status(error: S3Error | Refused) -> int:
-    return error.status if isinstance(error, Refused) else error.response.status
+def _status(error: S3Error | HttpStatusError) -> int:
+    return error.status if isinstance(error, HttpStatusError) else error.response.status
 
 
 def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
@@ -188,6 +190,7 @@ def _encrypted(raw: urllib3.BaseHTTPResponse) -> bool:
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
+    """The bucket's folder that an s3:// or oss:// URL names. Raises LoadError."""
     if url.startswith("oss://"):
         return _alibaba(url, env, access)
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -202,7 +205,7 @@ def _alibaba(url: str, env: Mapping[str, str], access: Access) -> Source:
     missing = [name for name in ("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET") if not env.get(name)]
     missing += [] if region or endpoint else ["OSS_REGION"]
     if missing:
-        raise LoadError(f"{url}: the environment lacks {', '.join(missing)}")
+        raise LoadError(f"{url}: set {', '.join(missing)} in the environment")
     endpoint = endpoint or f"s3.oss-{region}.aliyuncs.com"
     endpoint = endpoint if "://" in endpoint else f"https://{endpoint}"
     found = StaticProvider(env["OSS_ACCESS_KEY_ID"], env["OSS_ACCESS_KEY_SECRET"], env.get("OSS_SESSION_TOKEN") or None)

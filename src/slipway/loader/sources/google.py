@@ -15,9 +15,9 @@ from google.auth.transport.requests import Request
 from requests.auth import AuthBase
 
 from slipway.loader.digests import of_google
-from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.errors import LoadError, TransientError
 from slipway.loader.sources import http, keys
+from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
 from slipway.loader.sources.identity import NOBODY
 
 PUBLIC = "https://storage.googleapis.com"
@@ -40,9 +40,9 @@ class GoogleAuth(AuthBase):
             try:
                 self._credentials.before_request(self._request, request.method, request.url, request.headers)
             except exceptions.TransportError as error:
-                raise PassingError("Google's token service cannot be reached") from error
+                raise TransientError("Google's token service cannot be reached") from error
             except exceptions.GoogleAuthError as error:
-                raise LoadError("Google does not accept the credentials: check the key file in the Secret") from error
+                raise LoadError("Google rejects the credentials: check the key file in the Secret") from error
         return request
 
 
@@ -52,24 +52,26 @@ class GoogleBucket:
         self._bucket, self._prefix = keys.split(url)
         self._objects = f"{endpoint}/storage/v1/b/{quote(self._bucket, safe='')}/o"
 
-    def listing(self, patiently: Patiently) -> Listing:
-        entries = bounded(self._entries(patiently), self._url)
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError where there is nothing."""
+        entries = bounded(self._entries(retry), self._url)
         if not entries:
             raise keys.nothing(self._url)
         return Listing("", entries)
 
-    def _entries(self, patiently: Patiently) -> Iterator[Entry]:
+    def _entries(self, retry: Retry) -> Iterator[Entry]:
         token = ""
         while True:
             query = {"prefix": self._prefix, "fields": FIELDS, **({"pageToken": token} if token else {})}
             address = f"{self._objects}?{urlencode(query)}"
-            page = patiently(partial(http.document, self._client, address, self._explain))
+            page = retry(partial(http.document, self._client, address, self._explain))
             yield from (entry for row in page.get("items", ()) if (entry := self._entry(row)))
             token = page.get("nextPageToken", "")
             if not token:
                 return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """See Source."""
         return http.read(self._client, entry.locator, start, self._explain, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
@@ -83,21 +85,22 @@ class GoogleBucket:
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code
         if status in (401, 403) and self._client.auth is None and not self._access.node_identity:
-            return f"{self._url}: the store wants to know who asks, and {NOBODY}"
+            return f"{self._url}: the store requires credentials: {NOBODY}"
         if status in (401, 403):
-            return f"{self._url}: these credentials may not list and read it: grant them the role Storage Object Viewer"
+            return f"{self._url}: these credentials lack permission: grant them the role Storage Object Viewer"
         if status == 404:
-            return f"{self._url}: there is no such bucket or object: check the address"
-        return f"{self._url}: the store refuses with status {status}: check the address"
+            return f"{self._url}: no such bucket or object: check the address"
+        return f"{self._url}: the store answers {status}: check the address"
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
+    """The bucket's folder that a gs:// URL names. Raises LoadError."""
     emulator = env.get("STORAGE_EMULATOR_HOST", "")
     endpoint = emulator if "://" in emulator else f"http://{emulator}"
-    guard = access.of(chosen=bool(emulator))
+    address_policy = access.of(chosen=bool(emulator))
     if emulator:
-        return GoogleBucket(url, endpoint.rstrip("/"), http.session(env, guard=guard), access)
-    return GoogleBucket(url, PUBLIC, http.session(env, _credentials(url, env, access), guard), access)
+        return GoogleBucket(url, endpoint.rstrip("/"), http.session(env, address_policy=address_policy), access)
+    return GoogleBucket(url, PUBLIC, http.session(env, _credentials(url, env, access), address_policy), access)
 
 
 def _credentials(url: str, env: Mapping[str, str], access: Access) -> AuthBase | None:
@@ -107,11 +110,11 @@ def _credentials(url: str, env: Mapping[str, str], access: Access) -> AuthBase |
     if not key_file and not access.node_identity:
         return None
     # A key file names the addresses where it is exchanged for a token.
-    request = Request(http.session(env, guard=access.of(chosen=True))) if key_file else Request()
+    request = Request(http.session(env, address_policy=access.of(chosen=True))) if key_file else Request()
     try:
         credentials, _project = google.auth.default(scopes=[SCOPE], request=request)
     except exceptions.GoogleAuthError as error:
         if not key_file:
             return None
-        raise LoadError(f"{url}: {KEY_FILE} names no usable key file: check the Secret") from error
+        raise LoadError(f"{url}: {KEY_FILE} does not name a usable key file: check the Secret") from error
     return GoogleAuth(credentials, request)

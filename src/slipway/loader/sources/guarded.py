@@ -1,4 +1,4 @@
-"""Connections to places that somebody named in a spec: made only where the guard lets them.
+"""Connections to places that somebody named in a spec: made only where the address policy allows them.
 
 The addresses of a name are looked at when a connection is made, and the one that was looked at is connected to, so that
 no name can lead somewhere else a moment later. The same goes for every host that a redirect leads to.
@@ -17,7 +17,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import NameResolutionError, NewConnectionError
 
-from slipway.artifacts.guard import Guard
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.loader.selection import FaultError
 
 MOST_REDIRECTS = 5
@@ -25,26 +25,29 @@ HINT = "ask the operator to allow it"
 
 
 class GuardedAdapter(HTTPAdapter):
-    """Makes connections to addresses that the guard allows. Through a proxy, which looks names up itself, it can only
+    """Makes connections to addresses that the policy allows. Through a proxy, which looks names up itself, it can only
     refuse those that are addresses."""
 
-    def __init__(self, guard: Guard, connections: int) -> None:
-        self._guard = guard
+    def __init__(self, policy: AddressPolicy, connections: int) -> None:
+        self._policy = policy
         super().__init__(pool_connections=connections, pool_maxsize=connections, max_retries=0)
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
+        """Called by requests: makes pools whose connections are checked."""
         self.poolmanager = PoolManager(num_pools=connections, maxsize=maxsize, block=block, **options)
-        self.poolmanager.pool_classes_by_scheme = _pools(self._guard)
+        self.poolmanager.pool_classes_by_scheme = _pools(self._policy)
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> ProxyManager:
+        """Called by requests: checks connections to proxies only where the policy says so."""
         manager: ProxyManager = super().proxy_manager_for(proxy, **options)
-        if self._guard.proxies:
-            manager.pool_classes_by_scheme = _pools(self._guard)
+        if self._policy.proxies:
+            manager.pool_classes_by_scheme = _pools(self._policy)
         return manager
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        """Raises FaultError for a host that is itself an address which is not allowed."""
         host = urlsplit(request.url or "").hostname or ""
-        refused = self._guard.refusal_of_name(_canonical(host))
+        refused = self._policy.refusal_of_name(_canonical(host))
         if refused:
             raise FaultError("SourceNotAllowed", f"{refused}: {HINT}")
         return super().send(request, *args, **options)
@@ -58,14 +61,14 @@ def _canonical(host: str) -> str:
         return host
 
 
-def _pools(guard: Guard) -> dict[str, type[HTTPConnectionPool]]:
+def _pools(address_policy: AddressPolicy) -> dict[str, type[HTTPConnectionPool]]:
     class Plain(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return _connected(self, guard)
+            return _connected(self, address_policy)
 
     class Secure(HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return _connected(self, guard)
+            return _connected(self, address_policy)
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain
@@ -76,7 +79,7 @@ def _pools(guard: Guard) -> dict[str, type[HTTPConnectionPool]]:
     return {"http": PlainPool, "https": SecurePool}
 
 
-def _connected(connection: HTTPConnection, guard: Guard) -> socket.socket:
+def _connected(connection: HTTPConnection, address_policy: AddressPolicy) -> socket.socket:
     """A socket to the first address that answers. One that is refused refuses all: a name leads to one place or another
     as its owner likes."""
     host = connection.host.removeprefix("[").removesuffix("]")
@@ -85,7 +88,7 @@ def _connected(connection: HTTPConnection, guard: Guard) -> socket.socket:
     except OSError as error:
         raise NameResolutionError(host, connection, error) from error  # type: ignore[arg-type] # any error of it
     for _family, _kind, _protocol, _name, address in found:
-        refused = guard.refusal(host, str(address[0]))
+        refused = address_policy.refusal(host, str(address[0]))
         if refused:
             raise FaultError("SourceNotAllowed", f"{refused}: {HINT}")
     failure: OSError | None = None

@@ -17,16 +17,18 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
 from slipway import __version__
-from slipway.artifacts.guard import Guard
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.huggingface import passes
 from slipway.decoding import DecodingError, decode_json
-from slipway.loader.errors import LoadError, PassingError
+from slipway.loader.errors import LoadError, TransientError
 from slipway.loader.sources.guarded import GuardedAdapter
 
 TIMEOUT = (10.0, 60.0)
 """Seconds to connect, and to wait for the next byte."""
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of a list of files, or of a page of one."""
+PIECE = 1 << 16
+"""Bytes of such a list that are read at a time."""
 CONNECTIONS = 32
 """Kept open between requests."""
 MOST_REDIRECTS = 5
@@ -54,8 +56,16 @@ class Session(requests.Session):
 
     stays = False
     """Whether a redirect to another origin is given back as it is, instead of being followed."""
+    trusted = ""
+    """File with the only authorities whose certificates are taken, whatever the variables say; empty: as they say."""
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> dict[str, Any]:
+        """Called by requests, which takes the variables' authorities rather than the session's."""
+        found = super().merge_environment_settings(url, proxies, stream, verify, cert)
+        return {**found, "verify": self.trusted} if self.trusted else found
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Called by requests; None keeps it from following a redirect."""
         target: str | None = super().get_redirect_target(resp)
         if target and self.stays and origin(urljoin(resp.url, target)) != origin(resp.url):
             return None
@@ -73,25 +83,25 @@ class Session(requests.Session):
 def session(
     env: Mapping[str, str],
     auth: AuthBase | tuple[str, str] | None = None,
-    guard: Guard | None = None,
+    address_policy: AddressPolicy | None = None,
     *,
     stays: bool = False,
-) -> requests.Session:
-    """One for all threads of a load. Proxies and certificates come from the usual variables. ``guard``: of every
-    connection, those of redirects among them; ``stays``: see Session."""
+) -> Session:
+    """One for all threads of a load. Proxies and certificates come from the usual variables. ``address_policy`` is
+    asked at every connection, those of redirects among them; ``stays``: see Session."""
     made = Session()
     made.auth, made.stays, made.max_redirects = auth, stays, MOST_REDIRECTS
     made.headers.update({"User-Agent": f"slipway-loader/{__version__}", "Accept-Encoding": "identity"})
     if not env.get("REQUESTS_CA_BUNDLE") and env.get("SSL_CERT_FILE"):
         made.verify = env["SSL_CERT_FILE"]
     for prefix in ("http://", "https://"):
-        made.mount(prefix, _adapter(guard))
+        made.mount(prefix, _adapter(address_policy))
     return made
 
 
-def _adapter(guard: Guard | None) -> HTTPAdapter:
-    if guard is not None:
-        return GuardedAdapter(guard, CONNECTIONS)
+def _adapter(address_policy: AddressPolicy | None) -> HTTPAdapter:
+    if address_policy is not None:
+        return GuardedAdapter(address_policy, CONNECTIONS)
     return HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS, max_retries=0)
 
 
@@ -103,17 +113,30 @@ class HttpBody:
         self._raw = raw
 
     def read(self, size: int) -> bytes:
+        """See Body."""
         with connected():
             return self._raw.read1(size, decode_content=False)
 
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Raises PassingError where a body ends before its time."""
+    """Raises TransientError where a body ends before its time."""
     try:
         yield
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise PassingError(f"the connection was lost: {_plain(error)}") from error
+        raise TransientError(f"the connection was lost: {_plain(error)}") from error
+
+
+def content(response: requests.Response, most: int = LARGEST_DOCUMENT) -> bytes:
+    """The whole body. Raises LoadError where it has more than ``most`` bytes, TransientError where it breaks off."""
+    found = bytearray()
+    with connected():
+        for piece in response.iter_content(PIECE):
+            found += piece
+            if len(found) > most:
+                response.close()
+                raise LoadError(f"{host_of(response.url)} sent a list of more than {most} bytes: check the address")
+    return bytes(found)
 
 
 def send(
@@ -121,25 +144,25 @@ def send(
     method: str,
     url: str,
     headers: Mapping[str, str] | None = None,
-    body: str | bytes | None = None,
+    body: Any = None,
     timeout: tuple[float, float] = TIMEOUT,
 ) -> requests.Response:
-    """The answer to a request, its body not read yet. Raises LoadError, or PassingError for what may pass."""
+    """The answer to a request, its body not read yet. Raises LoadError, or TransientError for what may pass."""
     try:
         response = client.request(method, url, headers=headers, data=body, stream=True, timeout=timeout)
     except requests.exceptions.SSLError as error:
         raise LoadError(
-            f"the certificate of {host_of(url)} is not trusted: name its authority in a file by REQUESTS_CA_BUNDLE"
+            f"the certificate of {host_of(url)} is not trusted: set REQUESTS_CA_BUNDLE to a file with its CA"
         ) from error
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
-        raise LoadError(f"{host_of(url)!r} cannot be asked: check the address") from error
+        raise LoadError(f"{host_of(url)!r} is not a valid address: check it") from error
     except requests.exceptions.TooManyRedirects as error:
-        raise LoadError(f"{host_of(url)} leads in a circle: check the address") from error
+        raise LoadError(f"{host_of(url)} redirects too often: check the address") from error
     except requests.exceptions.RequestException as error:
-        raise PassingError(f"{host_of(url)} cannot be reached: {_plain(error)}") from error
+        raise TransientError(f"{host_of(url)} cannot be reached: {_plain(error)}") from error
     if passes(response.status_code) or response.status_code == 408:
         response.close()
-        raise PassingError(f"{host_of(url)} answers {response.status_code}", _retry_after(response))
+        raise TransientError(f"{host_of(url)} answers {response.status_code}", _retry_after(response))
     return response
 
 
@@ -147,7 +170,7 @@ def send(
 def get(
     client: requests.Session, url: str, explain: Explain, headers: Mapping[str, str] | None = None
 ) -> Iterator[requests.Response]:
-    """The answer to a GET, its body not read yet. Raises LoadError or PassingError for every one that is no success."""
+    """The answer to a GET, its body not read yet. Raises LoadError or TransientError for any that is no success."""
     with send(client, "GET", url, headers) as response:
         if not response.ok and response.status_code != 416:
             raise LoadError(explain(response))
@@ -162,7 +185,10 @@ def read(
     explain: Explain,
     headers: Mapping[str, str] | None = None,
 ) -> Iterator[HttpBody]:
-    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one."""
+    """The bytes of an address from ``start`` on; from 0 on where the server does not know ranges, or not this one.
+
+    Raises LoadError or TransientError.
+    """
     extra = {**(headers or {}), **({"Range": f"bytes={start}-"} if start else {})}
     with get(client, url, explain, extra) as response:
         if response.status_code != 416:
@@ -175,13 +201,12 @@ def read(
 
 
 def document(client: requests.Session, url: str, explain: Explain) -> Any:
-    """The JSON that an address gives. Raises PassingError when it is none."""
+    """The JSON that an address gives. Raises TransientError when it is none."""
     with get(client, url, explain) as response:
         try:
-            with connected():
-                return decode_json(response.content, most=LARGEST_DOCUMENT)
+            return decode_json(content(response), most=LARGEST_DOCUMENT)
         except DecodingError as error:
-            raise PassingError(f"{host_of(url)} answers with something that is no JSON") from error
+            raise TransientError(f"{host_of(url)} did not answer with JSON") from error
 
 
 def host_of(url: str) -> str:
@@ -190,6 +215,7 @@ def host_of(url: str) -> str:
 
 
 def origin(url: str) -> str:
+    """Scheme, host and port."""
     return f"{url.partition('://')[0]}://{host_of(url)}".lower()
 
 
@@ -210,9 +236,9 @@ def _plain(error: BaseException) -> str:
             pending += [getattr(current, "reason", None), current.__context__, current.__cause__, *current.args]
     for found in seen:
         if isinstance(found, urllib3.exceptions.NameResolutionError):
-            return "its name is not known"
+            return "its name cannot be resolved"
     reasons = [found.strerror for found in seen if isinstance(found, OSError) and found.strerror]
     if reasons:
         return reasons[0].lower()
     late = any(isinstance(found, urllib3.exceptions.TimeoutError | TimeoutError) for found in seen)
-    return "no answer in time" if late else "it ended early"
+    return "it timed out" if late else "it ended early"

@@ -17,13 +17,13 @@ from urllib.parse import urljoin
 import httpx2
 from huggingface_hub import HfApi, hf_hub_url, set_client_factory
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.hf_api import ModelInfo, RepoFile
 
 from slipway.artifacts.huggingface import REPOSITORY, TOKEN
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source, bounded
 from slipway.loader.sources import http
+from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source, bounded
 
 CODING = ("content-encoding", "content-length", "transfer-encoding")
 """Headers of a body that is not decoded yet."""
@@ -36,6 +36,7 @@ class Way(httpx2.BaseTransport):
     """The library has one client for all: it asks as whoever uses it at the moment wants it."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Called by the library for each of its requests."""
         return ASK.get()(request)
 
 
@@ -58,39 +59,40 @@ class HuggingFace:
         self._endpoint = (env.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
         token = env.get(TOKEN, "").strip()
         self._has_token = bool(token)
-        guard = access.of(chosen=bool(env.get("HF_ENDPOINT")))
-        self._client = http.session(env, http.Bearer(token) if token else None, guard)
+        address_policy = access.of(chosen=bool(env.get("HF_ENDPOINT")))
+        self._client = http.session(env, http.Bearer(token) if token else None, address_policy)
         self._api = HfApi(self._endpoint, token=False)  # the session has it
 
-    def listing(self, patiently: Patiently) -> Listing:
-        asking = ASK.set(lambda request: patiently(partial(self._ask, urljoin(self._endpoint, str(request.url)))))
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError for a refusal, or where there are no files."""
+        asking = ASK.set(lambda request: retry(partial(self._ask, urljoin(self._endpoint, str(request.url)))))
         try:
-            sha = self._api.model_info(self._repository, revision=self._revision).sha
+            info = self._api.model_info(self._repository, revision=self._revision)
+            sha = info.sha
             if not sha:
-                raise LoadError(f"{http.host_of(self._endpoint)} does not tell the commit of {self._name()}")
+                raise LoadError(f"{http.host_of(self._endpoint)} did not return the commit of {self._name()}")
             entries = bounded(self._entries(sha), self._name())
         except HfHubHTTPError as error:
             raise LoadError(self._explain(error.response)) from None
         except HFValidationError as error:
-            raise LoadError(f"{self._name()} names no repository: the hub allows no such name") from error
+            raise LoadError(f"{self._name()} does not name a repository: the hub does not allow such names") from error
         finally:
             ASK.reset(asking)
         if not entries:
             raise LoadError(f"{self._name()} has no files{f' below {self._folder}' if self._folder else ''}")
-        return Listing(sha, entries)
+        return Listing(sha, entries, tasks=_tasks(info), licenses=_licenses(info))
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
+        """See Source."""
         return http.read(self._client, entry.locator, start, self._explain)
 
     def _ask(self, url: str) -> httpx2.Response:
         """By the session of all sources, with its proxies, certificates, limits and failures."""
         if http.origin(url) != http.origin(self._endpoint):
-            raise LoadError(
-                f"{http.host_of(self._endpoint)} leads away from itself in a listing; nothing is sent there"
-            )
-        with http.send(self._client, "GET", url) as response, http.connected():
+            raise LoadError(f"{http.host_of(self._endpoint)} links to another host in a listing; not following")
+        with http.send(self._client, "GET", url) as response:
             kept = {name: value for name, value in response.headers.items() if name.lower() not in CODING}
-            return httpx2.Response(response.status_code, headers=kept, content=response.content)
+            return httpx2.Response(response.status_code, headers=kept, content=http.content(response))
 
     def _entries(self, sha: str) -> Iterator[Entry]:
         prefix = f"{self._folder}/" if self._folder else ""
@@ -108,28 +110,40 @@ class HuggingFace:
         code, name, host = response.headers.get("X-Error-Code", ""), self._name(), http.host_of(self._endpoint)
         status = response.status_code
         if status == 401 and self._has_token and "credentials" in response.headers.get("X-Error-Message", "").lower():
-            return f"{host} does not know the token in {TOKEN}: renew it"
+            return f"{host} rejects the token in {TOKEN}: renew it"
         if code == "RevisionNotFound":
             return f"{self._repository} has no revision {self._revision!r}: check what follows the @"
         if code == "EntryNotFound":
             return f"{name} has no such file or folder: check the address"
         if code == "GatedRepo" or status == 403:
             do = (
-                "accept its terms on the hub with the token's account"
-                if self._has_token
-                else f"give a token by {TOKEN}"
+                "accept its terms on the hub with the token's account" if self._has_token else f"set {TOKEN} to a token"
             )
             return f"{host} does not let this account read {self._repository}: {do}"
         if status in (401, 404):
             do = "the token's account may not see it" if self._has_token else f"it is private and needs {TOKEN}"
-            return f"{host} knows no repository {self._repository}: the name is wrong, or {do}"
-        return f"{host} refuses {name} with status {status}: check the address"
+            return f"{host} has no repository {self._repository}: the name is wrong, or {do}"
+        return f"{host} answers {status} for {name}: check the address"
+
+
+def _tasks(info: ModelInfo) -> tuple[str, ...]:
+    """The one of the model's results where they name one, else the hub's own."""
+    results = (info.card_data.eval_results if info.card_data else None) or ()
+    found = {result.task_type for result in results if isinstance(result.task_type, str)}
+    return tuple(found) if len(found) == 1 else tuple(filter(None, [info.pipeline_tag]))
+
+
+def _licenses(info: ModelInfo) -> tuple[str, ...]:
+    found = info.card_data.get("license") if info.card_data else None
+    names = found if isinstance(found, list) else [found]
+    return tuple(name for name in names if isinstance(name, str))
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
+    """The repository that an hf:// URL names. Raises LoadError for a URL that names none."""
     reference, _at, revision = url.partition("://")[2].partition("@")
     organisation, _slash, rest = reference.strip("/").partition("/")
     name, _slash, folder = rest.partition("/")
     if not REPOSITORY.fullmatch(f"{organisation}/{name}"):
-        raise LoadError(f"{url!r} names no repository: it is hf://ORGANISATION/REPOSITORY, @REVISION may follow")
+        raise LoadError(f"{url!r} does not name a repository: write hf://ORGANISATION/REPOSITORY[@REVISION]")
     return HuggingFace(f"{organisation}/{name}", folder, revision or "main", env, access)

@@ -14,11 +14,11 @@ from xml.etree import ElementTree as ET
 from minio.credentials.credentials import Credentials
 from minio.credentials.providers import IamAwsProvider, Provider, StaticProvider
 
-from slipway.artifacts.guard import METADATA
-from slipway.loader.errors import LoadError, PassingError
-from slipway.loader.source import Access
+from slipway.artifacts.address_policy import METADATA
+from slipway.loader.errors import LoadError, TransientError
 from slipway.loader.sources import http
-from slipway.loader.sources.pool import Pool, Refused
+from slipway.loader.sources.base import Access
+from slipway.loader.sources.pool import HttpStatusError, Pool
 
 TOKEN, ROLE = "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"
 POD = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
@@ -27,8 +27,8 @@ QUICK = (1.0, 1.0)
 AGENTS = ("169.254.170.23", "fd00:ec2::23", "169.254.170.2", "127.0.0.0/8", "::1")
 """Where AWS has agents that know a pod by its own token. They are not the machine's metadata service."""
 NOBODY = (
-    "nobody is named, and the node's own identity is not used: name a Secret with keys, or a service account with a"
-    " role of its own; or have the operator set sources.nodeIdentity"
+    "name a Secret with keys, or a service account with a role of its own, or have the operator set"
+    " sources.nodeIdentity to use the node's identity"
 )
 Failure = Callable[[Exception], Exception]
 
@@ -42,10 +42,11 @@ class Identity(Provider):
         self._lock = threading.Lock()
 
     def retrieve(self) -> Credentials:
+        """Current credentials. Raises what ``failure`` makes of an error."""
         with self._lock:
             try:
                 return self._found.retrieve()
-            except (Refused, AttributeError, KeyError, TypeError, ValueError, OSError, ET.ParseError) as error:
+            except (HttpStatusError, AttributeError, KeyError, TypeError, ValueError, OSError, ET.ParseError) as error:
                 raise self._failure(error) from None
 
 
@@ -53,7 +54,7 @@ def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None
     """Whoever the environment names, in the order of AWS's own libraries; None where there is nobody.
 
     The machine's role is its nodes', not the pod's: it is asked for only where ``access`` says so. Raises LoadError or
-    PassingError.
+    TransientError.
     """
     key, secret = env.get("AWS_ACCESS_KEY_ID", ""), env.get("AWS_SECRET_ACCESS_KEY", "")
     if key or secret:
@@ -62,22 +63,22 @@ def find(env: Mapping[str, str], region: str, access: Access) -> Provider | None
         return StaticProvider(key, secret, env.get("AWS_SESSION_TOKEN") or None)
     if env.get(TOKEN) and env.get(ROLE):
         sts = env.get("AWS_ENDPOINT_URL_STS") or None
-        session = http.session(env, guard=access.of(chosen=bool(sts)), stays=True)
+        session = http.session(env, address_policy=access.of(chosen=bool(sts)), stays=True)
         role = IamAwsProvider(
             custom_endpoint=sts, http_client=Pool(session), role_session_name="slipway-loader", region=region
         )
         return _tried(Identity(role, lambda error: _no_role(env, error)))
     if any(env.get(name) for name in POD):
-        session = http.session(env, guard=access.of(chosen=True, allowed=AGENTS), stays=True)
+        session = http.session(env, address_policy=access.of(chosen=True, allowed=AGENTS), stays=True)
         return _tried(
             Identity(IamAwsProvider(http_client=Pool(session)), lambda _error: _none("the pod's identity agent"))
         )
     if not access.node_identity or env.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return None
     own = env.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or None
-    session = http.session(env, guard=access.of(chosen=bool(own), allowed=METADATA), stays=True)
+    session = http.session(env, address_policy=access.of(chosen=bool(own), allowed=METADATA), stays=True)
     machine = IamAwsProvider(custom_endpoint=own, http_client=Pool(session, timeout=QUICK))
-    with suppress(LoadError, PassingError):
+    with suppress(LoadError, TransientError):
         return _tried(Identity(machine, lambda _error: _none("the machine's identity service")))
     return None
 
@@ -90,9 +91,9 @@ def _tried(identity: Identity) -> Identity:
 def _no_role(env: Mapping[str, str], error: Exception) -> LoadError:
     if isinstance(error.__cause__, OSError):
         reason = error.__cause__.strerror
-        return LoadError(f"the token {env[TOKEN]} cannot be read: {reason}: check the service account")
-    return LoadError(f"AWS does not give the role {env[ROLE]} to this service account: check its trust policy")
+        return LoadError(f"cannot read the token {env[TOKEN]}: {reason}: check the service account")
+    return LoadError(f"AWS does not let this service account assume the role {env[ROLE]}: check its trust policy")
 
 
-def _none(who: str) -> PassingError:
-    return PassingError(f"{who} gives no credentials")
+def _none(who: str) -> TransientError:
+    return TransientError(f"{who} returned no credentials")

@@ -15,7 +15,7 @@ def split(url: str) -> tuple[str, str]:
     scheme, _separator, rest = url.partition("://")
     bucket, _slash, prefix = rest.partition("/")
     if not BUCKET.fullmatch(bucket):
-        raise LoadError(f"{url!r} names no bucket: it is {scheme}://BUCKET/FOLDER")
+        raise LoadError(f"{url!r} does not name a bucket: write {scheme}://BUCKET/FOLDER")
     return bucket, prefix.strip("/")
 
 
@@ -34,4 +34,5 @@ def place(key: str, prefix: str) -> str | None:
 
 
 def nothing(url: str) -> LoadError:
-    return LoadError(f"there is nothing below {url}: check bucket and folder")
+    """The error for a bucket without files below the URL."""
+    return LoadError(f"nothing found below {url}: check bucket and folder")

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from slipway.loader.errors import LoadError
 from slipway.loader.folder import MARKER, NOTES
 from slipway.loader.selection import FaultError
-from slipway.loader.source import Body, Entry, Listing, Patiently, Source, bounded
+from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source, bounded
 
 SCHEME = "file://"
 
@@ -24,6 +24,7 @@ class LocalBody:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
+        """See Body."""
         return self._stream.read(size)
 
 
@@ -31,7 +32,8 @@ class LocalFiles:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def listing(self, patiently: Patiently) -> Listing:  # noqa: ARG002 - a disk is not asked twice
+    def listing(self, retry: Retry) -> Listing:  # noqa: ARG002 - a disk is not asked twice
+        """See Source. Raises LoadError for what cannot be read."""
         try:
             return Listing("", bounded(self._entries(), str(self._path)))
         except OSError as error:
@@ -39,11 +41,11 @@ class LocalFiles:
 
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
-        """A file that has changed since the listing is another one."""
+        """A file that has changed since the listing is another one. Raises LoadError."""
         try:
             with open(entry.locator, "rb", buffering=0) as stream:
                 if _version(os.fstat(stream.fileno())) != entry.version:
-                    raise LoadError(f"{entry.locator} changes while it is read: load it when it is complete")
+                    raise LoadError(f"{entry.locator} changed while it was read: load it once it is complete")
                 stream.seek(start)
                 yield LocalBody(stream, start)
         except OSError as error:
@@ -65,8 +67,8 @@ class LocalFiles:
 def unreadable(path: Path, error: OSError) -> LoadError:
     """What a person is told of a file that cannot be read."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return FaultError("SourceNotFound", f"{path} is not there")
-    return LoadError(f"{path} cannot be read: {(error.strerror or type(error).__name__).lower()}")
+        return FaultError("SourceNotFound", f"{path} does not exist")
+    return LoadError(f"cannot read {path}: {(error.strerror or type(error).__name__).lower()}")
 
 
 def _raised(error: OSError) -> None:
@@ -83,4 +85,5 @@ def _version(found: os.stat_result) -> str:
 
 
 def open_source(url: str, _env: Mapping[str, str]) -> Source:
+    """The file or folder that a file:// URL names."""
     return LocalFiles(Path(url.removeprefix(SCHEME)))

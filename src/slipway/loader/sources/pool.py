@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 
 import requests
@@ -15,9 +16,11 @@ ELSEWHERE = (301, 307, 400, 403)
 """Status of answers that may name the bucket's region."""
 REGION = "x-amz-bucket-region"
 XML = "application/xml"
+LARGEST_PAGE = 16 << 20
+"""Bytes of one page of a listing, or of any other answer that is read whole: a thousand files have a tenth of it."""
 
 
-class Moved(Exception):
+class WrongRegionError(Exception):
     """The bucket is to be asked in another region."""
 
     def __init__(self, region: str) -> None:
@@ -25,7 +28,7 @@ class Moved(Exception):
         self.region = region
 
 
-class Refused(Exception):
+class HttpStatusError(Exception):
     """An answer that says no, and not in the protocol's words."""
 
     def __init__(self, status: int) -> None:
@@ -34,7 +37,7 @@ class Refused(Exception):
 
 
 class Pool(urllib3.PoolManager):
-    """What the library takes for connections. ``region``: where it asks; of a bucket elsewhere Moved is raised."""
+    """The connection pool that the library uses. ``region``: where it asks; WrongRegionError names another one."""
 
     def __init__(self, client: requests.Session, region: str = "", timeout: tuple[float, float] = http.TIMEOUT) -> None:
         super().__init__(num_pools=1)
@@ -49,22 +52,23 @@ class Pool(urllib3.PoolManager):
         body: str | bytes | None = None,
         preload_content: bool = True,
     ) -> urllib3.BaseHTTPResponse:
+        """Sends a request. Raises WrongRegionError, HttpStatusError (no XML), LoadError, TransientError."""
         # Host and agent are the client's own to say: after a redirect the host is another one.
         kept = {name: value for name, value in (headers or {}).items() if name not in ("Host", "User-Agent")}
         response = http.send(self._client, method, url, kept, body, self._timeout)
         raw: urllib3.BaseHTTPResponse = response.raw
-        with http.connected():
-            if preload_content or raw.status not in SUCCESS:
-                raw.read(cache_content=True)
+        if preload_content or raw.status not in SUCCESS:
+            whole = io.BytesIO(http.content(response, LARGEST_PAGE))
+            raw = urllib3.HTTPResponse(whole, raw.headers, raw.status, reason=raw.reason, decode_content=False)
         region = raw.headers.get(REGION, self._region)
         if self._region and region != self._region and raw.status in ELSEWHERE:
-            raise Moved(region)
+            raise WrongRegionError(region)
         if response.is_redirect:
             raise LoadError(
-                f"{http.host_of(url)} redirects to another host, to which no signed request is sent:"
-                " name the store's own address as its endpoint"
+                f"{http.host_of(url)} redirects to another host, and signed requests do not follow redirects:"
+                " set the endpoint to the store's own address"
             )
         told = XML in raw.headers.get("Content-Type", "").split(";") and raw.data
         if raw.status not in SUCCESS and not told:
-            raise Refused(raw.status)
+            raise HttpStatusError(raw.status)
         return raw

@@ -8,23 +8,26 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
-from slipway.artifacts.addresses import public
+from slipway.artifacts.redaction import redact_url
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Access, Body, Entry, Listing, Patiently, Source
 from slipway.loader.sources import http
+from slipway.loader.sources.base import Access, Body, Entry, Listing, Retry, Source
 
 
 class WebFile:
     def __init__(self, url: str, env: Mapping[str, str], access: Access) -> None:
-        self._url, self._client = url, http.session(env, guard=access.of(chosen=True))
+        self._url, self._client = url, http.session(env, address_policy=access.of(chosen=True))
 
-    def listing(self, patiently: Patiently) -> Listing:
-        """The answer's headers describe the file; its bytes are left unread here."""
+    def listing(self, retry: Retry) -> Listing:
+        """The answer's headers describe the file; its bytes are left unread here.
+
+        Raises LoadError where the URL names no file.
+        """
         name = unquote(urlsplit(self._url).path.rpartition("/")[2])
         if not name:
-            raise LoadError(f"{public(self._url)} names no file: its path ends with a slash")
-        headers = patiently(self._headers)
+            raise LoadError(f"{redact_url(self._url)} does not name a file: its path ends with a slash")
+        headers = retry(self._headers)
         length, tag = headers.get("Content-Length", ""), headers.get("ETag", "")
         promised = dict(part.strip().split("=", 1) for part in headers.get("x-goog-hash", "").split(",") if "=" in part)
         size = int(length) if length.isdigit() else None
@@ -42,11 +45,11 @@ class WebFile:
 
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code
-        reasons = {401: "it asks for a user and password", 403: "it forbids reading", 404: "there is no such file"}
-        return (
-            f"{public(self._url)}: {reasons.get(status, f'the server refuses with status {status}')}: check the address"
-        )
+        reasons = {401: "it requires a user and password", 403: "it does not allow reading", 404: "no such file"}
+        reason = reasons.get(status, f"the server answers {status}")
+        return f"{redact_url(self._url)}: {reason}: check the address"
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
+    """The file that an http(s):// URL names."""
     return WebFile(url, env, access)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from slipway.artifacts.addresses import public
-from slipway.artifacts.guard import Guard, within_reach
+from slipway.artifacts.address_policy import AddressPolicy, without_metadata
+from slipway.artifacts.redaction import redact_url
 from slipway.loader.digests import Digest
 from slipway.loader.errors import LoadError
 
@@ -30,12 +29,14 @@ SCHEMES = {
     "gs": "google",
     "http": "web",
     "https": "web",
+    "registry": "registry",
+    "ollama": "ollama",
+    "catalog": "catalog",
 }
 """Scheme -> module of ``slipway.loader.sources``, which has ``open_source(url, env, access)``. Only one is imported."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One file of a source."""
 
     path: str
@@ -49,14 +50,20 @@ class Entry:
     """Tells this content from any other that the locator may stand for. Empty: unknown, so it is never resumed."""
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     revision: str
     """What a person knows this state of the source by, such as a commit; may be empty."""
     entries: tuple[Entry, ...]
+    name: str = ""
+    """What the source calls all of it; empty: as its address does."""
+    tasks: tuple[str, ...] = ()
+    """That the source declares the model to be for, in its own words."""
+    features: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
+        """Bytes of all files whose size is known."""
         return sum(entry.size or 0 for entry in self.entries)
 
 
@@ -64,30 +71,29 @@ def bounded(entries: Iterable[Entry], name: str) -> tuple[Entry, ...]:
     """All entries, taken one after another. Raises LoadError where there are too many."""
     found = tuple(islice(entries, MOST_FILES + 1))
     if len(found) > MOST_FILES:
-        raise LoadError(f"{name} has more than {MOST_FILES} files, which no model has: name a folder in it")
+        raise LoadError(f"{name} has more than {MOST_FILES} files, more than any model: name a folder in it")
     return found
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """Where a source may be asked, and as whom. Whoever starts the loader decides; a spec does not."""
 
-    guard: Guard | None = None
+    address_policy: AddressPolicy | None = None
     """Of the addresses that a spec, or a Secret beside it, names; None: they are asked wherever they are."""
     node_identity: bool = False
     """Whether it may ask as the machine it runs on, where nobody else is named. Else no metadata service is asked."""
 
-    def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> Guard | None:
-        """The guard of a connection. ``chosen``: whoever wrote the spec says where it leads; ``allowed``: places where
+    def of(self, *, chosen: bool, allowed: tuple[str, ...] = ()) -> AddressPolicy | None:
+        """The policy of a connection. ``chosen``: whoever wrote the spec says where it leads; ``allowed``: places where
         it leads by design."""
-        given = self.guard if chosen else None
+        given = self.address_policy if chosen else None
         if given is not None and allowed:
             given = msgspec.structs.replace(given, allowed=(*given.allowed, *allowed))
-        return given if self.node_identity else within_reach(given)
+        return given if self.node_identity else without_metadata(given)
 
 
 class Body(Protocol):
-    """Bytes on their way. ``read`` raises PassingError when they stop coming."""
+    """Bytes on their way. ``read`` raises TransientError when they stop coming."""
 
     start: int
     """Position in the file of the first byte; 0 when the source cannot start elsewhere."""
@@ -98,18 +104,18 @@ class Body(Protocol):
         """At most ``size`` bytes, as soon as there are some; none at the end."""
 
 
-class Patiently(Protocol):
-    """Calls a function until it does not raise PassingError, within limits; then LoadError is raised."""
+class Retry(Protocol):
+    """Calls a function until it does not raise TransientError, within limits; then LoadError is raised."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
         """What the function returned at last."""
 
 
 class Source(Protocol):
-    """Calls raise LoadError or PassingError and may come from several threads at once."""
+    """Calls raise LoadError or TransientError and may come from several threads at once."""
 
-    def listing(self, patiently: Patiently) -> Listing:
-        """All files, as they are now. Each request is made ``patiently``: a page that fails costs no other one."""
+    def listing(self, retry: Retry) -> Listing:
+        """All files, as they are now. Each request is made ``retry``: a page that fails costs no other one."""
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """The bytes of a file from ``start`` on."""
@@ -122,7 +128,7 @@ def open_source(url: str, env: Mapping[str, str], access: Access | None = None) 
     match = URL.fullmatch(url)
     if match is None or match["scheme"] not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise LoadError(f"{public(url)!r} is no address to load from: it begins with one of {known}")
+        raise LoadError(f"cannot load from {redact_url(url)!r}: the address must begin with one of {known}")
     module = import_module(f"slipway.loader.sources.{SCHEMES[match['scheme']]}")
     opener: Callable[[str, Mapping[str, str], Access], Source] = module.open_source
     return opener(url, env, access or Access())

@@ -1,4 +1,4 @@
-"""The parts of the program that answer on a port meanwhile: a load with its progress, and the agent."""
+"""What the commands of the loader do, and what answers on a port meanwhile: progress, or the agent."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from slipway.loader.agent.agent import Agent
@@ -23,16 +23,16 @@ from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.gate import Gate
-from slipway.loader.http import application
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import Access, Source, open_source
+from slipway.loader.sources.base import Access, Source, open_source
+from slipway.loader.state_api import application
 from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
 from slipway.serving.agent import AgentReport
 from slipway.serving.proof import public_key
 
-LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 LOG_PERIOD = 10.0
 """Seconds between two lines of progress."""
 ADAPTER_FILES = 4
@@ -41,9 +41,8 @@ Address = tuple[str, int]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Port:
-    """Where the loader answers, and whom."""
+class Port(msgspec.Struct, frozen=True):
+    """The loader's address, and who may use it."""
 
     address: Address
     gate: Gate
@@ -56,28 +55,30 @@ def gate(controller_key: str, pod: str) -> Gate:
 
 
 def port(address: Address, controller_key: str, pod: str) -> Port | None:
-    """The same with an address; None without a key, as then nobody may ask."""
+    """A port with a gate; None without a key, as then nobody may use it."""
     return Port(address, gate(controller_key, pod)) if controller_key else None
 
 
 def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access: Access) -> str:
-    """Brings ``url`` into ``folder``; what to say of it. Raises LoadError or StoppedError."""
+    """Downloads ``url`` into ``folder``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
     meter = Meter()
     source = partial(open_source, url, os.environ, access)
     work = partial(load, url, source, folder, policy, threading.Event(), meter)
     fresh = with_progress(work, meter, listen)
-    return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} was complete already"
+    return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} is already complete"
 
 
 def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
-    """What ``work`` gives, done while the port tells of its progress; None: no port does. Raises what it raises, or
+    """The result of ``work``, which runs while the port, if any, reports progress. Raises what it raises, or
     StoppedError."""
     return asyncio.run(_beside(work, meter, listen))
 
 
 def run_serve(directory: Path, engine: str, listen: Port, most_bytes: int, access: Access) -> None:
-    """Looks after the adapters of ``engine``, which may have ``most_bytes`` together, until it is told to end. Raises
-    LoadError where the port is taken."""
+    """Manages the adapters of ``engine``, at most ``most_bytes`` of them, until stopped.
+
+    Raises LoadError where the port is in use.
+    """
     asyncio.run(_serve(directory, engine, listen, most_bytes, access))
 
 
@@ -87,17 +88,17 @@ async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None) -> T
     _on_signal(task)
     async with _telling(meter, listen):
         while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
-            LOG.info("%s", meter.line())
+            log.info("%s", meter.line())
     if task.cancelled():
         raise StoppedError
     return task.result()
 
 
 def _telling(meter: Meter, listen: Port | None) -> AbstractAsyncContextManager[None]:
-    """Progress on the port; nothing where no controller is known that might ask."""
+    """Reports progress on the port, if there is one."""
     if listen is None:
         return nullcontext()
-    app = application(lambda: AgentReport(progress=meter.progress()), listen.gate)
+    app = application(lambda: AgentReport(progress=meter.progress(), resume=meter.resume), listen.gate)
     return _listening(app, listen.address, needed=False)
 
 
@@ -145,7 +146,7 @@ def fetch_adapter(
 
 @asynccontextmanager
 async def _listening(app: web.Application, listen: Address, *, needed: bool) -> AsyncIterator[None]:
-    """Answers on the port meanwhile. A load goes on without, as where two share a host's network."""
+    """Serves on the port meanwhile. A load continues without it, as when two loaders share a host's network."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -154,9 +155,9 @@ async def _listening(app: web.Application, listen: Address, *, needed: bool) -> 
         except OSError as error:
             if needed:
                 raise LoadError(
-                    f"port {listen[1]} cannot be used: {error.strerror}: choose another by --listen"
+                    f"cannot listen on port {listen[1]}: {error.strerror}: choose another with --listen"
                 ) from error
-            LOG.warning("progress is not told on port %d: %s", listen[1], error.strerror)
+            log.warning("Cannot report progress on port %d: %s", listen[1], error.strerror)
         yield
     finally:
         await runner.cleanup()

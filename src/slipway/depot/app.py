@@ -1,0 +1,126 @@
+"""The depot's HTTP surface: the doors, each with routes of its own, and what holds for all of them.
+
+Every answer says that it is to be kept nowhere. No answer and no line of a log shows what a request proved itself with.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import Counter, Gauge
+
+from slipway.decoding import said
+from slipway.kube.errors import ApiError
+from slipway.kube.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+LARGEST_BODY = 64 << 10
+"""Bytes of a body that is read as a whole. Uploads are streams."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Pragma": "no-cache",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+LEFT = 499
+"""In metrics: the client left before its answer."""
+BUSY_SECONDS = 5
+"""After which a client that was turned away may ask again."""
+
+
+class Door(Protocol):
+    """A part of the surface."""
+
+    name: str
+    """In metrics."""
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """Addresses and their handlers. A handler raises RefusedError for what it does not do."""
+
+
+class RefusedError(Exception):
+    """The request is answered with a status and one line of text."""
+
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        """``headers``: names with ``_`` for ``-``."""
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def busy(message: str) -> RefusedError:
+    """503: ask again in a moment."""
+    return RefusedError(503, message, Retry_After=str(BUSY_SECONDS))
+
+
+def application(doors: Sequence[Door], metrics: Metrics, *, at_once: int) -> web.Application:
+    """All doors. ``at_once``: requests that are answered at a time."""
+    shared = _Shared(doors, metrics, at_once)
+    app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
+    for door in doors:
+        app.add_routes(door.routes())
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+class _Shared:
+    def __init__(self, doors: Sequence[Door], metrics: Metrics, at_once: int) -> None:
+        self._doors = {route.path: door.name for door in doors for route in door.routes()}
+        self._at_once = at_once
+        self._running = Gauge("slipway_depot_requests_running", "Requests under way.", registry=metrics.registry)
+        self._answers = Counter(
+            "slipway_depot_answers", "Answers by door and status.", ["door", "code"], registry=metrics.registry
+        )
+        self._under_way = 0
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        door = self._doors.get(resource.canonical, "none") if resource else "none"
+        self._count(1)
+        status = LEFT
+        try:
+            response = await self._answered(request, handler)
+            status = response.status
+        finally:
+            self._count(-1)
+            self._answers.labels(door, str(status)).inc()
+        return response
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if self._under_way > self._at_once:
+                raise busy("too many requests are being answered")
+            return await handler(request)
+        except RefusedError as refused:
+            return answer(refused)
+        except web.HTTPException as error:
+            return answer(RefusedError(error.status, error.reason, **_allowed(error)))
+        except ApiError as error:
+            log.warning("%s: the cluster did not answer: %s", request.method, said(error))
+            return answer(busy("the cluster did not answer: ask again"))
+
+    def _count(self, change: int) -> None:
+        self._under_way += change
+        self._running.set(self._under_way)
+
+
+def answer(refused: RefusedError) -> web.Response:
+    """What a client is told. The connection ends with it: the rest of a body that nobody wants is not read."""
+    response = web.Response(status=refused.status, text=f"{refused}\n", headers=refused.headers)
+    response.force_close()
+    return response
+
+
+def _allowed(refused: web.HTTPException) -> dict[str, str]:
+    return {"Allow": refused.headers["Allow"]} if "Allow" in refused.headers else {}
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)

@@ -1,0 +1,208 @@
+"""The catalog door: shows the cluster's own models to other clusters, and opens one model's repository to who shows a
+credential. ``slipway.serving.catalogs`` has the wire format.
+
+Credentials lie in a folder, a file for each: its name, and the token in it. They are read for each request, so that one
+that is taken away is worth nothing from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.depot.app import LARGEST_BODY, RefusedError, busy
+from slipway.depot.settings import Settings
+from slipway.depot.signing import Access, Signer
+from slipway.kube.informer import Informer
+from slipway.kube.objects import Object, annotations_of, created_unix, deleting, key, uid
+from slipway.serving.catalogs import CATALOG, CATALOG_BYTES, ENTRIES, GRANTS, VERSION, Entry, Grant, GrantRequest
+from slipway.serving.repositories import repository
+
+log = logging.getLogger(__name__)
+
+NAME, LABEL, ACTIVE = (f"slipway.inference/catalog-{what}" for what in ("name", "version", "active"))
+"""Annotations of a model: what the catalog calls it and its version, and ``false`` where it is there for no further
+imports."""
+MOST_CREDENTIALS, CREDENTIAL_BYTES = 1000, 4096
+SHORTEST_CREDENTIAL = 16
+_CHALLENGE = 'Bearer realm="slipway-catalog"'
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A model that others may import."""
+
+    entry: Entry
+    facts: Object
+    repository: str
+    age: tuple[int, str]
+
+    def told(self, *, facts: bool) -> Object:
+        """As the catalog has it."""
+        entry: Object = msgspec.to_builtins(self.entry)
+        return entry | ({"facts": self.facts} if facts and self.facts else {})
+
+
+def offers(models: Iterable[Object]) -> list[Offer]:
+    """Of models that are ready, by name and version. Of two of one name and version the older one counts."""
+    found: dict[tuple[str, str], Offer] = {}
+    for one in sorted(filter(None, map(_offer, models)), key=lambda offer: offer.age):
+        found.setdefault((one.entry.name, one.entry.version), one)
+    return [found[place] for place in sorted(found)][:ENTRIES]
+
+
+def _offer(model: Object) -> Offer | None:
+    status, notes = model.get("status") or {}, annotations_of(model)
+    artifact, source = status.get("artifact") or {}, status.get("source") or {}
+    if status.get("phase") != "Ready" or deleting(model):
+        return None
+    said = (source.get("catalog") or {}).get("version") or source.get("resolvedRevision") or ""
+    told = {
+        "name": notes.get(NAME) or key(model).name,
+        "version": notes.get(LABEL) or said,
+        "active": notes.get(ACTIVE) != "false",
+        "digest": artifact.get("digest"),
+        "mediaType": artifact.get("mediaType", ""),
+        "size": artifact.get("sizeBytes"),
+    }
+    try:
+        entry = msgspec.convert(told, Entry)
+    except msgspec.ValidationError as error:
+        log.warning("%s is not in the catalog: %s", key(model), error)
+        return None
+    place = repository(*key(model), uid(model))
+    return Offer(entry, status.get("resolved") or {}, place, (created_unix(model), key(model).name))
+
+
+def document(found: Sequence[Offer]) -> tuple[str, bytes]:
+    """The revision and the catalog as JSON, without facts where there would be too many of them."""
+    entries = [one.told(facts=True) for one in found]
+    text = msgspec.json.encode(entries)
+    if len(text) > CATALOG_BYTES - 1024:
+        entries = [one.told(facts=False) for one in found]
+    revision = hashlib.sha256(msgspec.json.encode(entries, order="deterministic")).hexdigest()
+    return revision, msgspec.json.encode({"apiVersion": VERSION, "revision": revision, "entries": entries})
+
+
+def credentials(folder: Path) -> dict[str, bytes]:
+    """Name -> SHA-256 of the token. What is too short to be one, or cannot be read, is none."""
+    found: dict[str, bytes] = {}
+    try:
+        files = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return found
+    for path in files[:MOST_CREDENTIALS]:
+        try:
+            with path.open("rb") as file:
+                token = file.read(CREDENTIAL_BYTES).strip()
+        except OSError:
+            continue
+        if len(token) >= SHORTEST_CREDENTIAL:
+            found[path.name] = hashlib.sha256(token).digest()
+    return found
+
+
+def holder(known: Mapping[str, bytes], shown: str) -> str | None:
+    """The name of the credential in an ``Authorization`` header: ``Bearer TOKEN``, or Basic of ``NAME:TOKEN``. Compares
+    with all of them, so that the time that it takes tells nothing."""
+    scheme, _unused, text = shown.partition(" ")
+    named: str | None = None
+    token = text.strip()
+    if scheme.lower() == "basic":
+        named, _unused, token = _basic(token).partition(":")
+    elif scheme.lower() != "bearer":
+        return None
+    digest = hashlib.sha256(token.encode()).digest()
+    same = [name for name, wanted in known.items() if hmac.compare_digest(digest, wanted)]
+    return next((name for name in same if named in (None, name)), None)
+
+
+def _basic(text: str) -> str:
+    try:
+        return b64decode(text, validate=True).decode()
+    except ValueError:
+        return ""
+
+
+class Catalog:
+    """The doors ``/v1/catalog`` and ``/v1/grants``."""
+
+    name = "catalog"
+
+    def __init__(
+        self,
+        settings: Settings,
+        signer: Signer,
+        models: Informer,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``models``: those of the cluster."""
+        self._settings, self._signer, self._models, self._now = settings, signer, models, now
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """Both."""
+        return [web.get(CATALOG, self.catalog, allow_head=False), web.post(GRANTS, self.grants)]
+
+    async def catalog(self, request: web.Request) -> web.Response:
+        """All models that are ready; 304 while nothing has changed."""
+        self._holder(request)
+        revision, text = document(self._offers())
+        tag = f'"{revision}"'
+        if any(one.value in (revision, "*") for one in request.if_none_match or ()):
+            return web.Response(status=304, headers={"ETag": tag})
+        return web.Response(body=text, content_type="application/json", headers={"ETag": tag})
+
+    async def grants(self, request: web.Request) -> web.Response:
+        """Opens the repository of one entry for some minutes. Who chose one while it was active gets it afterwards,
+        too."""
+        name = self._holder(request)
+        wanted = await _read(request, GrantRequest)
+        offer = next((one for one in self._offers() if _is(one.entry, wanted)), None)
+        if offer is None:
+            raise RefusedError(404, "the catalog has no such entry with this digest")
+        now = self._now()
+        access = Access("repository", offer.repository, ("pull",))
+        grant = Grant(
+            api_version=VERSION,
+            registry=self._settings.catalog_registry or self._settings.registry,
+            repository=offer.repository,
+            digest=offer.entry.digest,
+            token=self._signer.signed(f"catalog:{name}", [access], now),
+            expires_at=datetime.fromtimestamp(int(now) + self._signer.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+        log.info("the credential %s may pull %s@%s", name, offer.repository, offer.entry.digest)
+        return web.Response(body=msgspec.json.encode(grant), content_type="application/json")
+
+    def _offers(self) -> list[Offer]:
+        """Raises RefusedError while the models are not known: a catalog without them would be taken for true."""
+        if not self._models.synced.is_set():
+            raise busy("the models are being listed")
+        return offers(self._models.store.all())
+
+    def _holder(self, request: web.Request) -> str:
+        found = holder(credentials(Path(self._settings.catalog_keys)), request.headers.get("Authorization", ""))
+        if found is None:
+            raise RefusedError(401, "show a credential of this catalog", WWW_Authenticate=_CHALLENGE)
+        return found
+
+
+def _is(entry: Entry, wanted: GrantRequest) -> bool:
+    return (entry.name, entry.digest) == (wanted.name, wanted.digest) and wanted.version in ("", entry.version)
+
+
+async def _read(request: web.Request, type_: type[Any]) -> Any:
+    """Raises RefusedError."""
+    try:
+        return decode_json(await request.read(), type_, most=LARGEST_BODY)
+    except DecodingError as error:
+        raise RefusedError(400, f"this is no request for a grant: {error}") from None

@@ -1,0 +1,55 @@
+"""When the registry's collector freed storage last, as a metric: a CronJob runs it, which nobody looks at."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from prometheus_client import Gauge
+
+from slipway.decoding import said
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, NotFoundError
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Key, Kind, Object, created_unix
+from slipway.serving.times import unix_time
+
+log = logging.getLogger(__name__)
+
+CRON_JOB = Kind("batch", "v1", "CronJob", "cronjobs")
+LOOK_SECONDS = 60.0
+
+
+def collected(cron_job: Object) -> float:
+    """Unix seconds of the last collection that ended well; where there was none of the CronJob's creation."""
+    last = (cron_job.get("status") or {}).get("lastSuccessfulTime")
+    return unix_time(last) if last else float(created_unix(cron_job))
+
+
+class Collector:
+    """Looks at the CronJob each minute. While there is none, as of a registry of somebody else, there is no series."""
+
+    def __init__(self, client: Client, name: Key, metrics: Metrics) -> None:
+        self._client, self._name = client, name
+        self._gauge = Gauge(
+            "slipway_depot_collected_timestamp_seconds",
+            "When the registry's collector ended well last; before the first time when it was installed.",
+            ["namespace"],
+            registry=metrics.registry,
+        )
+
+    async def run(self) -> None:
+        """Looks until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Once. What cannot be read is logged, and what was known stays."""
+        try:
+            found = await self._client.get(CRON_JOB, self._name)
+            self._gauge.labels(self._name.namespace).set(collected(found))
+        except NotFoundError:
+            self._gauge.clear()
+        except (ApiError, ValueError) as error:
+            log.warning("could not read the CronJob %s: %s", self._name, said(error))

@@ -1,0 +1,139 @@
+"""The import door: a publisher that imports a model of another cluster's catalog asks here for what opens it there.
+
+The catalog's credential lies in a Secret of the depot's own namespace and never leaves it. The publisher shows its own
+service account's token, which the API server reviews; the depot exchanges a grant for the one entry that the model was
+given, and hands over a token of a few minutes for its one repository. So no credential lies in the publisher's
+namespace, nothing is written anywhere, and an import that takes longer asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from slipway.artifacts.address_policy import AddressPolicy
+from slipway.decoding import said
+from slipway.depot.app import RefusedError, busy
+from slipway.depot.settings import Settings
+from slipway.depot.tokens import Tokens
+from slipway.kube.client import Client
+from slipway.kube.errors import ForbiddenError, NotFoundError
+from slipway.kube.objects import SECRET, Key, Kind, Object, uid
+from slipway.serving.catalogs import IMPORTS, GrantRequest, Import
+from slipway.weights.catalogs import CatalogError, Door, authority, authorization, exchange, policy
+
+OF_THE_CLUSTER = "-"
+"""In place of a namespace."""
+AT_ONCE, WAITING = 8, 64
+
+
+class _Chosen(msgspec.Struct, frozen=True, rename="camel"):
+    """The entry that a model was given, as its status has it."""
+
+    name: str
+    source_name: str
+    remote_digest: str
+    version: str = ""
+
+
+class _Source(msgspec.Struct, frozen=True, rename="camel"):
+    """The spec of a source of models, as far as it is needed here."""
+
+    url: str
+    credentials_secret_name: str
+    ca_secret_name: str = ""
+
+
+class Imports:
+    """The door ``/v1/imports``."""
+
+    name = "imports"
+
+    def __init__(
+        self, settings: Settings, source: Kind, tokens: Tokens, client: Client, allowed: AddressPolicy | None = None
+    ) -> None:
+        """``source``: the kind that says where catalogs are. ``allowed``: another policy for their addresses than the
+        usual one."""
+        self._settings, self._source, self._tokens, self._client = settings, source, tokens, client
+        self._allowed = allowed or policy(settings.blocked_networks)
+        self._places, self._waiting = asyncio.Semaphore(AT_ONCE), 0
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """One."""
+        return [web.post(f"{IMPORTS}/{{namespace}}/{{name}}/{{uid}}", self.grant)]
+
+    async def grant(self, request: web.Request) -> web.Response:
+        """A grant for the entry that this model was given. 424 where the other side, or what leads there, is not as it
+        should be, and 503 where that may pass by itself."""
+        asked = request.match_info
+        namespace = "" if asked["namespace"] == OF_THE_CLUSTER else asked["namespace"]
+        caller = await self._tokens.bearer(request)
+        if caller.namespace not in (namespace or self._settings.namespace, self._settings.namespace):
+            raise RefusedError(403, "a publisher imports models of its own namespace only")
+        chosen = await self._chosen(Key(namespace, asked["name"]), asked["uid"])
+        if self._waiting >= WAITING:
+            raise busy("too many grants are being exchanged")
+        self._waiting += 1
+        try:
+            async with self._places:
+                found = await self._exchanged(chosen)
+        except CatalogError as error:
+            status = 503 if error.passing else 424
+            raise RefusedError(status, f"{error.reason}: {error.message}") from error
+        finally:
+            self._waiting -= 1
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+    async def _chosen(self, name: Key, identity: str) -> _Chosen:
+        """Raises RefusedError where there is no such model, or nothing was chosen for it yet."""
+        kind = self._settings.models if name.namespace else self._settings.cluster_models
+        try:
+            model = await self._client.get(kind, name)
+        except NotFoundError:
+            model = None
+        if model is None or uid(model) != identity:
+            raise RefusedError(404, "there is no such model")
+        source: Object = (model.get("status") or {}).get("source") or {}
+        try:
+            return msgspec.convert(source.get("catalog") or {}, _Chosen)
+        except msgspec.ValidationError:
+            raise RefusedError(409, "no entry of a catalog was chosen for this model yet", Retry_After="2") from None
+
+    async def _exchanged(self, chosen: _Chosen) -> Import:
+        """Raises CatalogError."""
+        try:
+            found = await self._client.get(self._source, Key("", chosen.source_name))
+            source = msgspec.convert(found.get("spec"), _Source)
+        except NotFoundError:
+            raise CatalogError("SourceMissing", f"There is no source {chosen.source_name} any more.") from None
+        except msgspec.ValidationError as error:
+            raise CatalogError("InvalidSource", f"The source {chosen.source_name}: {said(error)}.") from None
+        credential = authorization(await self._secret(source.credentials_secret_name))
+        trusted = authority(await self._secret(source.ca_secret_name)) if source.ca_secret_name else ""
+        door = Door(url=source.url.rstrip("/"), authorization=credential, authority=trusted)
+        wanted = _request(chosen)
+        grant = await exchange(door, self._allowed, wanted)
+        return Import(**msgspec.structs.asdict(grant), ca=trusted)
+
+    async def _secret(self, name: str) -> Mapping[str, str]:
+        """The data of a Secret. Raises CatalogError."""
+        place = Key(self._settings.namespace, name)
+        try:
+            found = await self._client.get(SECRET, place)
+        except NotFoundError:
+            raise CatalogError("SecretMissing", f"There is no Secret {place}.") from None
+        except ForbiddenError:
+            raise CatalogError("SecretForbidden", f"The depot may not read the Secret {place}.") from None
+        return {key: value for key, value in (found.get("data") or {}).items() if isinstance(value, str)}
+
+
+def _request(chosen: _Chosen) -> GrantRequest:
+    """Raises CatalogError."""
+    told = {"name": chosen.name, "version": chosen.version, "digest": chosen.remote_digest}
+    try:
+        return msgspec.convert(told, GrantRequest)
+    except msgspec.ValidationError as error:
+        raise CatalogError("InvalidChoice", f"What was chosen cannot be asked for: {said(error)}.") from None

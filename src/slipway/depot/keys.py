@@ -1,0 +1,170 @@
+"""``slipway depot keys``: makes the keys of registry and depot once, and renews their certificates in time.
+
+Each lies in a Secret of its own, so that a pod mounts what it needs and no more. It takes the rights to create Secrets
+and ConfigMaps, and to get and update those of :data:`SECRETS` and :data:`CONFIG_MAPS`. Run it as often as you like:
+what is good stays as it is.
+"""
+
+from __future__ import annotations
+
+import binascii
+import logging
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from slipway.depot import certificates, signing
+from slipway.depot.certificates import Pair
+from slipway.kube.client import Client
+from slipway.kube.errors import ConflictError, NotFoundError
+from slipway.kube.objects import CONFIG_MAP, SECRET, Key, Kind, Object
+from slipway.serving import depot_token
+
+log = logging.getLogger(__name__)
+
+REGISTRY, DEPOT = "slipway-registry", "slipway-depot"
+"""Services, by whose names the certificates are."""
+REGISTRY_TLS, DEPOT_TLS = "slipway-registry-tls", "slipway-depot-tls"
+TOKEN, HMAC = "slipway-depot-token", "slipway-depot-key"
+AUTHORITY = "slipway-depot-ca"
+"""Secret with the authority's pair, and ConfigMap with its certificate."""
+KEY_SET = "slipway-registry-keys"
+SECRETS = (AUTHORITY, REGISTRY_TLS, DEPOT_TLS, TOKEN, HMAC)
+CONFIG_MAPS = (AUTHORITY, KEY_SET)
+CERTIFICATE, PRIVATE = "tls.crt", "tls.key"
+TOKEN_FIELD, HMAC_FIELD, AUTHORITY_FIELD, KEY_SET_FIELD = "token.key", "hmac", "ca.crt", "jwks.json"
+LABELS = {"app.kubernetes.io/name": "slipway-depot", "app.kubernetes.io/part-of": "slipway"}
+ATTEMPTS = 10
+"""At a write, while others write the same."""
+
+Data = dict[str, bytes]
+Result = TypeVar("Result")
+
+
+class Names(msgspec.Struct, frozen=True, kw_only=True):
+    """By which names registry and depot are reached."""
+
+    namespace: str
+    cluster_domain: str = "cluster.local"
+    registry: tuple[str, ...] = ()
+    """Further names and addresses of the registry."""
+    depot: tuple[str, ...] = ()
+
+    def of(self, service: str, further: Sequence[str]) -> tuple[str, ...]:
+        """All names of a Service and those given."""
+        inside = f"{service}.{self.namespace}.svc"
+        usual = (inside, service, f"{service}.{self.namespace}", f"{inside}.{self.cluster_domain}")
+        return tuple(dict.fromkeys((*usual, *further)))
+
+
+async def ensure(client: Client, names: Names, now: datetime) -> list[str]:
+    """Makes what is missing and renews what ends soon. Returns what was written, such as ``Secret slipway-depot-key``.
+
+    Raises ApiError; ValueError for a key that cannot be read, which nobody replaces unasked: others rely on it.
+    """
+    store = _Store(client, names.namespace)
+
+    def authority(before: Data | None) -> Data:
+        return _data(certificates.authority(now, _pair(before) if before is not None else None))
+
+    issuer = _pair(await store.keep(SECRET, AUTHORITY, authority, type_="kubernetes.io/tls"))
+    await store.keep(CONFIG_MAP, AUTHORITY, lambda _before: {AUTHORITY_FIELD: issuer.certificate})
+    for secret, wanted in (
+        (REGISTRY_TLS, names.of(REGISTRY, names.registry)),
+        (DEPOT_TLS, names.of(DEPOT, names.depot)),
+    ):
+        await store.keep(SECRET, secret, _server(issuer, wanted, now, secret), type_="kubernetes.io/tls")
+    token = await store.keep(SECRET, TOKEN, lambda before: before or {TOKEN_FIELD: signing.made()})
+    key_set = _sound(TOKEN, partial(signing.key_set, token.get(TOKEN_FIELD, b"")))
+    await store.keep(CONFIG_MAP, KEY_SET, lambda _before: {KEY_SET_FIELD: key_set.encode()})
+    hmac = await store.keep(
+        SECRET, HMAC, lambda before: before or {HMAC_FIELD: secrets.token_bytes(depot_token.KEY_BYTES)}
+    )
+    if len(hmac.get(HMAC_FIELD, b"")) != depot_token.KEY_BYTES:
+        raise ValueError(_unusable(HMAC, f"it holds no {depot_token.KEY_BYTES} bytes in {HMAC_FIELD!r}"))
+    return store.written
+
+
+def _server(issuer: Pair, names: Sequence[str], now: datetime, secret: str) -> Callable[[Data | None], Data]:
+    def made(before: Data | None) -> Data:
+        why = certificates.fault(_pair(before), issuer, names, now) if before is not None else "there is none"
+        if not why and before is not None:
+            return before
+        log.info("making the certificate %s: %s", secret, why)
+        return _data(certificates.server(issuer, names, now))
+
+    return made
+
+
+class _Store:
+    """Secrets and ConfigMaps of one namespace, changed by a function of what is in them."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+        self.written: list[str] = []
+
+    async def keep(self, kind: Kind, name: str, make: Callable[[Data | None], Data], *, type_: str = "Opaque") -> Data:
+        """Sees to it that an object has what ``make`` says of its data, None where there is none. Returns that."""
+        for _unused in range(ATTEMPTS):
+            try:
+                current = await self._client.get(kind, Key(self._namespace, name))
+            except NotFoundError:
+                current = None
+            before = _decoded(kind, current, name) if current is not None else None
+            wanted = _sound(name, partial(make, before))
+            if wanted == before:
+                return wanted
+            try:
+                await self._write(kind, name, current, wanted, type_)
+            except ConflictError:
+                continue  # another one wrote it meanwhile
+            self.written.append(f"{kind.kind} {name}")
+            return wanted
+        raise ValueError(f"{kind.kind} {name} changes all the time: run this again when nobody else does")
+
+    async def _write(self, kind: Kind, name: str, current: Object | None, wanted: Data, type_: str) -> None:
+        if current is not None:
+            await self._client.replace(kind, {**current, "data": _encoded(kind, wanted)})
+            return
+        metadata = {"namespace": self._namespace, "name": name, "labels": LABELS}
+        made: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        made["data"] = _encoded(kind, wanted)
+        await self._client.create(kind, made | {"type": type_} if kind is SECRET else made)
+
+
+def _decoded(kind: Kind, current: Object, name: str) -> Data:
+    data: dict[str, Any] = current.get("data") or {}
+    try:
+        if kind is SECRET:
+            return {field: b64decode(text, validate=True) for field, text in data.items()}
+        return {field: text.encode() for field, text in data.items()}
+    except (binascii.Error, ValueError, TypeError, AttributeError):
+        raise ValueError(_unusable(name, "it cannot be read")) from None
+
+
+def _encoded(kind: Kind, data: Data) -> dict[str, str]:
+    return {field: b64encode(raw).decode() if kind is SECRET else raw.decode() for field, raw in data.items()}
+
+
+def _sound(name: str, read: Callable[[], Result]) -> Result:
+    try:
+        return read()
+    except ValueError as error:
+        raise ValueError(_unusable(name, str(error))) from None
+
+
+def _unusable(name: str, why: str) -> str:
+    return f"the Secret {name}: {why}. Delete it and run this again, then restart registry, depot and controller"
+
+
+def _pair(data: Data) -> Pair:
+    return Pair(data.get(CERTIFICATE, b""), data.get(PRIVATE, b""))
+
+
+def _data(pair: Pair) -> Data:
+    return {CERTIFICATE: pair.certificate, PRIVATE: pair.key}

@@ -1,0 +1,175 @@
+"""``slipway depot``: ``serve`` answers at the doors until it is told to stop, ``keys`` makes and renews its keys."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from slipway.depot import server
+from slipway.depot.app import Door, application
+from slipway.depot.catalog import Catalog
+from slipway.depot.collector import Collector
+from slipway.depot.imports import Imports
+from slipway.depot.keys import Names, ensure
+from slipway.depot.models import Models
+from slipway.depot.registry import Registry
+from slipway.depot.settings import Settings, load
+from slipway.depot.signing import Signer
+from slipway.depot.tokens import Tokens
+from slipway.depot.uploads import Uploads
+from slipway.kube import health
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError
+from slipway.kube.informer import Informer
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Key
+from slipway.serving import depot_token
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 told to stop, 1 no way to go on, 2 bad settings or keys."""
+    arguments = _arguments(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    status: int = arguments.run(arguments)
+    return status
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="slipway depot", description="Guard the registry of model artifacts.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    serve = commands.add_parser("serve", help="sign registry tokens and take uploads", description="Serve the doors.")
+    serve.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
+    serve.set_defaults(run=_serve)
+    keys = commands.add_parser(
+        "keys",
+        help="make the keys of registry and depot, and renew their certificates",
+        description="Make what is missing, renew certificates with less than 90 days left, print what was written.",
+    )
+    keys.add_argument("--namespace", required=True, help="where registry and depot are")
+    keys.add_argument(
+        "--cluster-domain", default="cluster.local", metavar="NAME", help="of the cluster's DNS (default: %(default)s)"
+    )
+    for service in ("registry", "depot"):
+        keys.add_argument(
+            f"--{service}-name",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"further DNS name or address of the {service} (repeatable)",
+        )
+    keys.set_defaults(run=_keys)
+    for command in (serve, keys):
+        command.add_argument(
+            "--kubeconfig", default="", help="default: the pod's account, $KUBECONFIG or ~/.kube/config"
+        )
+    return parser.parse_args(argv)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    try:
+        settings = load(arguments.config)
+        keys = Keys(settings)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"slipway depot: {error}\n")
+        return 2
+    return asyncio.run(_run(settings, keys, arguments.kubeconfig))
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    names = Names(
+        namespace=arguments.namespace,
+        cluster_domain=arguments.cluster_domain,
+        registry=tuple(arguments.registry_name),
+        depot=tuple(arguments.depot_name),
+    )
+    try:
+        written = asyncio.run(_ensured(names, arguments.kubeconfig))
+    except (ApiError, ValueError) as error:
+        sys.stderr.write(f"slipway depot: {error}\n")
+        return 1
+    sys.stdout.writelines(f"{one}\n" for one in written)
+    return 0
+
+
+async def _ensured(names: Names, kubeconfig: str) -> list[str]:
+    client = await Client.connect(kubeconfig, metrics=Metrics())
+    try:
+        return await ensure(client, names, datetime.now(UTC))
+    finally:
+        await client.close()
+
+
+class Keys:
+    """What lies in the folder of keys."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises OSError, or ValueError naming the file that holds no such thing."""
+        self.certificate = server.Certificate(settings.key("tls.crt"), settings.key("tls.key"))
+        self.hmac = settings.key("hmac").read_bytes()
+        if len(self.hmac) != depot_token.KEY_BYTES:
+            raise ValueError(f"{settings.key('hmac')}: a key has {depot_token.KEY_BYTES} bytes")
+        pem = settings.key("token.key").read_bytes()
+        try:
+            self.signer = Signer(pem, issuer=settings.issuer, audience=settings.service, seconds=settings.token_seconds)
+        except ValueError as error:
+            raise ValueError(f"{settings.key('token.key')}: {error}") from None
+
+
+async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
+    metrics = Metrics()
+    ready = False
+    async with AsyncExitStack() as stack:
+        client = await Client.connect(kubeconfig, metrics=metrics)
+        stack.push_async_callback(client.close)
+        await stack.enter_async_context(health.serve(settings.operations_listen, ready=lambda: ready, metrics=metrics))
+        registry = Registry.connect(settings, keys.signer)
+        stack.push_async_callback(registry.close)
+        uploads = Uploads(settings, keys.hmac, Models(client, settings, keys.hmac), registry, metrics)
+        models = Informer(client, settings.cluster_models)
+        collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
+        running = {asyncio.create_task(_told_to_stop()), asyncio.create_task(collector.run())}
+        if settings.catalog:
+            running.add(asyncio.create_task(models.run()))
+        for task in running:
+            stack.callback(task.cancel)
+        doors = [*_doors(settings, keys, client, models), uploads]
+        app = application(doors, metrics, at_once=settings.requests_at_once)
+        tls = keys.certificate.context
+        await stack.enter_async_context(server.served(app, settings.listen, tls, connections=settings.connections))
+        renewal = asyncio.create_task(keys.certificate.run())
+        stack.callback(renewal.cancel)
+        ready = True
+        log.info("serving on %s", settings.listen)
+        ended, _unused = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        log.info("stopping")
+        ready = False
+        uploads.stop()
+        for task in ended:
+            task.result()  # what ends by itself ends the process
+    return 0
+
+
+def _doors(settings: Settings, keys: Keys, client: Client, models: Informer) -> list[Door]:
+    """All but that for uploads. ``models``: those of the cluster."""
+    tokens = Tokens(settings, keys.signer, keys.hmac, client)
+    source = settings.catalog_sources
+    return [
+        tokens,
+        *([Catalog(settings, keys.signer, models)] if settings.catalog else []),
+        *([Imports(settings, source, tokens, client)] if source else []),
+    ]
+
+
+async def _told_to_stop() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()

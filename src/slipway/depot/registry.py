@@ -1,0 +1,202 @@
+"""Registry: the handful of calls by which the depot keeps uploads there, with tokens that it signs for itself."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from slipway.depot.settings import Settings
+from slipway.depot.signing import Access, Signer
+
+SUBJECT = "slipway-depot"
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 60.0
+STREAM_SECONDS = 300.0
+"""For one stream of bytes: a piece at most."""
+COMMIT_SECONDS = 600.0
+"""For the end of an upload, for which a registry may read it once more."""
+CONNECTIONS = 64
+CHUNK = "application/octet-stream"
+_READ_ONLY = 405
+
+
+class RegistryError(Exception):
+    """The registry did not do it, and will not if asked again. The message names the request and the status."""
+
+
+class AwayError(RegistryError):
+    """The registry does not answer, fails, or is read-only: it may do it later."""
+
+
+class GoneError(RegistryError):
+    """There is no such upload, or a manifest names a blob that is not there."""
+
+
+class Manifest(NamedTuple):
+    content: bytes
+    digest: str
+
+
+class Registry:
+    """May be used by any number of tasks. Every method raises RegistryError."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, base: URL, signer: Signer, now: Callable[[], float] = time.time
+    ) -> None:
+        self._session, self._base, self._signer, self._now = session, base, signer, now
+
+    @classmethod
+    def connect(cls, settings: Settings, signer: Signer) -> Registry:
+        """The registry that the settings name. Raises OSError for an authority that cannot be read."""
+        context = ssl.create_default_context()
+        if not settings.registry_plain:
+            context.load_verify_locations(settings.registry_ca or settings.key("ca.crt"))
+        connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=context, ttl_dns_cache=10)
+        session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False
+        )
+        return cls(session, URL(f"{'http' if settings.registry_plain else 'https'}://{settings.registry}"), signer)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._session.close()
+
+    async def begin(self, repository: str) -> URL:
+        """Starts the upload of a blob. Returns where it goes on."""
+        async with self._asked("POST", repository, self._at(repository, "blobs/uploads/")) as answer:
+            return self._location(answer, repository)
+
+    async def append(self, repository: str, upload: URL, chunks: AsyncIterator[bytes]) -> URL:
+        """Streams bytes into an upload. Returns where it goes on; what went wrong in the middle cannot be repeated."""
+        headers = {"Content-Type": CHUNK}
+        async with self._asked("PATCH", repository, upload, headers, chunks, STREAM_SECONDS) as answer:
+            return self._location(answer, repository)
+
+    async def commit(self, repository: str, upload: URL, digest: str, size: int) -> None:
+        """The upload becomes a blob, if its digest is this one."""
+        place = upload.extend_query(digest=digest)
+        headers = {"Content-Type": CHUNK}
+        try:
+            async with self._asked("PUT", repository, place, headers, b"", COMMIT_SECONDS) as answer:
+                told = answer.headers.get("Docker-Content-Digest", digest)
+        except GoneError:
+            # The answer to an earlier request may have been lost on the way.
+            if await self.size(repository, digest) != size:
+                raise
+            return
+        if told != digest:
+            raise RegistryError(f"the registry has the blob {told} in place of {digest}")
+
+    async def cancel(self, repository: str, upload: URL) -> None:
+        """Nothing is left of an upload."""
+        async with self._asked("DELETE", repository, upload):
+            pass
+
+    async def size(self, repository: str, digest: str) -> int | None:
+        """Bytes of a blob; None where there is none."""
+        try:
+            async with self._asked("HEAD", repository, self._at(repository, f"blobs/{digest}")) as answer:
+                return answer.content_length
+        except GoneError:
+            return None
+
+    async def put_blob(self, repository: str, content: bytes, digest: str) -> None:
+        """Stores a small blob, where it is not there yet."""
+        if await self.size(repository, digest) == len(content):
+            return
+        place = (await self.begin(repository)).extend_query(digest=digest)
+        async with self._asked("PUT", repository, place, {"Content-Type": CHUNK}, content):
+            pass
+
+    async def manifest(self, repository: str, tag: str, *, media_type: str, most: int) -> Manifest | None:
+        """A manifest of at most ``most`` bytes; None where there is none."""
+        headers = {"Accept": media_type}
+        try:
+            async with self._asked("GET", repository, self._at(repository, f"manifests/{tag}"), headers) as answer:
+                content = bytearray()
+                async for chunk in answer.content.iter_any():
+                    content += chunk
+                    if len(content) > most:
+                        raise RegistryError(f"the manifest {repository}:{tag} has more than {most} bytes")
+        except GoneError:
+            return None
+        return Manifest(bytes(content), _digest(content))
+
+    async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
+        """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
+        place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
+        digest = _digest(content)
+        async with self._asked("PUT", repository, place, headers, content) as answer:
+            told = answer.headers.get("Docker-Content-Digest", digest)
+        if told != digest:
+            raise RegistryError(f"the registry has the manifest {told} in place of {digest}")
+        return digest
+
+    async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
+        """Removes the manifest that has a tag, where there is one."""
+        with suppress(GoneError):
+            place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": media_type}
+            async with self._asked("HEAD", repository, place, headers) as answer:
+                digest = answer.headers.get("Docker-Content-Digest", "")
+            async with self._asked("DELETE", repository, self._at(repository, f"manifests/{digest}")):
+                pass
+
+    def _at(self, repository: str, path: str) -> URL:
+        return self._base.with_path(f"/v2/{repository}/{path}")
+
+    def _location(self, answer: aiohttp.ClientResponse, repository: str) -> URL:
+        """As an address of this registry, whatever it calls itself. Raises RegistryError for what is no upload's."""
+        try:
+            told = URL(answer.headers.get("Location", ""))
+        except ValueError:
+            told = URL()
+        if not told.path.startswith(f"/v2/{repository}/blobs/uploads/") or ".." in told.path.split("/"):
+            raise RegistryError("the registry sent an address that is of no upload here")
+        return self._base.join(told.relative() if told.absolute else told)
+
+    @asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        repository: str,
+        place: URL,
+        headers: dict[str, str] | None = None,
+        body: bytes | AsyncIterator[bytes] | None = None,
+        seconds: float = ANSWER_SECONDS,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer to a request that succeeded."""
+        access = Access("repository", repository, ("pull", "push", "delete"))
+        token = self._signer.signed(SUBJECT, [access], self._now())
+        what = f"{method} {place.path}"
+        try:
+            async with self._session.request(
+                method,
+                place,
+                data=body,
+                headers={**(headers or {}), "Authorization": f"Bearer {token}"},
+                timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
+                allow_redirects=False,
+            ) as answer:
+                if answer.status >= 300:
+                    raise _refused(what, answer.status)
+                yield answer
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise AwayError(f"{what}: {type(error).__name__}") from error
+
+
+def _refused(what: str, status: int) -> RegistryError:
+    message = f"{what}: the registry answered {status}"
+    if status >= 500 or status in (_READ_ONLY, 408, 425, 429):
+        return AwayError(message)
+    return GoneError(message) if status in (400, 404, 416) else RegistryError(message)
+
+
+def _digest(content: bytes | bytearray) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

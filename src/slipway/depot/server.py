@@ -1,0 +1,121 @@
+"""Listens over TLS, for a bounded number of connections, each with bounded headers and silence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+HEADER_BYTES, MOST_HEADERS = 12 << 10, 64
+"""Bytes of one header: a service account's token of 8,000 characters in base64 fits. And how many there may be."""
+BUFFER_BYTES = 64 << 10
+"""Of a body that a connection reads ahead."""
+IDLE_SECONDS = 15.0
+"""For which a connection may wait for its first or next request."""
+HANDSHAKE_SECONDS = 10.0
+LINGERING_SECONDS = 2.0
+"""For which the rest of a refused body is read, so that the client sees the answer."""
+RELOAD_SECONDS = 60.0
+GRACE_SECONDS = 20.0
+"""For which requests may go on after the end was asked for: less than the 30 that Kubernetes gives by default."""
+
+
+class _Bare(logging.Filter):
+    """aiohttp logs requests that are no HTTP with an excerpt, in which there may be a token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.exc_info = None
+        return True
+
+
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(_Bare())
+
+
+class Certificate:
+    """The server's certificate, which is read anew when its file has changed. New connections then get the new one."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Raises OSError, ssl.SSLError among them, for files that hold no certificate and its key."""
+        self._certificate, self._key = certificate, key
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._read = self._stamp()
+        self.context.load_cert_chain(certificate, key)
+
+    def refresh(self) -> bool:
+        """Returns whether there was another certificate. What cannot be read is logged, and the old one stays."""
+        try:
+            stamp = self._stamp()
+            if stamp == self._read:
+                return False
+            self.context.load_cert_chain(self._certificate, self._key)
+        except OSError as error:
+            log.warning("could not read the new certificate, the old one stays: %s", error)
+            return False
+        self._read = stamp
+        log.info("took the new certificate")
+        return True
+
+    async def run(self) -> None:
+        """Looks at the files each minute until cancelled."""
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            self.refresh()
+
+    def _stamp(self) -> tuple[bytes, ...]:
+        return self._certificate.read_bytes(), self._key.read_bytes()
+
+
+@asynccontextmanager
+async def served(
+    app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
+) -> AsyncIterator[asyncio.Server]:
+    """Serves on ``listen`` (``HOST:PORT``) while the context lasts; a client beyond ``connections`` is hung up on."""
+    # Bodies are taken as they are: a compressed one may become a thousand times as long.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_SECONDS)
+    await runner.setup()
+    manager = runner.server
+    if manager is None:
+        raise RuntimeError("the runner was set up and has no server")
+    loop = asyncio.get_running_loop()
+
+    def accepted() -> asyncio.Protocol:
+        if len(manager.connections) >= connections:
+            return _HangUp()
+        return web.RequestHandler(
+            manager,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]
+            logger=_http_log,
+            keepalive_timeout=IDLE_SECONDS,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+            max_headers=MOST_HEADERS,
+            read_bufsize=BUFFER_BYTES,
+            lingering_time=LINGERING_SECONDS,
+            auto_decompress=False,
+        )
+
+    host, _unused, port = listen.rpartition(":")
+    seconds = HANDSHAKE_SECONDS if tls else None
+    server = await loop.create_server(
+        accepted, host.strip("[]") or None, int(port), ssl=tls, ssl_handshake_timeout=seconds, backlog=256
+    )
+    try:
+        yield server
+    finally:
+        server.close()
+        await runner.cleanup()
+
+
+class _HangUp(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

@@ -1,0 +1,100 @@
+"""Registry tokens: who may do what in which repository for some minutes, signed with the depot's key. Pure.
+
+They are JSON Web Tokens with the algorithm ES256, as the registry's token authentication takes them; the registry has
+the public half of the key as a set of keys (JWKS).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+_COORDINATE_BYTES = 32
+LEEWAY_SECONDS = 10
+"""By which a token is dated back, for clocks that are late."""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What may be done with one thing in the registry, in the words of its token protocol."""
+
+    type: str
+    """``repository`` or ``registry``."""
+    name: str
+    actions: tuple[str, ...]
+    """``pull``, ``push``, ``delete``; ``*`` of the registry."""
+
+
+class Signer:
+    """The depot's key. Its ``repr`` shows nothing of it."""
+
+    def __init__(self, pem: bytes, *, issuer: str, audience: str, seconds: int) -> None:
+        """``seconds``: for how long a token is good. Raises ValueError for what is no key on the curve P-256."""
+        self._key = _key(pem)
+        self._issuer, self._audience, self.seconds = issuer, audience, seconds
+        self.public = public(self._key)
+        """The public half, as an entry of a set of keys."""
+
+    def signed(self, subject: str, access: Sequence[Access], now: float) -> str:
+        """A token for ``subject``, which is in the registry's log. ``now``: Unix seconds."""
+        issued = int(now)
+        header = {"typ": "JWT", "alg": "ES256", "kid": self.public["kid"]}
+        claims = {
+            "iss": self._issuer,
+            "sub": subject,
+            "aud": self._audience,
+            "iat": issued,
+            "nbf": issued - LEEWAY_SECONDS,
+            "exp": issued + self.seconds,
+            "jti": secrets.token_hex(8),
+            "access": access,
+        }
+        text = f"{_text(msgspec.json.encode(header))}.{_text(msgspec.json.encode(claims))}"
+        r, s = decode_dss_signature(self._key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{text}.{_text(r.to_bytes(_COORDINATE_BYTES) + s.to_bytes(_COORDINATE_BYTES))}"
+
+
+def made() -> bytes:
+    """A new key, as PEM."""
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def key_set(pem: bytes) -> str:
+    """The set of keys that the registry reads, for a private key. Raises ValueError for what is no such key."""
+    return msgspec.json.encode({"keys": [public(_key(pem))]}).decode()
+
+
+def public(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
+    """Its public half as a JSON Web Key, named by its thumbprint (RFC 7638)."""
+    numbers = key.public_key().public_numbers()
+    bare = {
+        "crv": "P-256",
+        "kty": "EC",
+        "x": _text(numbers.x.to_bytes(_COORDINATE_BYTES)),
+        "y": _text(numbers.y.to_bytes(_COORDINATE_BYTES)),
+    }
+    thumbprint = _text(hashlib.sha256(msgspec.json.encode(bare)).digest())
+    return {**bare, "kid": thumbprint, "alg": "ES256", "use": "sig"}
+
+
+def _key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None  # what is in it is shown nowhere
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        return key
+    raise ValueError("it holds no private key on the curve P-256")
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

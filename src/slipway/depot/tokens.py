@@ -1,0 +1,192 @@
+"""The token door: who shows a service account's token, or one that the controller made, gets a token of the registry.
+
+The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. What is asked for
+and may not be is left out of the token, and the registry then refuses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import re
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+from aiohttp import web
+
+from slipway.depot.app import RefusedError, busy
+from slipway.depot.settings import Settings
+from slipway.depot.signing import Access, Signer
+from slipway.kube.client import Client
+from slipway.kube.errors import InvalidObjectError
+from slipway.kube.objects import Kind, Object
+from slipway.serving import depot_token
+
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+MOST_SCOPES = 16
+REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
+LONGEST_REPOSITORY = 255
+SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
+LONGEST_TOKEN = 8000
+_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+REVIEWS_AT_ONCE, REVIEWS_WAITING = 8, 64
+PULL, WRITE = frozenset({"pull"}), frozenset({"pull", "push", "delete"})
+CATALOG = "registry", "catalog"
+"""What lists all repositories."""
+_CHALLENGE = 'Basic realm="slipway-depot"'
+
+
+class Caller(NamedTuple):
+    """Who asks for a token."""
+
+    subject: str
+    """For the registry's log."""
+    namespace: str
+    may_write: bool
+    """Whether in repositories of its namespace."""
+
+
+def granted(caller: Caller, scopes: Iterable[str], system_namespace: str) -> tuple[Access, ...]:
+    """Of what is asked for, what the caller may do. Scopes are ``TYPE:NAME:ACTION,ACTION``."""
+    found = []
+    for scope in scopes:
+        kind, _unused, rest = scope.partition(":")
+        name, _unused, actions = rest.rpartition(":")
+        may = _permitted(caller, kind, name, system_namespace)
+        if got := tuple(dict.fromkeys(action for action in actions.split(",") if action in may)):
+            found.append(Access(kind, name, got))
+    return tuple(found)
+
+
+def _permitted(caller: Caller, kind: str, name: str, system_namespace: str) -> frozenset[str]:
+    of_the_system = caller.may_write and caller.namespace == system_namespace
+    if (kind, name) == CATALOG:
+        return frozenset({"*"}) if of_the_system else frozenset()
+    if kind != "repository" or len(name) > LONGEST_REPOSITORY or not REPOSITORY.fullmatch(name):
+        return frozenset()
+    if of_the_system:
+        return WRITE
+    if name.startswith(f"namespaced/{caller.namespace}/"):
+        return WRITE if caller.may_write else PULL
+    return PULL if name.startswith("cluster/") else frozenset()
+
+
+class Tokens:
+    """The door ``/token``."""
+
+    name = "token"
+
+    def __init__(
+        self, settings: Settings, signer: Signer, hmac_key: bytes, client: Client, now: Callable[[], float] = time.time
+    ) -> None:
+        self._settings, self._signer, self._hmac_key, self._client, self._now = settings, signer, hmac_key, client, now
+        self._reviews, self._waiting = asyncio.Semaphore(REVIEWS_AT_ONCE), 0
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """``/token``. Clients that try POST first take 405 as an advice to come back with GET."""
+        return [web.get("/token", self.token, allow_head=False)]
+
+    async def token(self, request: web.Request) -> web.Response:
+        """Answers with a token for what may be done of what is asked for, which may be nothing."""
+        if request.query.get("service", self._settings.service) != self._settings.service:
+            raise RefusedError(400, f"this depot signs tokens for the service {self._settings.service} only")
+        scopes = " ".join(request.query.getall("scope", [])).split()
+        if len(scopes) > MOST_SCOPES:
+            raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
+        caller = await self._caller(request)
+        now = self._now()
+        signed = self._signer.signed(caller.subject, granted(caller, scopes, self._settings.namespace), now)
+        answer = {
+            "token": signed,
+            "access_token": signed,
+            "expires_in": self._signer.seconds,
+            "issued_at": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def bearer(self, request: web.Request) -> Caller:
+        """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
+        scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise _unauthorized("show the token of a service account")
+        return await self._service_account(shown.strip())
+
+    async def _caller(self, request: web.Request) -> Caller:
+        scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
+        shown = shown.strip()
+        if scheme.lower() == "bearer" and shown:
+            return await self._service_account(shown)
+        if scheme.lower() != "basic" or not shown:
+            raise _unauthorized("show the token of a service account, or the password of a pull Secret")
+        password = _password(shown)
+        if len(password) <= depot_token.LONGEST and password.count(".") == 1:
+            return self._puller(password)
+        return await self._service_account(password)
+
+    def _puller(self, password: str) -> Caller:
+        """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace."""
+        try:
+            claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
+        except depot_token.TokenError as error:
+            raise _unauthorized(str(error)) from None
+        return Caller(f"pull:{claim.namespace}", claim.namespace, may_write=False)
+
+    async def _service_account(self, token: str) -> Caller:
+        """Whose token it is, by the API server's word."""
+        if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
+            raise _unauthorized("this is no token of a service account")
+        if self._waiting >= REVIEWS_WAITING:
+            raise busy("too many tokens are being reviewed")
+        audience = self._settings.issuer
+        review: Object = {
+            "apiVersion": TOKEN_REVIEW.api_version,
+            "kind": TOKEN_REVIEW.kind,
+            "metadata": {},
+            "spec": {"token": token, "audiences": [audience]},
+        }
+        self._waiting += 1
+        try:
+            async with self._reviews:
+                answer = await self._client.create(TOKEN_REVIEW, review)
+        except InvalidObjectError:
+            raise _unauthorized("this is no token of a service account") from None
+        finally:
+            self._waiting -= 1
+        return reviewed(answer, audience)
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Review(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _User = _User()
+    audiences: tuple[str, ...] = ()
+
+
+def reviewed(review: Object, audience: str) -> Caller:
+    """Whom a TokenReview names. Raises RefusedError: nobody, no service account, or one for another audience."""
+    try:
+        told = msgspec.convert(review.get("status") or {}, _Review)
+    except msgspec.ValidationError:
+        told = _Review()
+    account = SERVICE_ACCOUNT.fullmatch(told.user.username)
+    if not told.authenticated or audience not in told.audiences or account is None:
+        raise _unauthorized(f"this is no valid token of a service account for the audience {audience}")
+    return Caller(told.user.username, account[1], may_write=True)
+
+
+def _password(shown: str) -> str:
+    try:
+        return b64decode(shown, validate=True).decode("ascii").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise _unauthorized("the credentials are not in the form of Basic authentication") from None
+
+
+def _unauthorized(message: str) -> RefusedError:
+    return RefusedError(401, message, WWW_Authenticate=_CHALLENGE)

@@ -1,0 +1,325 @@
+"""The upload door: a user's file goes through it into the registry, whole (PUT, as ``curl -T`` does it) or resumed.
+
+Resuming is the core of the tus protocol, version 1.0.0: HEAD tells how many bytes are there, PATCH sends more from then
+on. PUT with a Content-Range does the same. Any replica takes any request: what is there stands in the registry, who
+writes on the model.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from aiohttp import web
+from prometheus_client import Counter, Gauge
+
+from slipway.artifacts import session as sessions
+from slipway.artifacts.session import Session
+from slipway.depot.app import RefusedError, busy
+from slipway.depot.models import Hold, Models, note, uploaded
+from slipway.depot.registry import Registry, RegistryError
+from slipway.depot.settings import Settings
+from slipway.depot.writer import Body, CutError, Writer, patiently, stored, unavailable
+from slipway.kube.errors import ApiError
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import Object
+from slipway.serving import depot_token
+from slipway.serving.depot_token import Claim
+from slipway.serving.repositories import repository
+
+PATH = "/v1/upload/{namespace}/{name}/{uid}"
+NO_NAMESPACE = "-"
+"""In the path of a model of the cluster."""
+TUS, TUS_VERSION = "Tus-Resumable", "1.0.0"
+OFFSET_TYPE = "application/offset+octet-stream"
+MOST_DIGITS = 18
+READ_SECONDS = 30.0
+"""For which a question about an upload waits for a registry that is away."""
+LONGEST_GIVEN_NAME = 1024
+_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
+
+
+class State(NamedTuple):
+    """How far an upload is."""
+
+    offset: int
+    length: int | None
+    session: Session | None
+    """None: nothing is there, or it is published and gone."""
+
+
+class Upload(NamedTuple):
+    """What a request is about, once its token was looked at."""
+
+    claim: Claim
+    model: Object
+    repository: str
+
+
+class Uploads:
+    """The door ``/v1/upload/``."""
+
+    name = "upload"
+
+    def __init__(
+        self,
+        settings: Settings,
+        hmac_key: bytes,
+        models: Models,
+        registry: Registry,
+        metrics: Metrics,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings, self._hmac_key, self._models, self._registry = settings, hmac_key, models, registry
+        self._now = now
+        self._stopping = False
+        self._count = 0
+        self._running = Gauge("slipway_depot_uploads_running", "Uploads under way.", registry=metrics.registry)
+        self._received = Counter("slipway_depot_uploaded_bytes", "Bytes that came.", registry=metrics.registry)
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """One address for each model, for whoever has its token."""
+        return [
+            web.put(PATH, self.put, expect_handler=_later),
+            web.patch(PATH, self.patch, expect_handler=_later),
+            web.head(PATH, self.head),
+            web.get(PATH, self.get, allow_head=False),
+            web.options(PATH, self.options),
+        ]
+
+    def stop(self) -> None:
+        """Uploads end their piece, and the clients are told to go on at another replica."""
+        self._stopping = True
+
+    async def options(self, _request: web.Request) -> web.Response:
+        """What is understood, for anybody."""
+        headers = {TUS: TUS_VERSION, "Tus-Version": TUS_VERSION, "Tus-Max-Size": str(self._settings.upload_bytes)}
+        return web.Response(status=204, headers=headers)
+
+    async def head(self, request: web.Request) -> web.Response:
+        """How many bytes are there."""
+        state = await self._state(await self._admitted(request))
+        headers = {TUS: TUS_VERSION, "Upload-Offset": str(state.offset)}
+        if state.length is not None:
+            headers["Upload-Length"] = str(state.length)
+        return web.Response(headers=headers)
+
+    async def get(self, request: web.Request) -> web.Response:
+        """The same with the digests of what is there, as JSON."""
+        upload = await self._admitted(request)
+        state, expires = await self._state(upload), upload.claim.expires
+        told: dict[str, Any] = {
+            "offset": state.offset,
+            "length": state.length,
+            "complete": state.length is not None and state.offset == state.length,
+            "fileName": state.session.file_name if state.session else "",
+            "expiresAt": datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if expires else None,
+            "pieces": state.session.pieces if state.session else (),
+        }
+        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+
+    async def put(self, request: web.Request) -> web.Response:
+        """The whole file, which takes the place of what was there of it; with a Content-Range a part that goes on."""
+        upload = await self._admitted(request)
+        length = self._body_length(request)
+        if not length:
+            raise RefusedError(400, "the file is empty")
+        given = request.headers.get("Content-Range")
+        offset, whole = _range(given, length) if given is not None else (None, length)
+        self._refuse_longer(whole)
+        session = await self._written(request, upload, whole, offset)
+        return web.Response(status=201, text=f"{session.offset} of {session.length} bytes are there\n")
+
+    async def patch(self, request: web.Request) -> web.Response:
+        """More bytes of the file, from the offset on that HEAD tells."""
+        if request.headers.get(TUS, TUS_VERSION) != TUS_VERSION:
+            raise RefusedError(412, f"this depot speaks tus {TUS_VERSION}", Tus_Version=TUS_VERSION)
+        if request.content_type != OFFSET_TYPE:
+            raise RefusedError(415, f"send it as {OFFSET_TYPE}")
+        upload = await self._admitted(request)
+        offset, length = _number(request, "Upload-Offset"), _number(request, "Upload-Length")
+        if offset is None:
+            raise RefusedError(400, "tell where the bytes belong in the header Upload-Offset")
+        size = self._body_length(request)
+        if length is not None:
+            self._refuse_longer(length)
+            _fit(offset, size, length)
+        session = await self._written(request, upload, length, offset)
+        return web.Response(status=204, headers={TUS: TUS_VERSION, "Upload-Offset": str(session.offset)})
+
+    # --- what they share ---------------------------------------------------------------------------------------------
+
+    async def _admitted(self, request: web.Request) -> Upload:
+        """Raises RefusedError: 401, 410 and 404 for the token, the time and the model."""
+        claim = self._claim(request)
+        place = request.match_info
+        namespace = "" if place["namespace"] == NO_NAMESPACE else place["namespace"]
+        if (namespace, place["name"], place["uid"]) != (claim.namespace, claim.name, claim.uid) or not claim.uid:
+            raise RefusedError(404, "the token is for another model")
+        model = await self._models.get(claim)
+        return Upload(claim, model, repository(claim.namespace, claim.name, claim.uid))
+
+    def _claim(self, request: web.Request) -> Claim:
+        scheme, _unused, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise RefusedError(401, "show the token as Authorization: Bearer", WWW_Authenticate="Bearer")
+        try:
+            claim = depot_token.verified(self._hmac_key, token.strip(), "upload", 0)
+        except depot_token.TokenError as error:
+            raise RefusedError(401, str(error), WWW_Authenticate="Bearer") from None
+        if claim.expires and self._now() >= claim.expires:
+            raise RefusedError(410, "the token has expired: take the new one from the model's upload Secret")
+        return claim
+
+    def _body_length(self, request: web.Request) -> int:
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise RefusedError(415, "send the file as it is, without Content-Encoding")
+        if request.content_length is None:
+            raise RefusedError(411, "send a Content-Length")
+        return request.content_length
+
+    def _refuse_longer(self, length: int) -> None:
+        if length > self._settings.upload_bytes:
+            raise RefusedError(413, f"a file may have {self._settings.upload_bytes} bytes")
+
+    async def _state(self, upload: Upload) -> State:
+        """How far it is. Should the controller not know yet that all is there, it is told."""
+        try:
+            session, digest = await patiently(
+                lambda: stored(self._registry, upload.repository), lambda: False, READ_SECONDS
+            )
+        except RegistryError:
+            raise busy("the registry does not answer: ask again") from None
+        known, told = note(upload.model), uploaded(upload.model)
+        if session and session.complete and not told:
+            await self._models.announce(upload.claim, digest)
+        if session:
+            return State(session.offset, session.length, session)
+        length = known.length if known else None
+        return State(length or 0 if told else 0, length, None)
+
+    async def _written(self, request: web.Request, upload: Upload, length: int | None, offset: int | None) -> Session:
+        """Writes the body at the offset, None: at the begin of a new session. Returns what is there now."""
+        if self._stopping or self._count >= self._settings.uploads_at_once:
+            raise busy("this depot takes no more uploads at the moment")
+        self._count += 1
+        self._running.set(self._count)
+        try:
+            async with self._models.held(upload.claim, length) as hold:
+                session = await self._begun(upload, hold.length, offset)
+                _fit(offset or 0, request.content_length or 0, hold.length)
+                return await self._streamed(request, upload, hold, session)
+        except CutError as error:
+            status = 503 if self._stopping else 408
+            raise RefusedError(status, f"{error}: go on where HEAD says", Retry_After="1") from None
+        finally:
+            self._count -= 1
+            self._running.set(self._count)
+
+    async def _streamed(self, request: web.Request, upload: Upload, hold: Hold, session: Session | None) -> Session:
+        body = Body(request, self._settings.idle_seconds, lambda: self._stopping)
+        await _go_on(request)
+        if session is None:
+            kind = await _kind(body)
+            session = Session(file_name=sessions.name_for(_given_name(request), kind), length=hold.length)
+        patience = self._settings.registry_seconds
+        writer = Writer(self._registry, upload.repository, hold, body, patience=patience, now=self._now)
+        try:
+            session, digest = await writer.write(session)
+            if session.complete:
+                await self._models.announce(upload.claim, digest or await writer.list(session))
+        finally:
+            self._received.inc(writer.received)
+            await self._forget_orphan(upload)
+        return session
+
+    async def _forget_orphan(self, upload: Upload) -> None:
+        """Nobody tidies up what comes into the registry after its model was deleted."""
+        try:
+            await self._models.get(upload.claim)
+        except ApiError:
+            return
+        except RefusedError:
+            with suppress(RegistryError):
+                await self._registry.delete_tagged(upload.repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
+
+    async def _begun(self, upload: Upload, length: int, offset: int | None) -> Session | None:
+        """The session that the body continues; None: a new one."""
+        if offset is None:
+            return None
+        try:
+            session, _digest = await stored(self._registry, upload.repository)
+        except RegistryError:
+            raise unavailable() from None
+        there = session.offset if session else 0
+        if offset != there or (session and session.length != length):
+            raise RefusedError(
+                409, f"there are {there} bytes of {session.length if session else length}", Upload_Offset=str(there)
+            )
+        return session if there else None
+
+
+def _range(given: str, size: int) -> tuple[int, int]:
+    """Offset and length of the file."""
+    matched = _RANGE.fullmatch(given)
+    first, last, length = (int(number) for number in matched.groups()) if matched else (0, 0, 0)
+    if not matched or last - first + 1 != size:
+        raise RefusedError(400, "the Content-Range does not fit: write it as bytes FIRST-LAST/LENGTH")
+    return first, length
+
+
+def _fit(offset: int, size: int, length: int) -> None:
+    if offset + size > length:
+        raise RefusedError(413, f"the file has {length} bytes, and these end at {offset + size}")
+
+
+async def _kind(body: Body) -> str:
+    """What the file is, by its first bytes. Raises RefusedError for what no model comes as, CutError."""
+    head = b""
+    while len(head) < sessions.HEAD_BYTES and (chunk := await body.chunk(sessions.HEAD_BYTES - len(head))):
+        head += chunk
+    kind = sessions.kind_of(head)
+    if not kind:
+        raise RefusedError(415, f"this is no file of a known kind: send one of {', '.join(sessions.KINDS)}")
+    body.push_back(head)
+    return kind
+
+
+async def _later(_request: web.Request) -> None:
+    """A client that waits to be told to go on is answered first where it is refused."""
+
+
+async def _go_on(request: web.Request) -> None:
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # no answer has begun yet
+
+
+def _number(request: web.Request, header: str) -> int | None:
+    text = request.headers.get(header)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS:
+        raise RefusedError(400, f"{header} is not a number of bytes")
+    return int(text)
+
+
+def _given_name(request: web.Request) -> str:
+    """What the client calls the file; empty: nothing."""
+    if name := request.query.get("filename") or request.headers.get("X-Upload-Filename"):
+        return name[:LONGEST_GIVEN_NAME]
+    for pair in request.headers.get("Upload-Metadata", "").split(","):
+        name, _unused, value = pair.strip().partition(" ")
+        if name == "filename":
+            try:
+                return b64decode(value, validate=True)[:LONGEST_GIVEN_NAME].decode(errors="replace")
+            except binascii.Error:
+                return ""
+    return ""

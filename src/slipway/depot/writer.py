@@ -1,0 +1,254 @@
+"""Writer: a stream of bytes becomes pieces in the registry, none of which is ever held in memory.
+
+Each piece goes into an upload of the registry while it is hashed, becomes a blob by its digest, and is then listed in
+the session's manifest: whatever ends the stream, what is listed stays. A piece ends when it is full, when it has been
+under way for some time, or with the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from slipway.artifacts import session as sessions
+from slipway.artifacts.session import PIECE_BYTES, Piece, Session
+from slipway.decoding import DecodingError
+from slipway.depot.app import BUSY_SECONDS, RefusedError
+from slipway.depot.models import Hold
+from slipway.depot.registry import AwayError, Registry, RegistryError
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+PIECE_SECONDS = 30.0
+"""For which a piece is under way at most."""
+LEAST_BYTES = 64 << 10
+"""That must have come by then."""
+KEPT_BYTES = 1 << 20
+"""What came of a piece before the stream was cut is kept if it is at least so much, or the end of the file."""
+CHUNK_BYTES = 128 << 10
+"""That are asked for at a time: aiohttp reads ahead twice as much as was ever asked for."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two questions to a registry that is away."""
+
+
+class CutError(Exception):
+    """The stream ended too early. The message says why."""
+
+
+class Source(Protocol):
+    """Where the bytes come from."""
+
+    def gone(self) -> bool:
+        """Whether nobody waits for an answer any more."""
+
+    async def chunk(self, most: int) -> bytes:
+        """The next bytes, at most so many; none at the end. Raises CutError."""
+
+
+class Body:
+    """The body of a request, as a source."""
+
+    def __init__(self, request: web.Request, idle_seconds: float, stopping: Callable[[], bool]) -> None:
+        self._request, self._idle, self._stopping = request, idle_seconds, stopping
+        self._back = b""
+        self.left = request.content_length or 0
+
+    def gone(self) -> bool:
+        """Whether the client hung up."""
+        transport = self._request.transport
+        return transport is None or transport.is_closing()
+
+    def push_back(self, chunk: bytes) -> None:
+        """Makes bytes come again. Only what was read last may be pushed back, and once."""
+        self._back = chunk
+        self.left += len(chunk)
+
+    async def chunk(self, most: int) -> bytes:
+        """The next bytes. Raises CutError where the client left or is silent, or this process is told to stop."""
+        if self._back:
+            chunk, self._back = self._back[:most], self._back[most:]
+        elif self._stopping():
+            raise CutError("this depot is being stopped: go on in a moment")
+        else:
+            chunk = await self._read(most)
+        self.left -= len(chunk)
+        return chunk
+
+    async def _read(self, most: int) -> bytes:
+        try:
+            async with asyncio.timeout(self._idle):
+                chunk = await self._request.content.read(min(most, CHUNK_BYTES))
+        except TimeoutError:
+            raise CutError(f"nothing came for {self._idle:.0f} s") from None
+        except (aiohttp.ClientError, web.RequestPayloadError, OSError):
+            raise CutError("the connection broke") from None
+        if not chunk and self.left:
+            raise CutError("the body ended before its length")
+        return chunk
+
+
+class Writer:
+    """Writes the file of one model."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        repository: str,
+        hold: Hold,
+        source: Source,
+        *,
+        patience: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``patience``: seconds for which a registry may be away."""
+        self._registry, self._repository, self._hold, self._source = registry, repository, hold, source
+        self._patience, self._now = patience, now
+        self.received = 0
+        """Bytes that came, whether or not they were kept."""
+
+    async def write(self, session: Session) -> tuple[Session, str]:
+        """Adds what comes to the session. Returns it and its manifest's digest; empty: nothing came.
+
+        Raises CutError, with everything kept that came before; RefusedError where the registry is away for too long, or
+        somebody else writes by now.
+        """
+        digest = ""
+        try:
+            while (room := min(PIECE_BYTES, session.length - session.offset)) > 0:
+                piece, cut = await self._piece(room)
+                if piece is not None:
+                    session = session.followed_by(piece)
+                    digest = await self.list(session)
+                if cut is not None:
+                    raise cut
+                if piece is None:
+                    break
+        except RegistryError as error:
+            log.warning("upload to %s: %s", self._repository, error)
+            raise unavailable() from None
+        return session, digest
+
+    async def list(self, session: Session) -> str:
+        """Stores the session's manifest. Returns its digest. Raises as write does."""
+        if len(session.pieces) > sessions.MOST_PIECES:
+            raise RefusedError(413, f"the file came in more than {sessions.MOST_PIECES} pieces: send larger ones")
+        content, registry, repository = sessions.written(session), self._registry, self._repository
+        if len(session.pieces) == 1:
+            await self._patiently(lambda: registry.put_blob(repository, sessions.EMPTY, sessions.EMPTY_DIGEST))
+
+        def put() -> Awaitable[str]:
+            self._hold.check(self._now())
+            return registry.put_manifest(repository, sessions.TAG, content, media_type=sessions.MANIFEST_TYPE)
+
+        return await self._patiently(put)
+
+    async def _piece(self, room: int) -> tuple[Piece | None, CutError | None]:
+        """The next piece, of at most ``room`` bytes, and what cut the stream. None: nothing came."""
+        first = await self._source.chunk(room)
+        if not first:
+            return None, None
+        registry, repository = self._registry, self._repository
+        upload = await self._patiently(lambda: registry.begin(repository))
+        part = _Part(self._source, first, room)
+        try:
+            upload = await registry.append(repository, upload, part.chunks())
+            self.received += part.size
+            if part.cut is not None and part.size < min(KEPT_BYTES, room):
+                await self._cancel(upload)
+                return None, part.cut
+            piece = Piece(part.digest, part.size)
+            await self._patiently(lambda: registry.commit(repository, upload, piece.digest, piece.size))
+        except (RegistryError, RefusedError, CutError, asyncio.CancelledError):
+            await self._cancel(upload)
+            raise
+        return piece, part.cut
+
+    async def _cancel(self, upload: URL) -> None:
+        """A registry removes what is left over by itself, some days later."""
+        with suppress(RegistryError):
+            await asyncio.shield(self._registry.cancel(self._repository, upload))
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks until the registry is there again: it may be read-only for a while, as it is tidied up."""
+        return await patiently(ask, self._source.gone, self._patience)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], gone: Callable[[], bool], patience: float) -> T:
+    """Asks until the registry is there, for ``patience`` seconds. Raises CutError as soon as nobody waits any more."""
+    end, pause = time.monotonic() + patience, FIRST_PAUSE
+    while True:
+        try:
+            return await ask()
+        except AwayError as error:
+            if time.monotonic() + pause > end:
+                raise
+            log.info("waiting for the registry: %s", error)
+        await asyncio.sleep(pause)
+        if gone():
+            raise CutError("the connection broke")
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+class _Part:
+    """The bytes of one piece, hashed as they pass."""
+
+    def __init__(self, source: Source, first: bytes, room: int) -> None:
+        self._source, self._first, self._room = source, first, room
+        self._hash = hashlib.sha256()
+        self.size = 0
+        self.cut: CutError | None = None
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Ends where the piece does."""
+        end, chunk = time.monotonic() + PIECE_SECONDS, self._first
+        while chunk:
+            self._hash.update(chunk)
+            self.size += len(chunk)
+            yield chunk
+            if self.size == self._room:
+                return
+            late = time.monotonic() > end
+            if late and self.size < LEAST_BYTES:
+                self.cut = CutError("the bytes come too slowly")
+            if late:
+                return
+            chunk = await self._next()
+
+    async def _next(self) -> bytes:
+        try:
+            return await self._source.chunk(self._room - self.size)
+        except CutError as error:
+            self.cut = error
+            return b""
+
+
+async def stored(registry: Registry, repository: str) -> tuple[Session | None, str]:
+    """The session of a repository, and its manifest's digest; None where there is none. Raises RegistryError."""
+    found = await registry.manifest(
+        repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE, most=sessions.MANIFEST_BYTES
+    )
+    if found is None:
+        return None, ""
+    try:
+        return sessions.read(found.content), found.digest
+    except DecodingError as error:
+        raise RegistryError(f"the manifest {repository}:{sessions.TAG} is no session: {error}") from error
+
+
+def unavailable() -> RefusedError:
+    """503: what was kept stays, and the upload may go on."""
+    return RefusedError(503, "the registry did not take it: go on in a moment", Retry_After=str(BUSY_SECONDS))

@@ -1,0 +1,79 @@
+"""Ahead: bytes that one thread reads while another uses those before: network, processor and disk work at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+from slipway.loader.sources.base import CHUNK
+
+AHEAD = 8
+"""Chunks that wait to be used, at most."""
+
+
+class Ahead:
+    """Chunks that another thread reads and hashes, a few at most before they are wanted."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._queue: queue.Queue[bytes | BaseException | None] = queue.Queue(AHEAD)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises what reading raised."""
+        while True:
+            found = self._queue.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                return
+            yield found
+
+    def leave(self) -> None:
+        """Nothing more is wanted. What is being read at the moment is read to the end of its chunk."""
+        self._stopped.set()
+        with suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
+
+    def stop(self) -> None:
+        """The same, and returns when nothing is read any more."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._queue.get_nowait()
+            self._thread.join(0.05)
+
+    def _read(self) -> None:
+        last: BaseException | None = None
+        try:
+            for chunk in _gathered(self._chunks):
+                self._queue.put(chunk)
+                if self._stopped.is_set():
+                    break
+        except BaseException as error:  # noqa: BLE001 - raised again where the chunks are wanted
+            last = error
+        finally:
+            close = getattr(self._chunks, "close", None)
+            if close:
+                close()
+        if not self._stopped.is_set():
+            self._queue.put(last)
+
+
+def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in larger chunks: each is handed from thread to thread, which costs more than a few bytes do."""
+    held: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size >= CHUNK:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)

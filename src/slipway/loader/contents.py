@@ -1,0 +1,214 @@
+"""Contents: what becomes a blob, as bytes from any position on: a file of a source, or a tar of several.
+
+Equal files make equal archives: in the order of their paths, with one owner, one time and one mode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from slipway.artifacts.modelpack import MODE
+from slipway.loader.digests import Digest, Kind, hasher
+from slipway.loader.errors import LoadError, StoppedError, TransientError
+from slipway.loader.sources.base import CHUNK, Entry, Source
+from slipway.loader.stage import Work
+from slipway.loader.transfer import Retrier
+
+BLOCK = tarfile.BLOCKSIZE
+END = bytes(2 * BLOCK)
+"""Of an archive."""
+
+
+CHECKED = 64 << 20
+"""Bytes of a file that is read once more from its beginning for its checksum, at most."""
+
+
+class WrongError(Exception):
+    """The file of this name is not what its source promises."""
+
+
+class Content(Protocol):
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def promised(self) -> Digest | None:
+        """By the source, of all bytes."""
+
+    @property
+    def key(self) -> str:
+        """Tells this content from any other that has the name; empty: nothing does."""
+
+    def chunks(self, start: int) -> Iterator[bytes]:
+        """The bytes from ``start`` on. Raises LoadError or StoppedError; what may pass is tried again in here."""
+
+
+class FileContent:
+    def __init__(self, source: Source, entry: Entry, work: Work) -> None:
+        """Raises LoadError where the source does not tell the file's size."""
+        if entry.size is None:
+            raise LoadError(f"the source does not tell the size of {entry.path}")
+        self.name, self.size, self.promised = entry.path, entry.size, entry.digest
+        self.key = key(entry.path, entry.version, str(entry.size)) if entry.version else ""
+        self._source, self._entry, self._work = source, entry, work
+
+    def chunks(self, start: int) -> Iterator[bytes]:
+        """See Content."""
+        retrier = Retrier(self._work.policy, self._work.stop, self._work.meter)
+        have = start
+        while have < self.size:
+            try:
+                for chunk in self._read(have):
+                    have += len(chunk)
+                    retrier.progressed()
+                    yield chunk
+            except TransientError as error:
+                retrier.failed(self.name, error)
+
+    def checked(self, start: int) -> Iterator[bytes]:
+        """The same, of a file that is part of something else: the source's promise is looked at here. Raises WrongError
+        where it is not kept, before the last bytes are given."""
+        if start and self.size > CHECKED:
+            yield from self.chunks(start)
+            return
+        found, at = hasher(self.promised, self.size), 0
+        for chunk in self.chunks(0):
+            found.update(chunk)
+            end = at + len(chunk)
+            if end == self.size and self.promised is not None and found.hexdigest() != self.promised.value:
+                raise WrongError(self.name)
+            if end > start:
+                yield chunk[max(0, start - at) :]
+            at = end
+
+    def _read(self, start: int) -> Iterator[bytes]:
+        """Of one connection."""
+        have = start
+        with self._source.read(self._entry, start if self._entry.version else 0) as body:
+            if body.start not in (0, start):
+                raise TransientError(f"the server sent bytes from {body.start} instead of {start}")
+            skip = start - body.start
+            while chunk := body.read(CHUNK):
+                if self._work.stop.is_set():
+                    raise StoppedError
+                if skip:
+                    chunk, skip = chunk[skip:], max(0, skip - len(chunk))
+                have += len(chunk)
+                if have > self.size:
+                    raise TransientError("the server sent more bytes than it announced")
+                if chunk:
+                    yield chunk
+        if have < self.size:
+            raise TransientError(f"the connection ended after {have} of {self.size} bytes")
+
+
+class TarContent:
+    """An archive of files."""
+
+    promised: Digest | None = None
+
+    def __init__(self, name: str, files: Sequence[FileContent]) -> None:
+        """Raises LoadError for a name that no archive takes."""
+        self.name = name
+        self._parts: list[tuple[int, Callable[[int], Iterator[bytes]]]] = []
+        ordered = sorted(files, key=lambda file: file.name)
+        for file in ordered:
+            self._parts.append(_constant(_header(file)))
+            self._parts.append((file.size, file.checked))
+            self._parts.append(_constant(bytes(-file.size % BLOCK)))
+        self._parts.append(_constant(END))
+        self.size = sum(size for size, _chunks in self._parts)
+        self.key = key("tar", *(file.key for file in ordered)) if all(file.key for file in ordered) else ""
+
+    def chunks(self, start: int) -> Iterator[bytes]:
+        """See Content."""
+        for size, chunks in self._parts:
+            if start < size:
+                yield from chunks(start)
+            start = max(0, start - size)
+
+
+class Hashed:
+    """What is known of a content's bytes, whose first ones may have been sent by another loader."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.position = 0
+        """Bytes that have been hashed."""
+        self._sha256 = hashlib.sha256()
+        promised = content.promised
+        self._git = None
+        if promised is not None and promised.kind is Kind.GIT:
+            self._git = hashlib.sha1(b"blob %d\0" % content.size, usedforsecurity=False)
+
+    def chunks(self, start: int) -> Iterator[bytes]:
+        """The bytes from ``start`` on, hashed as far as they follow what was hashed before."""
+        at = start
+        for chunk in self._content.chunks(start):
+            end = at + len(chunk)
+            if at <= self.position < end:
+                fresh = chunk[self.position - at :]
+                self._sha256.update(fresh)
+                if self._git is not None:
+                    self._git.update(fresh)
+                self.position = end
+            at = end
+            yield chunk
+
+    def catch_up(self, end: int) -> None:
+        """Reads what was not hashed, up to ``end``."""
+        if self.position < end:
+            for _chunk in self.chunks(self.position):
+                if self.position >= end:
+                    break
+
+    @property
+    def whole(self) -> bool:
+        """Whether all bytes were hashed."""
+        return self.position == self._content.size
+
+    @property
+    def digest(self) -> str:
+        """As registries write it."""
+        return f"sha256:{self._sha256.hexdigest()}"
+
+    def keeps_promise(self) -> bool:
+        """Whether these are the bytes that the source promised."""
+        promised = self._content.promised
+        if promised is None or not self.whole:
+            return True
+        if self._git is not None:
+            return self._git.hexdigest() == promised.value
+        return promised.kind is not Kind.SHA256 or self._sha256.hexdigest() == promised.value
+
+
+def key(*words: str) -> str:
+    """A short word for these."""
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def known_digest(content: Content) -> str:
+    """Of the blob, where the source promises it; else empty."""
+    promised = content.promised
+    return f"sha256:{promised.value}" if promised is not None and promised.kind is Kind.SHA256 else ""
+
+
+def _constant(data: bytes) -> tuple[int, Callable[[int], Iterator[bytes]]]:
+    return len(data), lambda start: iter([data[start:]])
+
+
+def _header(file: FileContent) -> bytes:
+    info = tarfile.TarInfo(file.name)
+    info.size, info.mode = file.size, MODE
+    try:
+        return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict")
+    except (ValueError, UnicodeError) as error:
+        raise LoadError(f"{file.name!r} is no name for a file of an archive: rename it") from error

@@ -1,0 +1,134 @@
+"""Described: what the files of a source say of the model, read through ranges before any of them is fetched."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+
+from slipway.artifacts import config, gguf, safetensors
+from slipway.artifacts.file_rules import CONFIG, INDEX, Chosen
+from slipway.artifacts.gguf import Gguf
+from slipway.artifacts.model_facts import Told, facts
+from slipway.artifacts.publication import Facts
+from slipway.artifacts.range_reader import MalformedFileError, Read
+from slipway.decoding import DecodingError, decode_json
+from slipway.loader.digests import hasher
+from slipway.loader.headers import MOST_HEADERS, counted
+from slipway.loader.sources.base import Entry, Listing, Retry, Source
+from slipway.loader.stage import piece
+
+TOKENIZER, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+MOST_TEMPLATE = 16 << 20
+"""Bytes of a tokenizer's configuration, which has the template for chats in it."""
+T = TypeVar("T")
+
+
+class Description(msgspec.Struct, frozen=True):
+    facts: Facts
+    precisions: tuple[str, ...]
+    """Types of the tensors."""
+
+
+def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
+    """What cannot be read is not known. Raises LoadError for a source that fails."""
+    files = _Files(source, listing.entries, retry)
+    main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
+    tensors: Mapping[str, int] = {}
+    headers: tuple[tuple[Gguf, ...], ...] = ()
+    if chosen.format == "GGUF":
+        headers = tuple(files.gguf(parts) for parts in _models(chosen.weights))
+    else:
+        tensors = files.tensors(chosen, main)
+    told = Told(
+        format=chosen.format,
+        tasks=listing.tasks,
+        features=listing.features,
+        configuration=files.json(main, config.MOST_BYTES) if main else {},
+        files=tuple(sorted(chosen.files)),
+        tensors=tensors,
+        headers=headers,
+        template=files.template(),
+    )
+    most = sorted(tensors, key=lambda name: (-tensors[name], name))
+    return Description(facts(told), tuple(most[:1]))
+
+
+class _Files:
+    def __init__(self, source: Source, entries: Sequence[Entry], retry: Retry) -> None:
+        self._source, self._retry = source, retry
+        self._entries = {entry.path: entry for entry in entries}
+
+    def json(self, path: str, most: int) -> Mapping[str, Any]:
+        """An object; empty where the file is none, or not there."""
+        text = self._text(path, most)
+        try:
+            if path in (CONFIG, INDEX):
+                return config.read(text)
+            return decode_json(text, dict[str, Any], most=most)
+        except DecodingError:
+            return {}
+
+    def template(self) -> str:
+        """For chats: of a file of its own, or of the tokenizer's configuration."""
+        own = self._text(TEMPLATE, config.MOST_BYTES).decode("utf-8", "replace")
+        found = own or self.json(TOKENIZER, MOST_TEMPLATE).get("chat_template")
+        if isinstance(found, list):
+            found = " ".join(str(one.get("template", "")) for one in found if isinstance(one, dict))
+        return found if isinstance(found, str) else ""
+
+    def tensors(self, chosen: Chosen, main: str) -> Mapping[str, int]:
+        """Of all safetensors files together; none where one of them says nothing that is sound."""
+        parse = partial(safetensors.parse, budget=safetensors.Budget())
+        total: Counter[str] = Counter()
+        names = [name for name in chosen.weights if name.endswith(".safetensors")]
+        if len(names) != len(chosen.weights) or len(names) > MOST_HEADERS:
+            return {}
+        for name in self._in_order(counted(sorted(names), main)):
+            found = self._header(name, parse)
+            if found is None or found.size != self._entries[name].size:
+                return {}
+            total.update(found.parameters)
+        return dict(sorted(total.items()))
+
+    def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
+        """Of each part of one model; none where one of them says nothing that is sound."""
+        found = [self._header(name, partial(gguf.parse, count=True)) for name in parts[:MOST_HEADERS]]
+        return tuple(one for one in found if one is not None) if all(found) else ()
+
+    def _in_order(self, names: Sequence[str]) -> list[str]:
+        """As the source has them: some are read from their beginning to their end only."""
+        wanted = set(names)
+        return [path for path in self._entries if path in wanted]
+
+    def _header(self, name: str, parse: Callable[[Read], T]) -> T | None:
+        try:
+            return self._retry(lambda: parse(partial(piece, self._source, self._entries[name])))
+        except (MalformedFileError, DecodingError):
+            return None
+
+    def _text(self, path: str, most: int) -> bytes:
+        entry = self._entries.get(path)
+        if entry is None or not entry.size or entry.size > most:
+            return b""
+        found = bytearray()
+        while len(found) < entry.size:
+            more = self._retry(partial(piece, self._source, entry, len(found), entry.size - len(found)))
+            if not more:
+                break
+            found += more
+        promised = hasher(entry.digest, entry.size)
+        promised.update(bytes(found))
+        return bytes(found) if entry.digest is None or promised.hexdigest() == entry.digest.value else b""
+
+
+def _models(names: frozenset[str]) -> list[list[str]]:
+    """GGUF files, those that are parts of one model together; those that only see or hear are no models."""
+    models: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if not name.rpartition("/")[2].startswith(config.PROJECTOR):
+            models.setdefault(gguf.whole(name), []).append(name)
+    return list(models.values())

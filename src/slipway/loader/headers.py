@@ -1,0 +1,96 @@
+"""Headers: what files that lie in a folder say of themselves, for a report."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from slipway.artifacts import config, gguf, safetensors
+from slipway.artifacts.config import ModelFacts
+from slipway.artifacts.range_reader import MalformedFileError, Read
+from slipway.artifacts.report import Report
+from slipway.artifacts.safetensors import Safetensors
+from slipway.decoding import DecodingError
+
+MOST_HEADERS = 1000
+"""Files of one model whose headers are read."""
+T = TypeVar("T")
+
+
+def with_headers(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
+    """The report with what these files of the folder say; ``header`` as in ``Work``. What cannot be read is no reason
+    to fail: the engine has the last word."""
+    try:
+        if header == "model":
+            return msgspec.structs.replace(report, model=model_of(folder, names))
+        wanted = _of_format(names, header)
+        if header == "gguf" and (report.file or wanted):
+            return msgspec.structs.replace(report, gguf=_read(folder / (report.file or wanted[0]), gguf.parse))
+        if header == "safetensors" and wanted:
+            return msgspec.structs.replace(report, safetensors=_tensors(folder, wanted))
+    except (MalformedFileError, DecodingError, OSError) as error:
+        return msgspec.structs.replace(report, header_fault=str(error)[:300])
+    return report
+
+
+def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
+    """By the file that describes the model, and the headers beside it, of which those that cannot be read count for
+    nothing. Raises MalformedFileError, DecodingError and OSError."""
+    main = config.described_by(names)
+    if main.endswith(config.GGUF):
+        parts = [name for name in _of_format(names, "gguf") if name.rpartition("/")[0] == main.rpartition("/")[0]]
+        whole = [main] if "-00001-of-" not in main else parts
+        return config.facts_of_gguf([_read(folder / name, partial(gguf.parse, count=True)) for name in whole])
+    told = config.read(_beginning(folder / main)) if main else {}
+    try:
+        tensors = _tensors(folder, counted(names, main)).parameters
+    except (MalformedFileError, OSError):
+        tensors = {}
+    return config.facts_of(told, files=names, tensors=tensors)
+
+
+def counted(names: Sequence[str], main: str) -> list[str]:
+    """The safetensors files that make up the model: beside its configuration may lie the same weights once more, as
+    other programs have them."""
+    found = _of_format(names, "safetensors")
+    beside = [name for name in found if name.rpartition("/")[0] == main.rpartition("/")[0]]
+    usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
+    return found if main.endswith(config.PIPELINE) else usual or beside or found
+
+
+def _of_format(names: Sequence[str], ending: str) -> list[str]:
+    return [name for name in names if name.lower().endswith(f".{ending}")][:MOST_HEADERS]
+
+
+def _beginning(path: Path) -> bytes:
+    """A file, or of a long one as much as tells that it is too long."""
+    with path.open("rb") as stream:
+        return stream.read(config.MOST_BYTES + 1)
+
+
+def _tensors(folder: Path, names: Sequence[str]) -> Safetensors:
+    """What the parts of a model come to."""
+    parse = partial(safetensors.parse, budget=safetensors.Budget())
+    found = [_read(folder / name, parse) for name in names]
+    parameters: Counter[str] = Counter()
+    for one in found:
+        parameters.update(one.parameters)
+    return Safetensors(
+        tensor_count=sum(one.tensor_count for one in found),
+        parameters=dict(sorted(parameters.items())),
+        size=sum(one.size for one in found),
+    )
+
+
+def _read(path: Path, parse: Callable[[Read], T]) -> T:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        return parse(lambda offset, size: os.pread(handle, size, offset))
+    finally:
+        os.close(handle)

@@ -1,0 +1,249 @@
+"""Publish: a source becomes an artifact of a registry, in one stream and without a disk.
+
+Big files are layers as they are; those up to 16 MiB go into one tar. Nothing is sent that the registry has. The
+manifest comes last, and only after a look at every blob does anybody hear of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from slipway.artifacts import file_rules, modelpack
+from slipway.artifacts.file_rules import Chosen, UnsupportedError
+from slipway.artifacts.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, raw_type
+from slipway.artifacts.publication import Publication
+from slipway.artifacts.session import TAG as SESSION
+from slipway.decoding import DecodingError
+from slipway.loader import under_way
+from slipway.loader.contents import Content, FileContent, TarContent
+from slipway.loader.described import Description, described
+from slipway.loader.errors import LoadError
+from slipway.loader.folder import checked
+from slipway.loader.progress import human
+from slipway.loader.registry import BlobsGoneError, Registry
+from slipway.loader.selection import FaultError
+from slipway.loader.sources.base import Listing, Retry, Source
+from slipway.loader.sources.pieces import Upload, session_of
+from slipway.loader.sources.registry import Artifact
+from slipway.loader.stage import Work
+from slipway.loader.under_way import UnderWay
+from slipway.loader.upload import Uploader
+
+log = logging.getLogger(__name__)
+SMALL = 16 << 20
+"""Bytes of a file that goes into the tar, at most."""
+PUBLISHED, IMAGE = "published", "image"
+TAGS = (PUBLISHED, IMAGE, SESSION)
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be published, and how."""
+
+    name: str = ""
+    """Of the model, for its configuration; empty: what its source calls it."""
+    url: str = ""
+    """Where it comes from, as everybody may know it who pulls the artifact."""
+    image: bool = False
+    """Whether the same files become an ordinary image, too."""
+    room: int | None = None
+    """Bytes that may be added to the registry; None: any."""
+    resume: str = ""
+    """What the loader before told, if anything."""
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    """A layer to be."""
+
+    path: str
+    media_type: str
+    content: Content
+
+
+def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publication:
+    """Raises LoadError, or StoppedError after ``work.stop``."""
+    retry = work.retry(wish.name or target.repository)
+    listing = source.listing(retry)
+    known = _published(target, wish, listing.revision, retry)
+    if known is not None:
+        log.info("%s has this revision already", target.host)
+        return known
+    chosen = _chosen(listing)
+    told = described(source, listing, chosen, retry)
+    planned = _planned(source, listing, chosen, work)
+    notes = UnderWay(target, work, retry, wish.resume)
+    notes.read()
+    uploader = Uploader(target, notes, work)
+    _check_room(uploader, planned, wish)
+    attempts = work.policy.wrong
+    while True:
+        try:
+            return _sent(target, wish, listing, told, planned, uploader, notes, work)
+        except BlobsGoneError:
+            attempts -= 1
+            if not attempts:
+                raise
+            log.info("%s collected blobs that nothing named yet; sending them again", target.host)
+
+
+def _sent(
+    target: Registry,
+    wish: Wish,
+    listing: Listing,
+    told: Description,
+    planned: Sequence[_Planned],
+    uploader: Uploader,
+    notes: UnderWay,
+    work: Work,
+) -> Publication:
+    """Raises BlobsGoneError where a collection came in between."""
+    retry, times = work.retry(wish.name or target.repository), 2 if wish.image else 1
+    work.meter.expect(times * sum(one.content.size for one in planned), times * len(planned))
+    layers = sorted((_layer(uploader, one) for one in planned), key=lambda layer: layer.path)
+    publication = _finish(target, wish, listing, told, layers, retry)
+    if wish.image:
+        publication = msgspec.structs.replace(publication, image=_image(target, layers, uploader, work, retry))
+    notes.clear()
+    return publication
+
+
+def publish_upload(target: Registry, wish: Wish, work: Work) -> Publication:
+    """What was uploaded to the target itself, which goes when it is published. Raises LoadError or StoppedError."""
+    retry = work.retry(target.repository)
+    session = session_of(target, retry)
+    if session is None:
+        found = retry(lambda: target.manifest(PUBLISHED))
+        if found is None:
+            raise FaultError("SourceNotFound", "nothing was uploaded")
+        return _publication(found.content, retry, target)  # a loader before this one was done, and not heard of
+    made = publish(Upload(target, session), target, wish, work)
+    retry(lambda: target.delete_manifest(session.digest))
+    return made
+
+
+def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
+    """Takes everything out of the repository; returns how many manifests there were."""
+    under_way.cancel(target, retry, resume)
+    gone = 0
+    for tag in TAGS:
+        found = retry(lambda tag=tag: target.manifest(tag))  # type: ignore[misc] # a default is no argument
+        if found is not None:
+            gone += retry(lambda digest=found.digest: target.delete_manifest(digest))  # type: ignore[misc]
+    return gone
+
+
+def _chosen(listing: Listing) -> Chosen:
+    """Raises LoadError where these files are no model."""
+    try:
+        chosen = file_rules.choose({entry.path for entry in listing.entries})
+    except UnsupportedError as error:
+        raise FaultError("UnsupportedSource", str(error)) from error
+    checked([entry for entry in listing.entries if entry.path in chosen.files])
+    return chosen
+
+
+def _planned(source: Source, listing: Listing, chosen: Chosen, work: Work) -> list[_Planned]:
+    """Layers in the order in which the source has their files."""
+    files = [FileContent(source, entry, work) for entry in listing.entries if entry.path in chosen.files]
+    small = [file for file in files if file.size <= SMALL]
+    big = [
+        _Planned(file.name, raw_type(weights=file.name in chosen.weights), file) for file in files if file.size > SMALL
+    ]
+    if len(files) == 1:
+        return [_Planned(files[0].name, raw_type(weights=True), files[0])]
+    return [*([_Planned(".", TAR_TYPE, TarContent(SMALL_FILES, small))] if small else []), *big]
+
+
+def _check_room(uploader: Uploader, planned: Sequence[_Planned], wish: Wish) -> None:
+    """Before a byte is sent."""
+    if wish.room is None:
+        return
+    needed = sum(one.content.size for one in planned if uploader.missing(one.content))
+    needed += sum(one.content.size for one in planned) if wish.image else 0
+    if needed > wish.room:
+        raise FaultError(
+            "InsufficientStorage",
+            f"{human(needed)} are needed and {human(wish.room)} are left: delete models, or have the limit raised",
+        )
+
+
+def _layer(uploader: Uploader, planned: _Planned) -> Layer:
+    log.info("Sending %s, %s", planned.content.name, human(planned.content.size))
+    return Layer(planned.path, planned.media_type, uploader.put(planned.content), planned.content.size)
+
+
+def _finish(
+    target: Registry, wish: Wish, listing: Listing, told: Description, layers: Sequence[Layer], retry: Retry
+) -> Publication:
+    """The manifest, and a look at all that it names."""
+    origin = Origin(name=wish.name or listing.name, url=wish.url, revision=listing.revision, licenses=listing.licenses)
+    config = modelpack.configuration(told.facts, origin, told.precisions, layers)
+    content = modelpack.manifest(config, told.facts, origin, layers)
+    retry(lambda: target.put_blob(config, modelpack.digest(config)))
+    _put(target, PUBLISHED, content, retry)
+    return _publication(content, retry, target)
+
+
+def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
+    """Of a manifest that is there. Raises LoadError where something that it names is not."""
+    whole = modelpack.read(content)
+    for blob in (whole.config, *whole.layers):
+        if retry(lambda digest=blob.digest: target.size(digest)) != blob.size:  # type: ignore[misc]
+            raise LoadError(f"{target.host} has lost a blob that was just sent: retry", transient=True)
+    return Publication(
+        digest=modelpack.digest(content),
+        media_type=whole.artifact_type,
+        size=whole.size,
+        revision=whole.annotations.get(modelpack.REVISION, "")[:256],
+        facts=modelpack.facts_of(whole),
+    )
+
+
+def _put(target: Registry, tag: str, content: bytes, retry: Retry) -> str:
+    """The digest of a manifest that is there under it. Raises LoadError where it is not."""
+    digest = modelpack.digest(content)
+    retry(lambda: target.put_manifest(tag, content, modelpack.MANIFEST))
+    found = retry(lambda: target.manifest(digest))
+    if found is None or found.content != content:
+        raise LoadError(f"{target.host} does not have the manifest that it took: retry", transient=True)
+    return digest
+
+
+def _image(
+    target: Registry, layers: Sequence[Layer], uploader: Uploader, work: Work, retry: Callable[..., object]
+) -> str:
+    """Digest of the same files as an image. What is not a tar yet is read from the registry."""
+    made = []
+    for layer in layers:
+        if layer.packed:
+            made.append(layer)
+            work.meter.found(layer.size)
+            work.meter.file_done()
+            continue
+        file = FileContent(Artifact(target, layers), Artifact.entry(layer), work)
+        tar = TarContent(f"{layer.path}.tar", [file])
+        made.append(Layer(layer.path, modelpack.IMAGE_LAYER, uploader.put(tar), tar.size))
+    config, content = modelpack.image(made)
+    retry(lambda: target.put_blob(config, modelpack.digest(config)))
+    return _put(target, IMAGE, content, retry)  # type: ignore[arg-type] # a Retry
+
+
+def _published(target: Registry, wish: Wish, revision: str, retry: Retry) -> Publication | None:
+    """What is there of this very revision of the source; None: nothing, or not all of it."""
+    found = retry(lambda: target.manifest(PUBLISHED))
+    if found is None or not revision:
+        return None
+    try:
+        whole = modelpack.read(found.content)
+        same = whole.annotations.get(modelpack.REVISION) == revision
+        if not same or whole.annotations.get(modelpack.SOURCE, "") != wish.url or not modelpack.layers_of(whole):
+            return None
+        publication = _publication(found.content, retry, target)
+    except (DecodingError, LoadError):
+        return None
+    if not wish.image:
+        return publication
+    image = retry(lambda: target.manifest(IMAGE))
+    return msgspec.structs.replace(publication, image=image.digest) if image else None

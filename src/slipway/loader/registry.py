@@ -1,0 +1,412 @@
+"""Registry: one repository of an OCI registry, asked by the session that all sources use.
+
+Blobs go both ways as streams of any length. An upload that is cut goes on at the offset that the registry tells. Who
+asks is shown to the registry by a token that its token service gives for five minutes, as Docker's protocol has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import msgspec
+import requests
+
+from slipway.artifacts.references import Reference
+from slipway.decoding import DecodingError, decode_json
+from slipway.loader.errors import LoadError, StoppedError, TransientError
+from slipway.loader.selection import FaultError
+from slipway.loader.sources import http
+from slipway.loader.sources.base import Body
+
+CA = "SLIPWAY_REGISTRY_CA"
+"""Variable: the certificate of the authority that the registry and its token service are trusted by, as PEM text."""
+TOKEN_FILE = "SLIPWAY_DEPOT_TOKEN_FILE"  # noqa: S105 - the variable's name
+"""Variable: file with the token of the pod's service account, which the token service takes."""
+REALM = "SLIPWAY_REGISTRY_REALM"
+"""Variable: host and port of the token service, where it is neither the registry nor of the same namespace."""
+STREAM = (30.0, 120.0)
+"""Seconds to connect, or to wait until the registry takes more bytes; and to wait for its answer."""
+COMMIT = (30.0, 3600.0)
+"""The same for the end of an upload: the registry may read all of it once more."""
+READ_ONLY_SECONDS = 3600.0
+"""A registry that collects garbage takes nothing meanwhile; who pushes waits for so long."""
+READ_ONLY_PAUSE = 5.0
+LARGEST_MANIFEST = 16 << 20
+"""Bytes. Registries take 4 MiB; a session of uploads is the longest of ours."""
+LARGEST_ANSWER = 1 << 16
+FRESH = 60.0
+"""Seconds that a token has to be valid still, for a request to begin with it."""
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+OCTETS = "application/octet-stream"
+MISSING = (HTTPStatus.NOT_FOUND,)
+GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+"""What a registry says of an upload that it does not know, or not as it was expected."""
+FULL = ("no space left on device", "disk quota exceeded", "quota exceeded")
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
+
+
+class UploadGoneError(Exception):
+    """The registry knows nothing of an upload, or not what was expected: it begins anew."""
+
+
+class BlobsGoneError(LoadError):
+    """A manifest names blobs that the registry does not have, as when they were collected before it came."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    content: bytes
+    digest: str
+    """As computed here."""
+    media_type: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """An upload under way."""
+
+    location: str
+    offset: int
+    """Bytes that the registry has."""
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str = ""
+    access_token: str = ""
+    expires_in: int = 60
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """By what a token service is asked; none: as anybody."""
+
+    token_file: str = ""
+    """Read for each token, as Kubernetes renews it."""
+    granted: Callable[[], str] | None = None
+    """Gives a token for the registry itself, where somebody else asks for it."""
+
+    def header(self) -> dict[str, str]:
+        """For the token service. Raises LoadError where the file cannot be read."""
+        if not self.token_file:
+            return {}
+        try:
+            text = Path(self.token_file).read_text("ascii").strip()
+        except (OSError, ValueError) as error:
+            raise LoadError(f"cannot read the service account's token at {self.token_file}", transient=True) from error
+        return {"Authorization": f"Bearer {text}"}
+
+
+class Registry:
+    """May be used from several threads at once. Methods raise LoadError for a refusal, TransientError for what another
+    attempt may overcome."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        env: Mapping[str, str],
+        credentials: Credentials | None = None,
+        *,
+        ca: str | None = None,
+        stop: threading.Event | None = None,
+        note: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """``ca``: PEM, in place of the variable's. ``note`` is told what it waits for."""
+        self.host, self.repository = reference.host, reference.repository
+        scheme = "http" if loopback(self.host) else "https"
+        self._base = f"{scheme}://{self.host}"
+        self._root = f"{self._base}/v2/{self.repository}/"
+        self._credentials = credentials or Credentials(env.get(TOKEN_FILE, ""))
+        self._realms = {self.host, *filter(None, [env.get(REALM, "")])}
+        self._stop, self._note = stop or threading.Event(), note
+        self._client = session(env, env.get(CA, "") if ca is None else ca)
+        self._lock = threading.Lock()
+        self._token, self._until = "", 0.0
+        self._challenge: dict[str, str] = {}
+        self._scopes: dict[str, set[str]] = defaultdict(set)
+
+    def size(self, digest: str) -> int | None:
+        """Bytes of a blob; None where the registry has none of this digest."""
+        with self._asked("HEAD", f"blobs/{digest}", allowed=MISSING) as answer:
+            length = answer.headers.get("Content-Length", "")
+            return int(length) if answer.ok and length.isdigit() else None
+
+    @contextmanager
+    def blob(self, digest: str, start: int = 0) -> Iterator[Body]:
+        """The bytes of a blob from ``start`` on."""
+        headers = {"Range": f"bytes={start}-"} if start else {}
+        with self._asked("GET", f"blobs/{digest}", headers) as answer:
+            yield http.HttpBody(answer.raw)
+
+    def mount(self, digest: str, repository: str) -> bool:
+        """Whether the blob is here now, taken over from another repository of the registry."""
+        query = urlencode({"mount": digest, "from": repository})
+        with self._asked("POST", f"blobs/uploads/?{query}") as answer:
+            if answer.status_code == HTTPStatus.CREATED:
+                return True
+            location = self._location(answer)
+        self.cancel(location)
+        return False
+
+    def begin(self) -> str:
+        """Location of a new upload."""
+        with self._asked("POST", "blobs/uploads/", {"Content-Length": "0"}) as answer:
+            return self._location(answer)
+
+    def progress(self, location: str) -> Progress:
+        """How far an upload is. Raises UploadGoneError."""
+        with self._asked("GET", self._checked(location), allowed=GONE) as answer:
+            if not answer.ok:
+                raise UploadGoneError
+            found = _RANGE.fullmatch(answer.headers.get("Range", ""))
+            # One byte and none look the same: an upload of one byte is refused later, and begins anew.
+            last = int(found[1]) if found else 0
+            return Progress(self._location(answer), last + 1 if last else 0)
+
+    def send(self, upload: Progress, body: Iterator[bytes], size: int) -> Progress:
+        """Sends ``size`` bytes. Raises UploadGoneError where there is no such upload, TransientError where the registry
+        is at another offset."""
+        end = upload.offset + size
+        headers = {"Content-Type": OCTETS, "Content-Range": f"{upload.offset}-{end - 1}"}
+        stream = _Stream(body, size)
+        with self._asked("PATCH", upload.location, headers, stream, allowed=GONE, timeout=STREAM) as answer:
+            if answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and upload.offset:
+                raise TransientError(f"{self.host} has another number of bytes")
+            if not answer.ok:
+                raise UploadGoneError
+            return Progress(self._location(answer), end)
+
+    def commit(self, location: str, digest: str) -> None:
+        """The upload becomes a blob. Raises UploadGoneError where it is not what its digest says, or is gone."""
+        place = f"{location}{'&' if '?' in location else '?'}{urlencode({'digest': digest})}"
+        headers = {"Content-Length": "0", "Content-Type": OCTETS}
+        with self._asked("PUT", place, headers, allowed=GONE, timeout=COMMIT) as answer:
+            if not answer.ok:
+                raise UploadGoneError
+
+    def cancel(self, location: str) -> None:
+        """Nothing is left of an upload."""
+        with self._asked("DELETE", self._checked(location), allowed=GONE):
+            pass
+
+    def put_blob(self, content: bytes, digest: str) -> None:
+        """A small blob at once."""
+        if self.size(digest) is None:
+            self.commit(self.send(Progress(self.begin(), 0), iter([content]), len(content)).location, digest)
+
+    def manifest(self, version: str) -> Manifest | None:
+        """By a tag or a digest, which is checked; None where there is none."""
+        headers = {"Accept": ", ".join(MANIFESTS)}
+        with self._asked("GET", f"manifests/{version}", headers, allowed=MISSING) as answer:
+            if not answer.ok:
+                return None
+            content = http.content(answer, LARGEST_MANIFEST)
+            digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            if ":" in version and digest != version:
+                raise FaultError("IntegrityCheckFailed", f"{self.host} has another manifest under the digest {version}")
+            return Manifest(content, digest, answer.headers.get("Content-Type", "").partition(";")[0])
+
+    def put_manifest(self, version: str, content: bytes, media_type: str) -> None:
+        """Under a tag or its digest. Raises BlobsGoneError where it names what is not there."""
+        headers = {"Content-Type": media_type}
+        with self._asked("PUT", f"manifests/{version}", headers, content):
+            pass
+
+    def delete_manifest(self, digest: str) -> bool:
+        """Whether there was one."""
+        with self._asked("DELETE", f"manifests/{digest}", allowed=MISSING) as answer:
+            return answer.ok
+
+    @contextmanager
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        *,
+        allowed: Collection[int] = (),
+        timeout: tuple[float, float] = http.TIMEOUT,
+    ) -> Iterator[requests.Response]:
+        """The answer to a request: a success, or one of the ``allowed`` status. A registry that is read-only is waited
+        for. A body that is a stream is sent once: where that was in vain, TransientError is raised."""
+        url, began, authorized = urljoin(self._root, path), time.monotonic(), False
+        while True:
+            self._renew()
+            with http.send(self._client, method, url, {**(headers or {}), **self._proof()}, body, timeout) as response:
+                codes = [] if response.ok or method == "HEAD" else _codes(response)
+                if response.status_code == HTTPStatus.UNAUTHORIZED and not authorized:
+                    authorized = True
+                    self._authorize(response)
+                elif response.status_code == HTTPStatus.METHOD_NOT_ALLOWED and "UNSUPPORTED" not in codes:
+                    self._wait(began)
+                elif response.is_redirect or not (response.ok or response.status_code in allowed):
+                    raise self._refusal(response, codes)
+                else:
+                    yield response
+                    return
+                if isinstance(body, _Stream):
+                    raise TransientError(f"{self.host} did not take the bytes yet")
+
+    def _wait(self, began: float) -> None:
+        if time.monotonic() - began > READ_ONLY_SECONDS:
+            raise LoadError(f"{self.host} takes no writes: check whether it is read-only", transient=True)
+        self._note(f"waiting for {self.host}, which is read-only at the moment")
+        if self._stop.wait(READ_ONLY_PAUSE):
+            raise StoppedError
+
+    def _refusal(self, response: requests.Response, codes: Sequence[str]) -> LoadError:
+        status, challenge = response.status_code, response.headers.get("WWW-Authenticate", "")
+        said = f"{status} {' '.join(codes)}".strip()
+        name = f"{self.host}/{self.repository}"
+        if status == HTTPStatus.FORBIDDEN or "DENIED" in codes or "insufficient_scope" in challenge:
+            return LoadError(f"{name}: this pod's service account may not do this ({said}): check its namespace")
+        if status == HTTPStatus.UNAUTHORIZED:
+            return LoadError(f"{name}: the registry does not accept the token ({said}): check the depot's keys")
+        if "MANIFEST_BLOB_UNKNOWN" in codes:
+            return BlobsGoneError(f"{name}: blobs were collected before they were named: retry", transient=True)
+        if status == HTTPStatus.NOT_FOUND:
+            return FaultError("SourceNotFound", f"{name}: the registry does not have it ({said})")
+        return LoadError(f"{name}: the registry answers {said}: check its log", transient=status >= 500)
+
+    def _location(self, answer: requests.Response) -> str:
+        return self._checked(urljoin(answer.url, answer.headers.get("Location", "")))
+
+    def _checked(self, location: str) -> str:
+        """As a path of this registry: one behind a proxy names itself as it likes. Raises LoadError for one that is of
+        no upload here."""
+        parts = urlsplit(urljoin(self._base, location))
+        if not parts.path.startswith(f"/v2/{self.repository}/blobs/uploads/") or ".." in parts.path.split("/"):
+            raise LoadError(f"{self.host} sent an address that is of no upload to {self.repository}")
+        return f"{self._base}{parts.path}{'?' if parts.query else ''}{parts.query}"
+
+    def _proof(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def _renew(self) -> None:
+        """A new token before the old one expires: a stream that is refused has been sent in vain."""
+        with self._lock:
+            if self._challenge and time.monotonic() > self._until - FRESH:
+                self._fetch()
+
+    def _authorize(self, response: requests.Response) -> None:
+        """Asks for a token as the registry wants it. Raises LoadError where it wants something else."""
+        if self._credentials.granted is not None:
+            with self._lock:
+                self._token = self._credentials.granted()
+            return
+        header = response.headers.get("WWW-Authenticate", "")
+        scheme, _space, rest = header.partition(" ")
+        challenge = dict(_CHALLENGE.findall(rest))
+        if scheme.lower() != "bearer" or "realm" not in challenge:
+            raise LoadError(f"{self.host} asks for credentials in a way that is not supported: it must use tokens")
+        with self._lock:
+            self._challenge = {name: challenge[name] for name in ("realm", "service") if name in challenge}
+            for scope in challenge.get("scope", "").split():
+                name, _colon, actions = scope.rpartition(":")
+                self._scopes[name].update(actions.split(","))
+            self._fetch()
+
+    def _fetch(self) -> None:
+        realm = self._challenge["realm"]
+        self._check_realm(realm)
+        asked = [("service", self._challenge.get("service", ""))]
+        asked += [("scope", f"{name}:{','.join(sorted(actions))}") for name, actions in self._scopes.items()]
+        parts = urlsplit(realm)
+        query = urlencode([*((k, v) for k, vs in parse_qs(parts.query).items() for v in vs), *asked])
+        url = f"{parts.scheme}://{parts.netloc}{parts.path}?{query}"
+        with http.send(self._client, "GET", url, self._credentials.header()) as answer:
+            if answer.is_redirect or not answer.ok:
+                raise LoadError(f"{http.host_of(realm)} gives no token for {self.repository} ({answer.status_code})")
+            try:
+                found = decode_json(http.content(answer, LARGEST_ANSWER), _Token, most=LARGEST_ANSWER)
+            except DecodingError as error:
+                raise TransientError(f"{http.host_of(realm)} did not answer with a token") from error
+        self._token = found.token or found.access_token
+        # One that lives shorter than this would be renewed before every request.
+        self._until = time.monotonic() + max(found.expires_in, 2 * FRESH)
+
+    def _check_realm(self, realm: str) -> None:
+        """A registry says where tokens are to be had: who answers in its place must not get the pod's."""
+        parts = urlsplit(realm)
+        secure = parts.scheme == "https" or (parts.scheme == "http" and loopback(parts.netloc))
+        known = parts.netloc in self._realms or _neighbours(parts.hostname or "", urlsplit(self._base).hostname or "")
+        if not secure or not known or parts.username is not None:
+            raise LoadError(
+                f"{self.host} sends for tokens to {parts.netloc.rpartition('@')[2]!r}, which is not trusted:"
+                f" name its host in {REALM} if it is right"
+            )
+
+
+class _Stream:
+    """A body whose length is known. The HTTP library reads what has a ``read`` in small pieces; this has none."""
+
+    def __init__(self, chunks: Iterator[bytes], size: int) -> None:
+        self._chunks, self._size = chunks, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._chunks
+
+
+def session(env: Mapping[str, str], ca: str) -> http.Session:
+    """``ca``: PEM of the only authority that is trusted; empty: as the variables say."""
+    made = http.session(env)
+    made.hooks["response"].append(_room)
+    if ca:
+        handle = os.memfd_create("registry-ca", os.MFD_CLOEXEC)
+        os.write(handle, ca.encode())
+        made.trusted = f"/proc/self/fd/{handle}"
+    return made
+
+
+def _room(response: requests.Response, **_options: Any) -> None:
+    """Called for each answer. Raises FaultError where the registry's storage is full."""
+    if response.status_code < 500:
+        return
+    text = response.raw.read(LARGEST_ANSWER, decode_content=True) or b""
+    said = text.decode("utf-8", "replace").lower()
+    if response.status_code == HTTPStatus.INSUFFICIENT_STORAGE or any(words in said for words in FULL):
+        raise FaultError("InsufficientStorage", f"the storage of {http.host_of(response.url)} is full")
+
+
+def _codes(response: requests.Response) -> list[str]:
+    """The registry's codes of what is wrong, such as ``DENIED``."""
+    try:
+        found = decode_json(http.content(response, LARGEST_ANSWER), _Errors, most=LARGEST_ANSWER)
+    except (DecodingError, LoadError, TransientError):
+        return []
+    return [error.code for error in found.errors[:3] if re.fullmatch(r"[A-Z_]{1,40}", error.code)]
+
+
+class _Error(msgspec.Struct, frozen=True):
+    code: str = ""
+
+
+class _Errors(msgspec.Struct, frozen=True):
+    errors: list[_Error] = []
+
+
+def loopback(host: str) -> bool:
+    """Whether it is this machine, which is asked without TLS as other clients do."""
+    return (urlsplit(f"//{host}").hostname or "") in ("localhost", "127.0.0.1", "::1")
+
+
+def _neighbours(one: str, other: str) -> bool:
+    """Whether both are Services of one namespace."""
+    first, second = one.partition(".")[2], other.partition(".")[2]
+    return bool(first) and first == second and (first.endswith(".svc") or ".svc." in first)

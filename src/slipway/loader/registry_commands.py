@@ -1,0 +1,142 @@
+"""``slipway loader publish|pull|unpublish``: the commands that bring models into a registry, out of it, and off it.
+
+``publish`` ends with a publication (``slipway.artifacts.publication``) as its container's termination message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+from pathlib import Path
+
+from slipway.artifacts import publication, references
+from slipway.artifacts.huggingface import chosen_token
+from slipway.artifacts.publication import Publication
+from slipway.artifacts.references import Reference
+from slipway.loader import report_commands
+from slipway.loader.errors import LoadError
+from slipway.loader.folder import Folder
+from slipway.loader.progress import Meter
+from slipway.loader.sources.base import Access
+from slipway.loader.stage import Work
+from slipway.loader.transfer import Policy
+
+COMMANDS = ("publish",)
+"""Those that end with a report."""
+PIECES = "pieces://"
+PUBLIC = ("hf", "ollama")
+PATIENT = Policy(attempts=12)
+"""Publications wait for a registry that starts anew."""
+
+
+def target(text: str) -> Reference:
+    """``HOST[:PORT]/REPOSITORY``. Raises ArgumentTypeError for any other text."""
+    try:
+        found = references.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if found.version:
+        raise argparse.ArgumentTypeError(f"{text!r} has a tag or a digest: name the repository")
+    return found
+
+
+def artifact(text: str) -> Reference:
+    """``HOST[:PORT]/REPOSITORY@sha256:...``. Raises ArgumentTypeError for any other text."""
+    try:
+        found = references.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not found.digest:
+        raise argparse.ArgumentTypeError(f"{text!r} does not end with @sha256:...")
+    return found
+
+
+def size(text: str) -> int:
+    """Bytes. Raises ArgumentTypeError for any other text."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
+    return int(text)
+
+
+def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
+    """Adds the commands. ``run`` of the parsed options returns a sentence, or the publication as JSON."""
+    guarded = report_commands.access_options()
+    one = parsers.add_parser("publish", parents=[listen, guarded], help="bring a source into a registry as an artifact")
+    one.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="hf://ORG/REPO[@REV], ollama://NAME[:TAG], registry://HOST/REPOSITORY@sha256:..., pieces:// for what was"
+        " uploaded to the target, or catalog://HOST/PATH@sha256:... for what the depot has a grant for",
+    )
+    one.add_argument("target", type=target, metavar="HOST[:PORT]/REPOSITORY")
+    one.add_argument("--image", action="store_true", help="also publish the files as an image, for image volumes")
+    one.add_argument(
+        "--capacity-free", type=size, metavar="N", help="fail before sending where more than N bytes are to be added"
+    )
+    one.add_argument("--resume", default="", metavar="JSON", help="what an earlier run reported, to resume it")
+    one.set_defaults(run=run_publish)
+    two = parsers.add_parser("pull", parents=[listen], help="download an artifact into a folder")
+    two.add_argument("reference", type=artifact, metavar="HOST[:PORT]/REPOSITORY@sha256:...")
+    two.add_argument("folder", type=lambda text: Path(os.path.abspath(text)), metavar="DIR")
+    two.set_defaults(run=run_pull)
+    three = parsers.add_parser("unpublish", help="delete everything that a repository of a registry has")
+    three.add_argument("target", type=target, metavar="HOST[:PORT]/REPOSITORY")
+    three.add_argument(
+        "--resume", default="", metavar="JSON", help="what a run of publish reported, to cancel its upload"
+    )
+    three.set_defaults(run=run_unpublish)
+
+
+def run_publish(options: argparse.Namespace) -> str:
+    """Runs ``publish``; returns the publication as JSON. Raises LoadError or StoppedError."""
+    from slipway.loader import commands
+    from slipway.loader.publish import Wish, publish, publish_upload
+    from slipway.loader.registry import Registry
+    from slipway.loader.sources.base import open_source
+
+    work = Work(PATIENT, threading.Event(), Meter())
+    access: Access = report_commands.access(options)
+    name, url = _shown(options.source)
+    wish = Wish(name=name, url=url, image=options.image, room=options.capacity_free, resume=options.resume)
+    registry = Registry(options.target, os.environ, stop=work.stop, note=work.meter.note)
+
+    def published() -> Publication:
+        if options.source == PIECES:
+            return publish_upload(registry, wish, work)
+        environment = {**os.environ, **chosen_token(os.environ)}
+        return publish(open_source(options.source, environment, access), registry, wish, work)
+
+    port = commands.port(options.listen, options.controller_key, options.pod)
+    return publication.written(commands.with_progress(published, work.meter, port)).decode()
+
+
+def run_pull(options: argparse.Namespace) -> str:
+    """Runs ``pull``; returns a sentence about the outcome. Raises LoadError or StoppedError."""
+    url = f"registry://{options.reference}"
+    if Folder(options.folder).holds(url):
+        return f"{options.folder} is already complete"
+    from slipway.loader import commands
+
+    port = commands.port(options.listen, options.controller_key, options.pod)
+    return commands.run_load(url, options.folder, Policy(), port, Access())
+
+
+def run_unpublish(options: argparse.Namespace) -> str:
+    """Runs ``unpublish``; returns a sentence about the outcome. Raises LoadError."""
+    from slipway.loader.publish import unpublish
+    from slipway.loader.registry import Registry
+
+    work = Work(Policy(), threading.Event(), Meter())
+    registry = Registry(options.target, os.environ)
+    gone = unpublish(registry, work.retry(str(options.target)), options.resume)
+    return f"deleted {gone} manifests of {options.target}" if gone else f"{options.target} has no manifests"
+
+
+def _shown(source: str) -> tuple[str, str]:
+    """Name and address of a source, as its artifact tells them: of public ones only. Raises LoadError for what is no
+    source."""
+    scheme, separator, rest = source.partition("://")
+    if not separator or scheme not in (*PUBLIC, "registry", "catalog", "pieces"):
+        raise LoadError(f"cannot publish {source!r}: write hf://, ollama://, registry://, catalog:// or pieces://")
+    return (rest.partition("@")[0], source) if scheme in PUBLIC else ("", "")

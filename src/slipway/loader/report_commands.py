@@ -1,0 +1,172 @@
+"""``slipway loader stage|inspect|probe|summary``: the commands that end with a report, which the controller reads.
+
+The report becomes the container's termination message; outside of Kubernetes it goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from slipway.artifacts import benchmark
+from slipway.artifacts.address_policy import AddressPolicy
+from slipway.artifacts.report import Report, written
+from slipway.loader.progress import Meter
+from slipway.loader.selection import Chosen
+from slipway.loader.sources.base import Access
+from slipway.loader.stage import Work, inspect, opened, probe, stage
+from slipway.loader.summary import after_the_benchmark
+from slipway.loader.termination import write_termination_message
+from slipway.loader.transfer import Policy
+
+COMMANDS = ("stage", "inspect", "probe", "summary")
+HEADERS = ("gguf", "safetensors", "model")
+SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+
+
+def sha256(text: str) -> str:
+    """A SHA-256 hash in lower-case hex. Raises ArgumentTypeError for any other text."""
+    if not SHA256.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a SHA-256 hash (64 hexadecimal digits)")
+    return text.lower()
+
+
+def access_options() -> argparse.ArgumentParser:
+    """The options about allowed addresses and identity; ``access`` reads them."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(
+        "--guard",
+        action="store_true",
+        help="connect only to public addresses where a spec or its Secret names the address",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="with --guard, also allow this host, *.domain or network (repeatable)",
+    )
+    parser.add_argument(
+        "--block-network",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="never connect to this network, even if allowed (repeatable)",
+    )
+    parser.add_argument("--guard-proxy", action="store_true", help="apply --guard to proxies as well")
+    parser.add_argument(
+        "--node-identity",
+        action="store_true",
+        help="without other credentials, use the node's identity from its metadata service",
+    )
+    return parser
+
+
+def access(options: argparse.Namespace) -> Access:
+    """What the options of ``access_options`` allow."""
+    return Access(_address_policy(options), options.node_identity)
+
+
+def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], listen: argparse.ArgumentParser) -> None:
+    """Adds the commands. ``run`` of the parsed options returns the report as JSON."""
+    guarded = access_options()
+    chosen = argparse.ArgumentParser(add_help=False)
+    chosen.add_argument("url", metavar="URL", help="a URL as for load, or file:///PATH")
+    chosen.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="download only matching files; name the main file first (repeatable)",
+    )
+    header = argparse.ArgumentParser(add_help=False)
+    header.add_argument(
+        "--header",
+        choices=HEADERS,
+        default="",
+        help="read the headers of files in this format; model: whatever describes them",
+    )
+    expected = argparse.ArgumentParser(add_help=False)
+    expected.add_argument("--sha256", type=sha256, metavar="HEX", help="expected SHA-256 of the main file")
+    one = parsers.add_parser(
+        "stage",
+        parents=[listen, guarded, chosen, header, expected],
+        help="download selected files into a folder of a cache",
+    )
+    one.add_argument("folder", type=Path, metavar="DIR")
+    one.add_argument("--as", dest="stored_as", default="", metavar="NAME", help="store the file under this name")
+    one.add_argument("--refresh", action="store_true", help="replace files that are older than the source")
+    one.add_argument(
+        "--reuse", type=Path, metavar="DIR", help="link files of the same revision that a folder below DIR has already"
+    )
+    one.set_defaults(run=run_stage)
+    two = parsers.add_parser(
+        "inspect", parents=[listen, guarded, header, expected], help="report on files that are already there"
+    )
+    two.add_argument("path", type=Path, metavar="PATH")
+    two.set_defaults(run=run_inspect)
+    three = parsers.add_parser(
+        "probe", parents=[listen, guarded, chosen, header], help="report on a source without downloading it"
+    )
+    three.set_defaults(run=run_probe)
+    four = parsers.add_parser(
+        "summary", help="wait to be stopped, then report on what genai-bench has measured meanwhile"
+    )
+    four.add_argument("folder", type=Path, metavar="DIR", help="folder with the folders of results")
+    four.set_defaults(run=run_summary)
+
+
+def run_stage(options: argparse.Namespace) -> str:
+    """Runs ``stage``; returns the report as JSON. Raises LoadError or StoppedError."""
+    chosen = Chosen(tuple(options.file), options.stored_as, options.sha256 or "")
+    source = partial(opened, options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
+
+    def report(work: Work) -> Report:
+        return stage(options.url, source, options.folder, chosen, work, refresh=options.refresh, reuse=options.reuse)
+
+    return _reported(options, report)
+
+
+def run_inspect(options: argparse.Namespace) -> str:
+    """Runs ``inspect``; returns the report as JSON. Raises LoadError or StoppedError."""
+
+    def report(work: Work) -> Report:
+        return inspect(options.path, options.sha256 or "", work)
+
+    return _reported(options, report)
+
+
+def run_probe(options: argparse.Namespace) -> str:
+    """Runs ``probe``; returns the report as JSON. Raises LoadError or StoppedError."""
+
+    def report(work: Work) -> Report:
+        source = opened(options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
+        return probe(options.url, source, Chosen(tuple(options.file)), work)
+
+    return _reported(options, report)
+
+
+def run_summary(options: argparse.Namespace) -> str:
+    """Runs ``summary``; returns it as JSON."""
+    ready = partial(write_termination_message, "waiting for the benchmark to end")
+    return benchmark.written(after_the_benchmark(options.folder, ready)).decode()
+
+
+def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
+    """Makes the report while the port reports progress. Raises LoadError or StoppedError."""
+    from slipway.loader import commands
+
+    work = Work(Policy(), threading.Event(), Meter(), options.header)
+    port = commands.port(options.listen, options.controller_key, options.pod)
+    return written(commands.with_progress(partial(report, work), work.meter, port)).decode()
+
+
+def _address_policy(options: argparse.Namespace) -> AddressPolicy | None:
+    if not options.guard:
+        return None
+    return AddressPolicy(tuple(options.allow_host), tuple(options.block_network), options.guard_proxy)

@@ -1,0 +1,90 @@
+"""A model of another cluster's catalog: ``catalog://HOST[:PORT]/PATH@sha256:...``, an artifact in that one's registry.
+
+The depot, which the address names, has the catalog's credential and hands over a grant: where the artifact is, and a
+token that opens it for a few minutes. It is asked again when that has expired.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+import requests
+
+from slipway.artifacts.references import DIGEST, Reference
+from slipway.decoding import DecodingError, decode_json
+from slipway.loader.errors import LoadError, TransientError
+from slipway.loader.registry import CA, TOKEN_FILE, Credentials, Registry, loopback, session
+from slipway.loader.sources import http
+from slipway.loader.sources.base import Access, Listing, Retry, Source
+from slipway.loader.sources.registry import Artifact
+
+GRANT_BYTES = 1 << 18
+REASON_BYTES, REASON_CHARACTERS = 1 << 16, 600
+NOT_YET = 409
+"""Status of a model for which no entry was noted yet."""
+HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+REPOSITORY = re.compile(r"[a-z0-9]+([._/-]+[a-z0-9]+)*")
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What the depot hands over."""
+
+    registry: str
+    repository: str
+    digest: str
+    token: str
+    ca: str = ""
+    """PEM; empty: the usual authorities."""
+
+
+class Imported(Artifact):
+    """A source: the artifact, wherever the grant says that it is."""
+
+    def __init__(self, place: str, digest: str, env: Mapping[str, str]) -> None:
+        self._env, self._wanted = env, digest
+        scheme = "http" if loopback(place.partition("/")[0]) else "https"
+        self._url = f"{scheme}://{place}"
+        self._credentials = Credentials(env.get(TOKEN_FILE, ""))
+        self._client = session(env, env.get(CA, ""))
+
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError for a grant that is not what was asked for."""
+        grant = retry(self._grant)
+        reference = Reference(grant.registry, grant.repository, digest=grant.digest)
+        credentials = Credentials(granted=lambda: self._grant().token)
+        super().__init__(Registry(reference, self._env, credentials, ca=grant.ca), digest=grant.digest)
+        return super().listing(retry)
+
+    def _grant(self) -> Grant:
+        headers = {**self._credentials.header(), "Content-Length": "0"}
+        host = http.host_of(self._url)
+        with http.send(self._client, "POST", self._url, headers) as answer:
+            if answer.status_code == NOT_YET:
+                raise TransientError(f"{host} does not know yet what is to be imported")
+            if answer.is_redirect or not answer.ok:
+                raise LoadError(f"{host} gives no grant: {answer.status_code} {_first_line(answer)}".strip())
+            try:
+                found = decode_json(http.content(answer, GRANT_BYTES), Grant, most=GRANT_BYTES)
+            except DecodingError as error:
+                raise TransientError(f"{host} did not answer with a grant") from error
+        if found.digest != self._wanted:
+            raise LoadError(f"{host} gave a grant for another artifact than {self._wanted}")
+        if not HOST.fullmatch(found.registry) or not REPOSITORY.fullmatch(found.repository):
+            raise LoadError(f"{host} gave a grant for a registry that cannot be")
+        return found
+
+
+def _first_line(answer: requests.Response) -> str:
+    """What the depot says about it."""
+    line = http.content(answer, REASON_BYTES).decode("ascii", "replace").partition("\n")[0][:REASON_CHARACTERS]
+    return line if line.isprintable() else ""
+
+
+def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:
+    """The artifact that a catalog:// URL names. Raises LoadError."""
+    place, _at, digest = url.partition("://")[2].rpartition("@")
+    if not DIGEST.fullmatch(digest) or not HOST.fullmatch(place.partition("/")[0]):
+        raise LoadError(f"{url!r} names no artifact of a catalog: write catalog://HOST/PATH@sha256:...")
+    return Imported(place, digest, env)

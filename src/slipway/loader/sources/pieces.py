@@ -1,0 +1,205 @@
+"""Pieces: a file that somebody uploaded, which lies in a registry as blobs, and the model in it, read where it lies.
+
+The upload's session is a manifest that lists the pieces in order. A GGUF file is a model by itself; of a zip or tar the
+files are the model's. Nothing is unpacked anywhere: of a compressed tar the small files are kept in memory, as they are
+wanted in another order than they have in it, and the big ones are read in theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from zipfile import ZipFile
+
+import msgspec
+
+from slipway.artifacts import modelpack, session
+from slipway.artifacts.modelpack import Descriptor
+from slipway.artifacts.paths import fault_inside
+from slipway.decoding import DecodingError
+from slipway.loader import archives
+from slipway.loader.archives import ArchiveError, Forward, Kind, Member
+from slipway.loader.errors import TransientError
+from slipway.loader.registry import Registry
+from slipway.loader.selection import FaultError
+from slipway.loader.sources.base import CHUNK, Body, Entry, Listing, Retry
+
+KEPT, SMALL = 48 << 20, 16 << 20
+"""Bytes of small files of a compressed archive that are kept, and of one such file."""
+
+
+class Session(msgspec.Struct, frozen=True):
+    digest: str
+    """Of its manifest."""
+    name: str
+    """Of the file that was uploaded."""
+    pieces: tuple[Descriptor, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def session_of(registry: Registry, retry: Retry) -> Session | None:
+    """The repository's upload; None: there is none. Raises LoadError for one that is not complete."""
+    found = retry(lambda: registry.manifest(session.TAG))
+    if found is None:
+        return None
+    try:
+        whole = modelpack.read(found.content)
+    except DecodingError as error:
+        raise FaultError("InvalidFileSet", f"the upload's session cannot be read: {error}") from error
+    made = Session(found.digest, whole.annotations.get(session.FILE_NAME, ""), whole.layers)
+    told = whole.annotations
+    complete = told.get(session.COMPLETE) == "true" and str(made.size) == told.get(session.LENGTH)
+    if whole.artifact_type != session.ARTIFACT_TYPE or not complete:
+        raise FaultError("InvalidFileSet", "the upload is not complete: send the rest of it")
+    return made
+
+
+class Pieces:
+    """The file. See ``archives.Bytes``."""
+
+    def __init__(self, registry: Registry, pieces: Sequence[Descriptor]) -> None:
+        self._registry, self._pieces = registry, pieces
+        self.size = sum(piece.size for piece in pieces)
+
+    def stream(self, start: int) -> Iterator[bytes]:
+        """Raises LoadError or TransientError."""
+        for piece in self._pieces:
+            if start >= piece.size:
+                start -= piece.size
+                continue
+            left = piece.size - start
+            with self._registry.blob(piece.digest, start) as body:
+                skip = start - body.start
+                while left and (chunk := body.read(CHUNK)):
+                    if skip:
+                        chunk, skip = chunk[skip:], max(0, skip - len(chunk))
+                    left -= len(chunk)
+                    if chunk:
+                        yield chunk
+            if left:
+                raise TransientError("the connection ended in the middle of a piece")
+            start = 0
+
+
+class Upload:
+    """A source: what was uploaded. Its files are to be read one after another, not several at once."""
+
+    def __init__(self, registry: Registry, session: Session) -> None:
+        self._session, self._pieces = session, Pieces(registry, session.pieces)
+        self._kind: Kind | None = None
+        self._zip: ZipFile | None = None
+        self._forward: Forward | None = None
+        self._small: dict[str, bytes] = {}
+
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError for what is no model."""
+        self._kind = archives.kind_of(retry(self._head))
+        if self._kind is None:
+            raise FaultError(
+                "UnsupportedSource",
+                f"{self._session.name or 'the file'} is neither GGUF nor a zip, tar, tar.gz or tar.zst archive",
+            )
+        try:
+            members = retry(self._members)
+        except ArchiveError as error:
+            raise FaultError("UnsupportedSource", f"the archive is refused: {error}") from error
+        prefix = _common_folder([member.path for member in members])
+        entries = tuple(
+            Entry(
+                path=member.path.removeprefix(prefix),
+                locator=f"{member.offset} {member.path}",
+                size=member.size,
+                version=f"{self._session.digest} {member.path}",
+            )
+            for member in members
+        )
+        return Listing(self._session.digest, entries, self._session.name)
+
+    @contextmanager
+    def read(self, entry: Entry, start: int) -> Iterator[Body]:
+        """See Source."""
+        offset, _space, path = entry.locator.partition(" ")
+        yield _Body(self._chunks(int(offset), path, entry.size or 0, start), start)
+
+    def _chunks(self, offset: int, path: str, size: int, start: int) -> Iterator[bytes]:
+        """The bytes of a file from ``start`` on. Raises ArchiveError."""
+        if path in self._small:
+            yield self._small[path][start:]
+        elif self._kind == "zip":
+            yield from self._zipped(offset, start)
+        elif self._kind in ("GGUF", "tar"):
+            yield from _taken(Forward(self._pieces.stream(offset + start)), size - start)
+        else:
+            forward = self._forward
+            if forward is None or forward.tell() > offset + start:
+                forward = self._opened()
+            self._forward = None  # until this is where it should be
+            forward.seek(offset + start)
+            self._forward = forward
+            yield from _taken(forward, size - start)
+
+    def _head(self) -> bytes:
+        return b"".join(_taken(Forward(self._pieces.stream(0)), min(archives.HEAD, self._pieces.size)))
+
+    def _members(self) -> list[Member]:
+        if self._kind == "GGUF":
+            return [Member(_gguf_name(self._session.name), self._pieces.size, 0)]
+        if self._kind == "zip":
+            self._zip = archives.opened_zip(self._pieces)
+            return list(archives.zip_members(self._zip, self._pieces.size))
+        self._small.clear()
+        forward = self._opened()
+        return list(archives.tar_members(forward, lambda member: self._keep(member, forward)))
+
+    def _keep(self, member: Member, forward: Forward) -> None:
+        """Small files of an archive that cannot be read in another order."""
+        kept = sum(map(len, self._small.values()))
+        if self._kind != "tar" and member.size <= SMALL and kept + member.size <= KEPT:
+            self._small[member.path] = b"".join(_taken(forward, member.size))
+
+    def _opened(self) -> Forward:
+        """The archive as a tar, from its beginning."""
+        return Forward(archives.unpacked(self._kind or "tar", self._pieces))
+
+    def _zipped(self, number: int, start: int) -> Iterator[bytes]:
+        if self._zip is None:
+            self._zip = archives.opened_zip(self._pieces)
+        for chunk in archives.zip_chunks(self._zip, self._zip.infolist()[number]):
+            if start < len(chunk):
+                yield chunk[start:]
+            start = max(0, start - len(chunk))
+
+
+class _Body:
+    verifiable = True
+
+    def __init__(self, chunks: Iterator[bytes], start: int) -> None:
+        self._forward, self.start = Forward(chunks), start
+
+    def read(self, size: int) -> bytes:
+        """See Body. Raises FaultError for an archive that is not sound."""
+        try:
+            return self._forward.chunk(size)
+        except ArchiveError as error:
+            raise FaultError("UnsupportedSource", f"the archive is refused: {error}") from error
+
+
+def _taken(forward: Forward, size: int) -> Iterator[bytes]:
+    while size and (chunk := forward.chunk(min(CHUNK, size))):
+        size -= len(chunk)
+        yield chunk
+
+
+def _gguf_name(name: str) -> str:
+    base = name.replace("\\", "/").rpartition("/")[2]
+    return base if base.lower().endswith(".gguf") and not fault_inside(base) else "model.gguf"
+
+
+def _common_folder(paths: Sequence[str]) -> str:
+    """The folder that all files lie in, as archives of a folder have it, with its slash; empty: they do not."""
+    tops = {path.partition("/")[0] for path in paths if not path.startswith("__MACOSX/")}
+    return f"{tops.pop()}/" if len(tops) == 1 and all("/" in path for path in paths) else ""

@@ -1,0 +1,163 @@
+"""An artifact of an OCI registry: ``registry://HOST[:PORT]/REPOSITORY@sha256:...``, a model as ModelPack describes it.
+
+The manifest is checked by the digest that names it, and every layer by the manifest. Of a tar the whole is read and
+checked first, which tells the hash of each of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from slipway.artifacts import modelpack, references
+from slipway.artifacts.modelpack import Layer
+from slipway.artifacts.references import Reference
+from slipway.decoding import DecodingError
+from slipway.loader.archives import ArchiveError, Forward, tar_members
+from slipway.loader.digests import Digest, Kind
+from slipway.loader.errors import LoadError, TransientError
+from slipway.loader.registry import Registry
+from slipway.loader.selection import FaultError
+from slipway.loader.sources.base import CHUNK, Access, Body, Entry, Listing, Retry, Source
+
+LONGEST_NAME = 256
+LARGEST_TAR = 1 << 30
+"""Bytes of a tar of small files; ours have a few MB."""
+
+
+class Artifact:
+    """A source of what a registry has in these layers."""
+
+    def __init__(self, registry: Registry, layers: Sequence[Layer] = (), digest: str = "") -> None:
+        """``digest``: of the manifest, where the layers are not known yet."""
+        self._registry, self._layers, self._digest = registry, layers, digest
+
+    @staticmethod
+    def entry(layer: Layer) -> Entry:
+        """A layer that is one file."""
+        value = layer.digest.partition(":")[2]
+        return Entry(layer.path, layer.digest, layer.size, Digest(Kind.SHA256, value), layer.digest)
+
+    def listing(self, retry: Retry) -> Listing:
+        """See Source. Raises LoadError for what is no model."""
+        manifest = retry(lambda: self._registry.manifest(self._digest))
+        if manifest is None:
+            raise FaultError("SourceNotFound", f"{self._registry.host} has nothing of the digest {self._digest}")
+        try:
+            found = modelpack.read(manifest.content)
+            self._layers = modelpack.layers_of(found)
+        except DecodingError as error:
+            raise FaultError("UnsupportedSource", f"{self._digest} is no model: {error}") from error
+        entries: list[Entry] = []
+        for layer in self._layers:
+            if layer.packed:
+                entries += retry(lambda layer=layer: self._unpacked(layer))  # type: ignore[misc] # no argument
+            else:
+                entries.append(self.entry(layer))
+        facts, name = modelpack.facts_of(found), found.annotations.get(modelpack.TITLE, "")
+        return Listing(self._digest, tuple(entries), name[:LONGEST_NAME], facts.tasks, facts.features)
+
+    @contextmanager
+    def read(self, entry: Entry, start: int) -> Iterator[Body]:
+        """See Source. Of a file in a tar the locator has the place."""
+        digest, _plus, place = entry.locator.partition("+")
+        offset = int(place or 0)
+        with self._registry.blob(digest, offset + start) as body:
+            if not place:
+                yield body
+                return
+            yield _Part(body, offset, start, entry.size or 0)
+
+    def _unpacked(self, layer: Layer) -> list[Entry]:
+        """The files of a tar, once all of it was read and is what its digest says."""
+        if layer.size > LARGEST_TAR:
+            raise FaultError(
+                "UnsupportedSource", f"the layer {layer.path} has {layer.size} bytes, more than any of ours"
+            )
+        with self._registry.blob(layer.digest) as body:
+            checked = _Checked(body, layer.size)
+            try:
+                entries = list(_entries(layer, Forward(checked.chunks())))
+            except ArchiveError as error:
+                raise FaultError("UnsupportedSource", f"a layer of {self._digest} is refused: {error}") from error
+            for _rest in checked.chunks():
+                pass
+        if checked.position != layer.size:
+            raise TransientError("the connection ended early")
+        if checked.digest != layer.digest:
+            raise FaultError("IntegrityCheckFailed", f"{self._registry.host} has other bytes under {layer.digest}")
+        return entries
+
+
+def _entries(layer: Layer, stream: Forward) -> Iterator[Entry]:
+    base = "" if layer.path == "." else f"{layer.path.rstrip('/')}/"
+    values: list[str] = []
+    for member in tar_members(stream, lambda member: values.append(_sha256(stream, member.size))):
+        digest, path = Digest(Kind.SHA256, values[-1]), base + member.path
+        yield Entry(path, f"{layer.digest}+{member.offset}", member.size, digest, f"{layer.digest}+{path}")
+
+
+def _sha256(stream: Forward, size: int) -> str:
+    found = hashlib.sha256()
+    while size and (chunk := stream.chunk(min(CHUNK, size))):
+        found.update(chunk)
+        size -= len(chunk)
+    return found.hexdigest()
+
+
+class _Checked:
+    """A body that is hashed as it is read, and has an end."""
+
+    def __init__(self, body: Body, size: int) -> None:
+        self._body, self._size, self._sha256 = body, size, hashlib.sha256()
+        self.position = 0
+
+    @property
+    def digest(self) -> str:
+        """As registries write it."""
+        return f"sha256:{self._sha256.hexdigest()}"
+
+    def chunks(self) -> Iterator[bytes]:
+        """What is still to come."""
+        while self.position < self._size and (chunk := self._body.read(min(CHUNK, self._size - self.position))):
+            self._sha256.update(chunk)
+            self.position += len(chunk)
+            yield chunk
+
+
+class _Part:
+    """A file inside of a blob."""
+
+    verifiable = True
+
+    def __init__(self, body: Body, offset: int, start: int, size: int) -> None:
+        """``body`` begins at ``offset + start``, or at the blob's beginning."""
+        self._body, self._left = body, size - start
+        self.start = start
+        skip = offset + start if body.start == 0 else 0
+        while skip and (chunk := body.read(min(skip, CHUNK))):
+            skip -= len(chunk)
+
+    def read(self, size: int) -> bytes:
+        """See Body."""
+        chunk = self._body.read(min(size, self._left)) if self._left else b""
+        self._left -= len(chunk)
+        return chunk
+
+
+def reference_of(url: str) -> Reference:
+    """Raises LoadError for what does not name an artifact by its digest."""
+    try:
+        found = references.parse(url.partition("://")[2])
+    except ValueError as error:
+        raise LoadError(str(error)) from error
+    if not found.digest:
+        raise LoadError(f"{url!r} does not say which artifact: write registry://HOST/REPOSITORY@sha256:...")
+    return found
+
+
+def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:
+    """The artifact that a registry:// URL names. Raises LoadError."""
+    reference = reference_of(url)
+    return Artifact(Registry(reference, env), digest=reference.digest)

@@ -1,0 +1,107 @@
+"""The HTTP API of a loader: its state and, beside an engine, the desired adapters and readiness.
+
+Only the controller may call it, but for the readiness, which the kubelet probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.weights import FETCHED
+from slipway.decoding import DecodingError, decode_json
+from slipway.loader.agent.store import NAME
+from slipway.loader.gate import Gate
+from slipway.serving.agent import Adapter, AgentReport
+
+LARGEST_BODY = 1 << 20
+"""Bytes."""
+MOST_ADAPTERS = 1024
+MOST_REQUESTS = 32
+"""At a time; one controller asks once in a while."""
+
+
+class AdapterAgent(Protocol):
+    """An agent, as its HTTP API uses it."""
+
+    def accept(self, desired: Sequence[Adapter], order: int) -> bool:
+        """Takes the adapters that are to be loaded from now on. ``order``: when that was signed. Returns False, and
+        changes nothing, where that is not later than the last order that was taken: it is a replay."""
+
+    def lost(self) -> list[str]:
+        """Adapters that the engine had before it restarted."""
+
+
+def application(report: Callable[[], AgentReport], gate: Gate, agent: AdapterAgent | None = None) -> web.Application:
+    """The routes of the API; those for adapters where there is an ``agent``."""
+
+    async def state(request: web.Request) -> web.Response:
+        gate.admitted(request)
+        return _json(report())
+
+    async def adapters(request: web.Request) -> web.Response:
+        proven = gate.admitted(request)
+        if agent is None:
+            raise web.HTTPNotFound
+        body = await gate.body(request, proven)
+        try:
+            desired = decode_json(body, tuple[Adapter, ...], most=LARGEST_BODY)
+        except DecodingError as error:
+            raise web.HTTPBadRequest(text=f"the body is not a list of adapters: {error}") from error
+        if fault := _fault(desired):
+            raise web.HTTPBadRequest(text=fault)
+        if not agent.accept(desired, proven.issued):
+            raise web.HTTPForbidden(text="the order is not newer than the last one\n")
+        return _json(report())
+
+    async def healthy(_request: web.Request) -> web.Response:
+        lost = agent.lost() if agent else []
+        if lost:
+            return web.Response(status=503, text=f"the engine restarted without: {', '.join(lost)}\n")
+        return web.Response(text="ok\n")
+
+    app = web.Application(client_max_size=LARGEST_BODY, middlewares=[_bounded()])
+    app.router.add_get("/v1/state", state)
+    app.router.add_put("/v1/adapters", adapters)
+    app.router.add_get("/healthz", healthy)
+    return app
+
+
+def _bounded() -> Middleware:
+    running = 0
+
+    @web.middleware
+    async def bounded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        nonlocal running
+        if running >= MOST_REQUESTS:
+            raise web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
+        running += 1
+        try:
+            return await handler(request)
+        finally:
+            running -= 1
+
+    return bounded
+
+
+def _fault(desired: Sequence[Adapter]) -> str:
+    """What is wrong with desired adapters; empty for none. A name becomes a folder; a web address could be one that
+    only the pod can ask, and whoever writes Models may name any."""
+    if len(desired) > MOST_ADAPTERS:
+        return f"{len(desired)} adapters exceed the limit of {MOST_ADAPTERS}"
+    if len({adapter.name for adapter in desired}) != len(desired):
+        return "two adapters have the same name"
+    bad = [adapter.name for adapter in desired if not NAME.fullmatch(adapter.name)]
+    if bad:
+        return f"{bad[0]!r} is not a valid adapter name"
+    foreign = [adapter.url for adapter in desired if adapter.url.partition("://")[0] not in FETCHED]
+    return f"{redact_url(foreign[0])!r} is not a URL of {', '.join(FETCHED)}" if foreign else ""
+
+
+def _json(report: AgentReport) -> web.Response:
+    return web.Response(body=msgspec.json.encode(report), content_type="application/json")

@@ -1,0 +1,145 @@
+"""Summary: what genai-bench has measured, read from the files that it leaves.
+
+A pod's sidecar runs it: it notes what the folder holds of earlier benchmarks, and is stopped once the tool has ended,
+however that was. Then it reads what is new. The tool starts when the sidecar is ready: a signal that came earlier would
+be missed, and with it what was measured.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from slipway.artifacts.benchmark import ERROR_CHARACTERS, SCENARIO_CHARACTERS, Run, Summary
+from slipway.decoding import DecodingError, decode_json
+
+MOST_FILES = 10_000
+FILE_BYTES = 256 << 20
+"""A run of 100,000 requests has about 50 MiB."""
+DIGITS = 4
+Known = Mapping[Path, tuple[int, int]]
+"""Files with the time of their last change and their size."""
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Of one quantity over the requests of a run; None: no request had it."""
+
+    mean: float | None = None
+    p99: float | None = None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    ttft: Figures = Figures()
+
+
+class Aggregated(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tool has computed of a run, as far as it came."""
+
+    scenario: str | None = None
+    num_concurrency: int = 1
+    batch_size: int = 1
+    iteration_type: str = "num_concurrency"
+    run_duration: float = 0.0
+    requests_per_second: float = 0.0
+    mean_input_throughput_tokens_per_s: float = 0.0
+    mean_output_throughput_tokens_per_s: float = 0.0
+    num_completed_requests: int = 0
+    error_codes_frequency: dict[str, int] = {}
+    stats: Stats = Stats()
+
+
+class Request(msgspec.Struct, frozen=True):
+    error_code: int | None = None
+    error_message: str | None = None
+
+
+class RunFile(msgspec.Struct, frozen=True):
+    """One file of results, also of a run that broke off."""
+
+    aggregated_metrics: Aggregated
+    individual_request_metrics: tuple[Request, ...] = ()
+
+
+def after_the_benchmark(folder: Path, ready: Callable[[], None]) -> Summary:
+    """Waits until it is told to stop; then summarizes what has come into the folder since. Calls ``ready`` when the
+    benchmark may begin."""
+    stops = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    known = files(folder)
+    ready()
+    signal.sigwait(stops)
+    return summarized(folder, known)
+
+
+def files(folder: Path) -> Known:
+    """The files of results that are there, of any benchmark that has this folder."""
+    return dict(_found(folder))
+
+
+def summarized(folder: Path, known: Known) -> Summary:
+    """Of the files in the folder that are not ``known``, the oldest first. What cannot be read counts for nothing."""
+    fresh = sorted((stamp, path) for path, stamp in files(folder).items() if known.get(path) != stamp)
+    read = [one for _stamp, path in fresh if (one := _read(path)) is not None]
+    runs = tuple(_run(one.aggregated_metrics) for one in read)
+    return Summary(
+        requests=sum(run.requests for run in runs),
+        failed=sum(run.failed for run in runs),
+        error=next(filter(None, map(_first_error, read)), ""),
+        runs=runs,
+    )
+
+
+def _found(folder: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
+    paths = (path for pattern in ("*.json", "*/*.json") for path in folder.glob(pattern))
+    for _count, path in zip(range(MOST_FILES), paths, strict=False):
+        try:
+            found = path.stat()
+        except OSError:
+            continue
+        yield path, (found.st_mtime_ns, found.st_size)
+
+
+def _read(path: Path) -> RunFile | None:
+    try:
+        if path.stat().st_size > FILE_BYTES:
+            return None
+        return decode_json(path.read_bytes(), RunFile, most=FILE_BYTES)
+    except (OSError, DecodingError):
+        return None
+
+
+def _run(found: Aggregated) -> Run:
+    failed = sum(map(_count, found.error_codes_frequency.values()))
+    batches = found.iteration_type == "batch_size"
+    return Run(
+        scenario=(found.scenario or "")[:SCENARIO_CHARACTERS],
+        concurrency=_count(found.batch_size if batches else found.num_concurrency),
+        requests=_count(found.num_completed_requests) + failed,
+        failed=failed,
+        seconds=_figure(found.run_duration),
+        requests_per_second=_figure(found.requests_per_second),
+        input_tokens_per_second=_figure(found.mean_input_throughput_tokens_per_s),
+        output_tokens_per_second=_figure(found.mean_output_throughput_tokens_per_s),
+        first_token_seconds=_figure(found.stats.ttft.mean),
+        first_token_seconds_p99=_figure(found.stats.ttft.p99),
+    )
+
+
+def _first_error(found: RunFile) -> str:
+    for request in found.individual_request_metrics:
+        if request.error_code:
+            text = " ".join((request.error_message or "no reason given").split())
+            return f"HTTP {request.error_code}: {text}"[:ERROR_CHARACTERS]
+    return ""
+
+
+def _count(number: int) -> int:
+    return max(0, number)
+
+
+def _figure(number: float | None) -> float:
+    """Rounded to what one run can mean."""
+    return float(f"{max(0.0, number or 0.0):.{DIGITS}g}")

@@ -1,0 +1,21 @@
+"""The termination message of a container: what Kubernetes keeps of it in the pod's status."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+TERMINATION_LOG = Path("/dev/termination-log")
+TERMINATION_MESSAGE_BYTES = 4000
+"""Kubernetes takes 4096."""
+
+
+def write_termination_message(message: str) -> None:
+    """Replaces the message. Kubernetes keeps this one file writable on a read-only file system."""
+    text = " ".join(message.split())
+    sys.stderr.write(f"slipway loader: {text}\n")
+    sys.stderr.flush()
+    with suppress(OSError):
+        if TERMINATION_LOG.exists():
+            TERMINATION_LOG.write_bytes(text.encode("utf-8", "replace")[:TERMINATION_MESSAGE_BYTES])

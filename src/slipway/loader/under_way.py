@@ -1,0 +1,160 @@
+"""Under way: what a publication that is not complete has done, in a manifest of the repository itself.
+
+It names the blobs that are there, so that no collection of garbage takes them and the next loader sends none again, and
+the upload that is open. A tag points to it; when the publication is complete, or taken back, it goes.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from slipway.artifacts import modelpack
+from slipway.artifacts.modelpack import FILEPATH, Descriptor, Manifest
+from slipway.decoding import DecodingError, decode_json
+from slipway.loader.contents import Content, known_digest
+from slipway.loader.errors import LoadError, TransientError
+from slipway.loader.registry import BlobsGoneError, Registry, UploadGoneError
+from slipway.loader.sources.base import Retry
+from slipway.loader.stage import Work
+from slipway.serving.agent import LONGEST_RESUME
+
+TAG = "publishing"
+TYPE = "application/vnd.slipway.publishing.v1+json"
+KEY = "slipway.inference/key"
+UPLOAD, UPLOAD_KEY = "slipway.inference/upload", "slipway.inference/upload-key"
+EMPTY, EMPTY_TYPE = b"{}", "application/vnd.oci.empty.v1+json"
+WORTH = 16 << 20
+"""Bytes whose loss is worth a note: every file that is a layer by itself. Of a blob whose digest nobody knows before it
+was sent any are."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """The text that a loader tells for the next one."""
+
+    key: str
+    location: str
+
+
+class UnderWay:
+    """See ``slipway.loader.upload.Notes``."""
+
+    def __init__(self, registry: Registry, work: Work, retry: Retry, resume: str = "") -> None:
+        """``resume``: what the loader before told; what the repository says counts before it."""
+        self._registry, self._work, self._retry = registry, work, retry
+        self._layers: dict[str, Descriptor] = {}
+        self._found = _resume(resume)
+        """The upload of the loader before."""
+        self._mine: Resume | None = None
+        self._digest = ""
+        self._unwritten = 0
+
+    def read(self) -> None:
+        """What the loader before noted."""
+        found = self._retry(lambda: self._registry.manifest(TAG))
+        if found is None:
+            return
+        self._digest = found.digest
+        try:
+            whole = modelpack.read(found.content)
+        except DecodingError:
+            return
+        self._layers = {layer.annotations.get(KEY, ""): layer for layer in whole.layers}
+        location = whole.annotations.get(UPLOAD, "")
+        if location:
+            self._found = Resume(whole.annotations.get(UPLOAD_KEY, ""), location)
+
+    def blob(self, content: Content) -> str:
+        """See Notes."""
+        layer = self._layers.get(content.key) if content.key else None
+        return layer.digest if layer is not None and layer.size == content.size else ""
+
+    def upload(self, content: Content) -> str:
+        """See Notes."""
+        known = (one for one in (self._mine, self._found) if one is not None and one.key == content.key != "")
+        return next((one.location for one in known), "")
+
+    def begun(self, content: Content, location: str) -> None:
+        """See Notes."""
+        if not content.key:
+            return
+        self._mine = Resume(content.key, location)
+        if self._found is not None and self._found.key == content.key:
+            self._found = None
+        text = msgspec.json.encode(self._mine).decode()
+        self._work.meter.resume = text if len(text) <= LONGEST_RESUME else ""
+        if content.size > WORTH:
+            self._write()
+
+    def done(self, content: Content, digest: str) -> None:
+        """See Notes."""
+        known = content.key in self._layers
+        note = Descriptor(
+            media_type="application/octet-stream",
+            digest=digest,
+            size=content.size,
+            annotations={KEY: content.key, FILEPATH: content.name},
+        )
+        self._layers[content.key or digest] = note
+        self._mine, self._work.meter.resume = None, ""
+        if self._found is not None and self._found.key == content.key:
+            self._found = None
+        if known:
+            return
+        self._unwritten += content.size
+        if self._unwritten > WORTH or not known_digest(content):
+            self._write()
+
+    def _write(self) -> None:
+        open_ = self._mine or self._found
+        upload = {UPLOAD: open_.location, UPLOAD_KEY: open_.key} if open_ else {}
+        whole = Manifest(
+            schema_version=2,
+            media_type=modelpack.MANIFEST,
+            artifact_type=TYPE,
+            config=modelpack.descriptor(EMPTY_TYPE, EMPTY),
+            layers=tuple(self._layers.values()),
+            annotations=upload,
+        )
+        content = msgspec.json.encode(whole, order="sorted")
+        digest = modelpack.digest(content)
+        if digest == self._digest:
+            return
+        try:
+            self._retry(lambda: self._registry.put_blob(EMPTY, whole.config.digest))
+            self._retry(lambda: self._registry.put_manifest(TAG, content, modelpack.MANIFEST))
+        except BlobsGoneError:
+            # Those that are missing are sent again at the end; until then nothing is noted of the others.
+            self._layers.clear()
+            return
+        old, self._digest, self._unwritten = self._digest, digest, 0
+        if old:
+            self._retry(lambda: self._registry.delete_manifest(old))
+
+    def clear(self) -> None:
+        """The publication is complete."""
+        if self._digest:
+            self._retry(lambda: self._registry.delete_manifest(self._digest))
+        self._digest = ""
+
+
+def cancel(registry: Registry, retry: Retry, resume: str = "") -> None:
+    """Nothing is left of a publication under way."""
+    notes = _resume(resume)
+    locations = [notes.location] if notes else []
+    found = retry(lambda: registry.manifest(TAG))
+    if found is not None:
+        with suppress(DecodingError):
+            locations.append(modelpack.read(found.content).annotations.get(UPLOAD, ""))
+        retry(lambda: registry.delete_manifest(found.digest))
+    for location in filter(None, dict.fromkeys(locations)):
+        with suppress(LoadError, TransientError, UploadGoneError):
+            registry.cancel(location)
+
+
+def _resume(text: str) -> Resume | None:
+    try:
+        return decode_json(text, Resume, most=LONGEST_RESUME) if text else None
+    except DecodingError:
+        return None

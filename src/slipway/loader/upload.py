@@ -1,0 +1,174 @@
+"""Upload: one content becomes a blob of the registry, resumed wherever it was cut, and never sent where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Protocol
+
+from slipway.loader.ahead import Ahead
+from slipway.loader.contents import Content, Hashed, WrongError, known_digest
+from slipway.loader.errors import LoadError, TransientError
+from slipway.loader.registry import Progress, Registry, UploadGoneError
+from slipway.loader.selection import FaultError
+from slipway.loader.stage import Work
+from slipway.loader.transfer import Retrier
+
+
+class Notes(Protocol):
+    """What outlives this process."""
+
+    def blob(self, content: Content) -> str:
+        """Digest of what was uploaded before; empty: not known to have been."""
+
+    def upload(self, content: Content) -> str:
+        """Location of an upload of the content that may go on; empty: there is none."""
+
+    def begun(self, content: Content, location: str) -> None:
+        """An upload is under way."""
+
+    def done(self, content: Content, digest: str) -> None:
+        """The content is a blob now."""
+
+
+class Uploader:
+    def __init__(self, registry: Registry, notes: Notes, work: Work) -> None:
+        self._registry, self._notes, self._work = registry, notes, work
+
+    def put(self, content: Content) -> str:
+        """The blob's digest, once the registry has it. Raises LoadError or StoppedError."""
+        known = known_digest(content) or self._notes.blob(content)
+        if known and self._has(known, content.size):
+            self._work.meter.found(content.size)
+        else:
+            known = self._uploaded(content)
+        self._notes.done(content, known)
+        self._work.meter.file_done()
+        return known
+
+    def missing(self, content: Content) -> bool:
+        """Whether any of it is to be sent."""
+        known = known_digest(content) or self._notes.blob(content)
+        return not (known and self._has(known, content.size))
+
+    def _has(self, digest: str, size: int) -> bool:
+        return self._retrier().call(self._registry.host, lambda: self._registry.size(digest)) == size
+
+    def _uploaded(self, content: Content) -> str:
+        name = content.name
+        for _unused in range(self._work.policy.wrong):
+            try:
+                digest = self._attempt(content)
+            except WrongError as error:
+                name, digest = str(error), ""
+            if digest:
+                return digest
+        raise FaultError(
+            "IntegrityCheckFailed",
+            f"{name} did not match its checksum {self._work.policy.wrong} times: the file at the source is"
+            " corrupt, or a proxy changes it",
+        )
+
+    def _attempt(self, content: Content) -> str:
+        """The digest; empty where what came is not what was promised."""
+        hashed, retrier = Hashed(content), self._retrier()
+        known = known_digest(content)
+        upload = retrier.call(self._registry.host, lambda: self._started(content))
+        self._work.meter.found(upload.offset)
+        if not known:
+            hashed.catch_up(upload.offset)
+        try:
+            while upload.offset < content.size:
+                upload = self._sent(content, hashed, upload, retrier)
+        except WrongError:
+            self._drop(upload.location, upload.offset)
+            raise
+        if not hashed.keeps_promise() or (known and hashed.whole and hashed.digest != known):
+            self._drop(upload.location, content.size)
+            return ""
+        digest = known or hashed.digest
+        try:
+            retrier.call(self._registry.host, lambda: self._committed(upload.location, digest, content.size))
+        except UploadGoneError:
+            self._work.meter.found(-content.size)
+            return ""
+        return digest
+
+    def _drop(self, location: str, counted: int) -> None:
+        """An upload of wrong bytes."""
+        with suppress(LoadError, TransientError, UploadGoneError):
+            self._registry.cancel(location)
+        self._work.meter.found(-counted)
+
+    def _started(self, content: Content) -> Progress:
+        """An upload that another loader began, or a new one."""
+        location = self._notes.upload(content)
+        if location:
+            with suppress(UploadGoneError, LoadError):
+                found = self._registry.progress(location)
+                if 0 < found.offset <= content.size:
+                    return found
+                self._registry.cancel(location)
+        location = self._registry.begin()
+        self._notes.begun(content, location)
+        return Progress(location, 0)
+
+    def _sent(self, content: Content, hashed: Hashed, upload: Progress, retrier: Retrier) -> Progress:
+        """How far the upload is after one more request."""
+        meter, at = self._work.meter, upload.offset
+
+        def counted(chunks: Iterator[bytes]) -> Iterator[bytes]:
+            nonlocal at
+            for chunk in chunks:
+                at += len(chunk)
+                meter.fetched(len(chunk))
+                yield chunk
+
+        ahead = Ahead(hashed.chunks(upload.offset))
+        try:
+            after = self._registry.send(upload, counted(iter(ahead)), content.size - upload.offset)
+            retrier.progressed()
+        except TransientError as error:
+            ahead.stop()
+            after = self._resumed(content, upload, error, retrier)
+        except WrongError:
+            meter.found(upload.offset - at)
+            raise
+        except UploadGoneError:
+            ahead.stop()
+            retrier.failed(content.name, TransientError(f"{self._registry.host} lost the upload"))
+            after = retrier.call(self._registry.host, lambda: self._started(content))
+        finally:
+            ahead.stop()
+        meter.found(after.offset - at)
+        return after
+
+    def _resumed(self, content: Content, upload: Progress, error: TransientError, retrier: Retrier) -> Progress:
+        """Where the registry is after a request that failed. Progress counts, however often it is cut."""
+        while True:
+            retrier.failed(content.name, error)
+            try:
+                after = self._registry.progress(upload.location)
+            except TransientError as fresh:
+                error = fresh
+                continue
+            except UploadGoneError:
+                return self._started(content)
+            if after.offset > content.size:
+                self._registry.cancel(upload.location)
+                return self._started(content)
+            if after.offset > upload.offset:
+                retrier.progressed()
+            return after
+
+    def _committed(self, location: str, digest: str, size: int) -> None:
+        """Raises UploadGoneError where the upload is not what its digest says."""
+        try:
+            self._registry.commit(location, digest)
+        except UploadGoneError:
+            # The answer to an earlier request may have been lost on the way.
+            if self._registry.size(digest) != size:
+                raise
+
+    def _retrier(self) -> Retrier:
+        return Retrier(self._work.policy, self._work.stop, self._work.meter)
