@@ -1,0 +1,42 @@
+"""OME's kinds, each as the controller knows it: which modules say what a resource becomes."""
+
+from __future__ import annotations
+
+from slipway.apis.ome import benchmark, benchmark_job, names, readiness, runtime_status
+from slipway.apis.ome.benchmark_types import BENCHMARK_JOB
+from slipway.apis.ome.models import MODELS
+from slipway.apis.ome.runtime_types import CLUSTER_SERVING_RUNTIME, SERVING_RUNTIME
+from slipway.apis.ome.services import SERVICES
+from slipway.kube.crd import CustomResource
+from slipway.serving.api import Plan, World
+from slipway.serving.table import Table
+
+
+def _runtimes(resource: CustomResource) -> Table[World]:
+    """Nothing is made of a runtime."""
+    return Table(
+        name="ome",
+        resource=resource,
+        condition_types=frozenset({"Accepted"}),
+        readiness=readiness.RUNTIME,
+        watches=lambda _settings: (runtime_status.watch(resource.kind),),
+        resolve=lambda world: world,
+        plan=lambda _view: Plan(children=()),
+        status=lambda view, _rejection: runtime_status.status(view, resource.kind),
+    )
+
+
+BENCHMARKS = Table(
+    name="ome",
+    resource=BENCHMARK_JOB,
+    finalizers=frozenset({names.BENCHMARK_FINALIZER}),
+    condition_types=benchmark_job.CONDITIONS,
+    pod_labels=benchmark_job.OWN_LABELS,
+    readiness=readiness.BENCHMARK_JOB,
+    watches=benchmark.watches,
+    resolve=benchmark.resolve,
+    plan=benchmark_job.plan,
+    granted=benchmark_job.granted,
+    status=benchmark_job.status,
+)
+APIS = (*MODELS, _runtimes(SERVING_RUNTIME), _runtimes(CLUSTER_SERVING_RUNTIME), SERVICES, BENCHMARKS)

@@ -1,0 +1,202 @@
+"""Plan: files come onto nodes and go from them, each by a Job that is pinned to its node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import islice
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.ome import names, storage
+from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
+from slipway.apis.ome.model_resolve import MOUNTED, PINNED, View, sharers, wants
+from slipway.apis.ome.settings import ome
+from slipway.apis.ome.storage import KINDS, Stored
+from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, uid
+from slipway.serving.api import Plan
+from slipway.serving.diagnosis import remains
+from slipway.serving.job import ended, works
+from slipway.weights import nodes
+from slipway.weights.jobs import Run, in_place, words_of
+from slipway.weights.nodes import Node, Record
+from slipway.weights.turns import age
+
+MOST_TOKENS = 2**31 - 1
+Stage = Literal["there", "loading", "waiting", "failed", "leaving", "in use"]
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a model on a node just now."""
+
+    node: Node
+    stage: Stage
+    says: Record | None
+    """What the node is to say."""
+    offered: bool = True
+    """Whether pods may select the node."""
+    errand: Errand | None = None
+    run: Run = Run(name="")
+    """Of the Job that brings the files, or takes them away."""
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    stored, done = view.valid(), visits(view)
+    runs = [one.run for one in done]
+    inspected: tuple[Object, ...] = ()
+    if asked := inspection(view, stored):
+        runs.append(run := observed(view, asked))
+        inspected = run.children(made(view, asked), view.world.now) if is_bound(view, stored) else ()
+    wanted = _visiting(view, done)
+    return msgspec.structs.replace(
+        wanted,
+        children=(*inspected, *wanted.children),
+        self_patch=_filled(view, runs),
+        finalizer=names.MODEL_FINALIZERS[view.resource["kind"]],
+    )
+
+
+def finalize(view: View) -> Plan | None:
+    """Ends in any case: a node that is lost, or that nothing works on, is waited for only so long."""
+    return _visiting(view, visits(view)) if view.nodes else None
+
+
+def _visiting(view: View, done: Sequence[Visit]) -> Plan:
+    """What the nodes need for the model, and are to say of it."""
+    return Plan(
+        children=tuple(made(view, visit.errand) for visit in done if visit.errand),
+        metadata_patches=tuple(nodes.noted(one.node, view.label, one.says, offered=one.offered) for one in done),
+    )
+
+
+def visits(view: View) -> tuple[Visit, ...]:
+    """For all nodes that have to do with the model, in the order of their names."""
+    errand = load(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
+    ahead = cache(lambda: older(view))
+    return tuple(_there(view, node, errand, ahead) if view.is_for(node) else _gone(view, node) for node in view.nodes)
+
+
+# Onto a node
+
+
+def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Sequence[Object]]) -> Visit:
+    """``ahead``: the models that go first."""
+    stored, record = view.valid(), view.record(node)
+    if record is not None and record.has(stored.wanted, node):
+        return _left_behind(view, node, record)
+    said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
+    if errand is None or stored.scheme == "vendor":
+        return Visit(node=node, stage="loading", says=msgspec.structs.replace(said, state="Ready"))
+    said = msgspec.structs.replace(
+        said, path=stored.path if stored.url else "", former=record.moved(stored.path) if record else ()
+    )
+    errand = errand.to(node)
+    run = observed(view, errand)
+    report, again = run.report, None if run.outlived(view.world.now) else errand
+    if report is not None:
+        ready = msgspec.structs.replace(said, state="Ready", size=report.size, revision=report.revision)
+        return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
+    if run.failed_since is not None:
+        failed = msgspec.structs.replace(said, state="Failed", message=run.fault[1])
+        return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
+    if run.made is not None or _has_turn(view, node, ahead()):
+        return Visit(node=node, stage="loading", says=said, errand=again, run=run)
+    kept = record if record is None or record.state == "Failed" else said
+    return Visit(node=node, stage="waiting", says=kept)
+
+
+def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
+    """Whether a load may begin on a node: of those that wait the oldest go first, whoever asks."""
+    world = view.world
+    own = ome(world.settings)
+    pinned = [one for one in world.list(JOB, PINNED, node.name) if in_place(one, KINDS.values(), own.namespace)]
+    free = own.loads_at_once - sum(works(one, world.now) for one in pinned)
+    busy = {owner.uid for one in pinned if (owner := controller_owner(one))}
+    waiting = (one for one in ahead if uid(one) not in busy and wants(one, node, world.settings))
+    return free > 0 and sum(1 for _one in islice(waiting, free)) < free
+
+
+def older(view: View) -> Sequence[Object]:
+    """The models of all kinds that are older than this one, the oldest first."""
+    found = (one for kind in KINDS.values() for one in view.world.list(kind))
+    mine = age(view.resource)
+    return sorted((one for one in found if age(one) < mine), key=age)
+
+
+def _left_behind(view: View, node: Node, record: Record) -> Visit:
+    """A model whose files are there, and the folders that it had before."""
+    former = next(iter(record.former), "")
+    if not former:
+        return Visit(node=node, stage="there", says=record)
+    leaving = _without(view, node, former)
+    kept = tuple(one for one in record.former if one != former)
+    says = msgspec.structs.replace(record, former=kept) if leaving is None else record
+    return Visit(node=node, stage="there", says=says, errand=leaving.errand if leaving else None)
+
+
+# Off a node
+
+
+def _gone(view: View, node: Node) -> Visit:
+    record = view.record(node)
+    if any(nodes.node_of(job) == node.name and _loads(job) for job in view.jobs):
+        return Visit(node=node, stage="leaving", says=record, offered=False)
+    path = next(iter(record.paths), "") if record else ""
+    leaving = _without(view, node, path) if path else None
+    if leaving is not None:
+        return msgspec.structs.replace(leaving, says=record)
+    rest = record.moved(path) if record else ()
+    if record is None or not rest:
+        return Visit(node=node, stage="leaving", says=None)
+    last = msgspec.structs.replace(record, path="", former=rest)
+    return Visit(node=node, stage="leaving", says=last, offered=False)
+
+
+def _without(view: View, node: Node, path: str) -> Visit | None:
+    """What takes a folder off a node; None: it is gone, or it stays."""
+    world = view.world
+    root = storage.root_of(path, world.settings)
+    if not root or (view.leaving and storage.reserved(view.resource)) or sharers(world, path):
+        return None
+    readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
+    if any(remains(pod, world.now) for pod in readers):
+        return Visit(node=node, stage="in use", says=None, offered=False)
+    errand = evict(node, path, root)
+    run = observed(view, errand)
+    if run.complete_since is not None or (view.late and view.leaving):
+        return None
+    again = None if run.outlived(world.now) else errand
+    return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
+
+
+def _loads(job: Object) -> bool:
+    """Whether a Job may still write."""
+    stages = words_of(job)[1:2] == ["stage"]
+    return stages and ended(job, "Complete") is None and ended(job, "Failed") is None
+
+
+# What the files say
+
+
+def _filled(view: View, runs: Iterable[Run]) -> Object:
+    """The fields of the spec that nobody has set, by what a loader told of the files."""
+    spec, annotations = view.resource["spec"], annotations_of(view.resource)
+    told = next((report.model for run in runs if (report := run.report) and report.model), None)
+    fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind
+    if told is None or fixed:
+        return {}
+    found = {
+        "modelType": told.model_type,
+        "modelArchitecture": told.architecture,
+        "modelFormat": told.format and msgspec.to_builtins(told.format),
+        "modelFramework": told.framework and msgspec.to_builtins(told.framework),
+        "modelParameterSize": told.parameter_size,
+        "modelCapabilities": list(told.capabilities),
+        "quantization": told.quantization,
+        "maxTokens": min(told.max_tokens, MOST_TOKENS),
+        "diffusionPipeline": told.diffusion_pipeline,
+    }
+    unset = {field: value for field, value in found.items() if value and not spec.get(field)}
+    return {"spec": unset} if unset else {}

@@ -1,0 +1,270 @@
+"""Resolve: what a model asks for, and what the nodes say of it, read and checked once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from slipway.apis.ome import names, storage
+from slipway.apis.ome.settings import ome
+from slipway.apis.ome.storage import KINDS, Stored
+from slipway.kube.objects import (
+    JOB,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    deleting,
+    key,
+    uid,
+)
+from slipway.kube.store import Change, IndexFunction
+from slipway.serving.api import USES, Enqueue, InvalidSpecError, Listers, Watch, World
+from slipway.serving.settings import Settings
+from slipway.serving.watches import owned_by, stops
+from slipway.weights import nodes
+from slipway.weights.jobs import is_late, words_of
+from slipway.weights.nodes import Node, Record
+from slipway.weights.turns import age
+
+MARK, PATH, CLAIM, USE = "mark", "path", "claim", "use"
+"""Indexes of models: the mark that nodes have for them; the folder of their files, and all above it; their claim; how
+pods say that they read that folder."""
+PINNED = "pinned"
+"""Index of Jobs: the node that they load a model onto."""
+MOUNTED = "mounted"
+"""Index of pods: the folders of nodes that they read."""
+AT_ONCE = 2
+"""Models that a node gets to look at again when another one is done with it."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that may not be valid, and the nodes that have to do with it."""
+
+    world: World
+    resource: Object
+    stored: Stored | InvalidSpecError
+    label: str
+    """Of nodes, for this model."""
+    nodes: tuple[Node, ...]
+    """Those that it is for, that say something of it, or that a Job of it is pinned to."""
+
+    @property
+    def leaving(self) -> bool:
+        return deleting(self.resource)
+
+    @property
+    def namespace(self) -> str:
+        """Where its Jobs run."""
+        return key(self.resource).namespace or ome(self.world.settings).namespace
+
+    @property
+    def jobs(self) -> list[Object]:
+        """Its Jobs. Those of other namespaces are of somebody who says that they are a model's of the cluster."""
+        children = self.world.children.items()
+        return [job for (kind, name), job in children if kind == JOB and name.namespace == self.namespace]
+
+    @property
+    def late(self) -> bool:
+        """Whether a model that goes has waited long enough."""
+        return is_late(self.resource["metadata"].get("deletionTimestamp"), self.world.now)
+
+    def valid(self) -> Stored:
+        """Raises InvalidSpecError where the storage cannot be served."""
+        if isinstance(self.stored, InvalidSpecError):
+            raise self.stored
+        return self.stored
+
+    def is_for(self, node: Node) -> bool:
+        usable = isinstance(self.stored, Stored) and self.stored.claim is None
+        return usable and not self.leaving and self.valid().placement.admits(node)
+
+    def record(self, node: Node) -> Record | None:
+        return nodes.recorded(node, nodes.mark(self.label), uid(self.resource))
+
+
+def resolve(world: World) -> View:
+    resource = world.resource
+    stored, label = _stored(world), storage.node_label(resource)
+    view = View(world=world, resource=resource, stored=stored, label=label, nodes=())
+    busy = set(map(nodes.node_of, view.jobs))
+    found = (nodes.read(node) for node in world.list(NODE))
+    mine = [one for one in found if one.name in busy or _says(one, label) or view.is_for(one)]
+    return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
+
+
+def sharers(world: World, path: str) -> list[Object]:
+    """The other models that have this folder, or one inside of it, the oldest first."""
+    found = (one for kind in KINDS.values() for one in world.list(kind, PATH, path))
+    others = [one for one in found if uid(one) != uid(world.resource) and not deleting(one)]
+    return sorted(others, key=age)
+
+
+def _stored(world: World) -> Stored | InvalidSpecError:
+    """Two models of different sources in one folder would overwrite each other's files: the older one has it."""
+    try:
+        stored = storage.read(world.resource, world.settings)
+    except InvalidSpecError as error:
+        return error
+    for other in sharers(world, stored.path) if stored.url else ():
+        if age(other) < age(world.resource) and _lies_otherwise(stored, other, world.settings):
+            text = f"The {other['kind']} {key(other)} has the folder {stored.path} already, for other files"
+            return InvalidSpecError("PathTaken", f"{text}: name another path.")
+    return stored
+
+
+def _lies_otherwise(stored: Stored, other: Object, settings: Settings) -> bool:
+    try:
+        theirs = storage.read(other, settings)
+    except InvalidSpecError:
+        return False
+    return bool(theirs.url) and theirs.path == stored.path and theirs.wanted != stored.wanted
+
+
+def _says(node: Node, label: str) -> bool:
+    return label in node.labels or f"{nodes.RECORDS}{nodes.mark(label)}" in node.records
+
+
+# What leads to a model
+
+
+def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
+    """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
+    others = (one for one in KINDS.values() if one != kind)
+    return (
+        *(msgspec.structs.replace(watch, indexes={PINNED: by_node}) for watch in owned_by(kind, JOB)),
+        *(Watch(kind=one, enqueue=_sharing(kind), indexes=_indexes(settings)) for one in (kind, *others)),
+        Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
+        Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
+        Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
+    )
+
+
+class _ByStorage(msgspec.Struct, frozen=True):
+    """An index function that reads a model's storage; of the same settings two are equal."""
+
+    index: str
+    settings: Settings
+
+    def __call__(self, model: Object) -> Iterable[str]:
+        try:
+            stored = storage.read(model, self.settings)
+        except InvalidSpecError:
+            return ()
+        if self.index == CLAIM:
+            return (_place(stored.claim.namespace, stored.claim.name),) if stored.claim else ()
+        if not stored.root:
+            return ()
+        return (storage.use_of(stored.path),) if self.index == USE else _with_parents(stored.path)
+
+
+def _indexes(settings: Settings) -> dict[str, IndexFunction]:
+    return {MARK: by_mark, **{index: _ByStorage(index, settings) for index in (PATH, CLAIM, USE)}}
+
+
+def by_mark(model: Object) -> Iterable[str]:
+    """Index function for :data:`MARK`."""
+    return (nodes.mark(storage.node_label(model)),)
+
+
+def by_node(job: Object) -> Iterable[str]:
+    """Index function for :data:`PINNED`."""
+    node = nodes.node_of(job)
+    return (node,) if node and words_of(job)[1:2] in (["stage"], ["inspect"]) else ()
+
+
+def by_mounted(pod: Object) -> Iterable[str]:
+    """Index function for :data:`MOUNTED`."""
+    return [part for part in annotations_of(pod).get(USES, "").split() if part.startswith(storage.USED)]
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+
+
+def _place(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+def _sharing(kind: Kind) -> Enqueue:
+    """The models of a kind that have the folder of a model that comes, goes or turns to another one."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        old, new = change.old, change.new
+        if old and new and deleting(old) == deleting(new) and old["spec"].get("storage") == new["spec"].get("storage"):
+            return ()
+        paths = {path for one in (old, new) if one and (path := (one["spec"].get("storage") or {}).get("path"))}
+        found = {key(one) for path in paths for one in listers.list(kind, PATH, str(path).rstrip("/"))}
+        return found - {change.key}
+
+    return enqueue
+
+
+def _of_claim(kind: Kind) -> Enqueue:
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        return [key(one) for one in listers.list(kind, CLAIM, _place(*change.key))]
+
+    return enqueue
+
+
+def _of_reader(kind: Kind) -> Enqueue:
+    """The models of a kind that may wait for a pod which reads their folder no longer."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        used = by_mounted(change.old) if change.old and stops(change) else ()
+        return {key(one) for use in used for one in listers.list(kind, USE, use)}
+
+    return enqueue
+
+
+def _of_node(kind: Kind, settings: Settings) -> Enqueue:
+    """The models of a kind that a change of a node concerns: those that it is or was for where that may have changed,
+    those of which it says something else, and then those whose turn on it may have come."""
+
+    def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
+        changed = nodes.difference(change.old, change.new, names.NODE_LABEL)
+        if not changed.everybody and not changed.marks:
+            return ()
+        states = [nodes.read(one) for one in (change.old, change.new) if one is not None]
+        if changed.everybody:
+            return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
+        marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
+        return [*marked, *_next(listers.list(kind), states[-1], settings)]
+
+    return enqueue
+
+
+def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
+    label = storage.node_label(model)
+    return any(_says(node, label) or wants(model, node, settings) for node in states)
+
+
+def _next(models: Sequence[Object], node: Node, settings: Settings) -> list[Key]:
+    """The oldest that still want to load on a node."""
+    found = []
+    for model in sorted(models, key=age):
+        if wants(model, node, settings):
+            found.append(key(model))
+        if len(found) == AT_ONCE:
+            break
+    return found
+
+
+def wants(model: Object, node: Node, settings: Settings) -> bool:
+    """Whether a model is to be on a node, and is not there as far as that says. One that is refused is not waited
+    for."""
+    conditions = (model.get("status") or {}).get("conditions") or ()
+    if deleting(model) or any(one.get("type") == "Accepted" and one.get("status") == "False" for one in conditions):
+        return False
+    try:
+        stored = storage.read(model, settings)
+    except InvalidSpecError:
+        return False
+    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    there = record is not None and record.has(stored.wanted, node)
+    return bool(stored.root) and not there and stored.placement.admits(node)

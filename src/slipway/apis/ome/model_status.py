@@ -1,0 +1,202 @@
+"""Status of a model: which nodes have its files, how far the others are, or what its claim has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.ome.model_jobs import inspection, is_bound, observed
+from slipway.apis.ome.model_plan import Visit, visits
+from slipway.apis.ome.model_resolve import View
+from slipway.apis.ome.storage import Stored
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object, generation
+from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.diagnosis import sentence
+from slipway.weights import facts, progress
+from slipway.weights.progress import Moving
+
+CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"})
+LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"
+PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
+"""Reasons that models go through on their way."""
+TURN_SECONDS, MISSING_SECONDS = 30.0, 30.0
+"""When to look again, where time alone may change something, or a word of the API server gets lost."""
+MOST_NAMED = 3
+"""Nodes that a message names."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a model's files."""
+
+    state: str
+    available: bool = False
+    reason: str
+    message: str
+    under_way: str = ""
+    """What is done meanwhile; empty: nothing."""
+    fields: Object = {}
+    """Further ones of the status."""
+    recheck: float | None = None
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    refused = view.stored if isinstance(view.stored, InvalidSpecError) else rejection
+    told = _told(view)
+    if refused is not None and not told.available and not view.leaving:
+        told = msgspec.structs.replace(told, reason=refused.reason, message=refused.message, under_way="")
+        passing = isinstance(refused, Rejection) and refused.retryable
+        told = msgspec.structs.replace(told, state="In_Transit" if passing else "Failed")
+    conditions = [
+        _accepted(refused),
+        Condition("Available", "True" if told.available else "False", told.reason, told.message),
+        Condition("Progressing", "True" if told.under_way else "False", *_progress(told)),
+    ]
+    seen = generation(view.resource)
+    made = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=seen)) for one in conditions]
+    kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
+    fields = {name: value for name, value in {**kept, **told.fields}.items() if value}
+    found = {"state": told.state, **fields, "observedGeneration": seen, "conditions": made}
+    return StatusResult(found, told.recheck, PASSED_THROUGH)
+
+
+def _accepted(refused: InvalidSpecError | Rejection | None) -> Condition:
+    if refused is None:
+        return Condition("Accepted", "True", "Valid", "The spec can be served.")
+    return Condition("Accepted", "False", refused.reason, refused.message)
+
+
+def _progress(told: Told) -> tuple[str, str]:
+    if told.under_way:
+        return LOADING, told.under_way
+    return (COMPLETE, "Nothing is under way.") if told.available else (told.reason, "See the condition Available.")
+
+
+def _told(view: View) -> Told:
+    if isinstance(view.stored, InvalidSpecError) and not view.leaving:
+        return Told(state="Failed", reason=view.stored.reason, message=view.stored.message)
+    done = visits(view)
+    if view.leaving:
+        return _leaving(done)
+    stored = view.valid()
+    told = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
+    held_up = any(one.stage in ("waiting", "leaving", "in use") or (one.says and one.says.former) for one in done)
+    return msgspec.structs.replace(told, recheck=min(told.recheck or TURN_SECONDS, TURN_SECONDS)) if held_up else told
+
+
+def _leaving(done: Sequence[Visit]) -> Told:
+    used = [one for one in done if one.stage == "in use"]
+    if used:
+        text = f"The model is being deleted, and goes when no pod reads its files any more, on {_named(used)}."
+        return Told(state="In_Transit", reason="InUse", message=text, recheck=TURN_SECONDS)
+    text = f"The model is being deleted: its files leave {_named(done)}."
+    return Told(state="In_Transit", reason=LEAVING, message=text, recheck=TURN_SECONDS)
+
+
+# On nodes
+
+
+def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
+    meant = [one for one in done if view.is_for(one.node)]
+    there, failed, loading, waiting = (
+        [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting")
+    )
+    moving = [progress.moving(one.run, view.world, does=f"{one.node.name} loads the files") for one in loading]
+    told = [one.progress for one in moving if one.progress]
+    size = max((one.says.size for one in there if one.says), default=0)
+    fields: Object = {
+        "nodesReady": [one.node.name for one in there],
+        "nodesFailed": [one.node.name for one in failed],
+        "size": facts.human(size) if size else "",
+        "doneBytes": sum(one.done_bytes for one in told),
+        "totalBytes": sum(one.total_bytes for one in told),
+    }
+    retries = [at - view.world.now for one in (*failed, *loading) if (at := one.run.retried_at()) is not None]
+    checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
+    checks += [max(seconds, 1.0) for seconds in retries]
+    recheck = min(checks, default=None)
+    parts = _parts(loading, moving, waiting, failed)
+    if there:
+        text = f"{len(there)} of {len(meant)} nodes have the files."
+        reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
+        message = " ".join((text, *parts))
+        return Told(
+            state="Ready",
+            available=True,
+            reason=reason,
+            message=message,
+            under_way=going,
+            fields=fields,
+            recheck=recheck,
+        )
+    if not meant:
+        text = "No node has what storage.nodeSelector and storage.nodeAffinity ask for: label one, or change them."
+        return Told(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
+    stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
+    if failed or (stuck and len(stuck) == len(loading)):
+        reason = (failed[0].run.fault[0] if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
+        going = " ".join(parts) if loading and not stuck else ""
+        return Told(
+            state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
+        )
+    reason, message = (LOADING if loading else WAITING), " ".join(parts)
+    return Told(state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck)
+
+
+def _parts(
+    loading: Sequence[Visit], moving: Sequence[Moving], waiting: Sequence[Visit], failed: Sequence[Visit]
+) -> list[str]:
+    """Sentences about the nodes that do not have the files."""
+    parts = []
+    for visit, one in zip(loading[:MOST_NAMED], moving, strict=False):
+        failure = one.diagnosis.failure
+        parts.append(f"{visit.node.name}: {failure.message}" if failure else one.message)
+    if len(loading) > MOST_NAMED:
+        parts.append(f"{len(loading) - MOST_NAMED} more nodes load them.")
+    if waiting:
+        parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other models to be loaded.")
+    parts += [f"{one.node.name}: {progress.failed('be loaded', one.run)}" for one in failed[:MOST_NAMED]]
+    if len(failed) > MOST_NAMED:
+        parts.append(f"{len(failed) - MOST_NAMED} more nodes failed.")
+    return parts
+
+
+def _named(visits_: Sequence[Visit]) -> str:
+    """The first few nodes, and how many there are beside them."""
+    found = [one.node.name for one in visits_]
+    if not found:
+        return "the nodes"
+    rest = len(found) - MOST_NAMED
+    return ", ".join(found[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+# On a claim
+
+
+def _on_claim(view: View, stored: Stored) -> Told:
+    asked, claim = inspection(view, stored), stored.claim
+    if asked is None or claim is None or view.world.get(claim) is None:
+        text = f"There is no claim {claim.name if claim else ''} in the namespace {claim.namespace if claim else ''}."
+        return Told(state="Failed", reason="ClaimNotFound", message=text, recheck=MISSING_SECONDS)
+    if not is_bound(view, stored):
+        text = f"The claim {claim.name} has no volume yet."
+        return Told(state="In_Transit", reason="ClaimNotBound", message=text, under_way=text, recheck=MISSING_SECONDS)
+    run = observed(view, asked)
+    at = run.retried_at()
+    recheck = max(at - view.world.now, 1.0) if at is not None else None
+    report, before = run.report, view.resource.get("status") or {}
+    if run.failed_since is not None:
+        text, reason = progress.failed("be read", run), run.fault[0] or "InspectionFailed"
+        return Told(state="Failed", reason=reason, message=text, recheck=recheck)
+    known = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
+    if report is None and not known:
+        moving = progress.moving(run, view.world)
+        failure, seconds = moving.diagnosis.failure, moving.diagnosis.recheck_seconds
+        if failure:
+            return Told(state="Failed", reason=failure.reason, message=failure.message, recheck=seconds)
+        text = "The files are being read where they are."
+        return Told(state="In_Transit", reason=LOADING, message=text, under_way=text, recheck=recheck or seconds)
+    size = facts.human(report.size) if report and report.size else before.get("size", "")
+    text = sentence(f"The files are on the claim {claim.name}")
+    return Told(state="Ready", available=True, reason="OnClaim", message=text, fields={"size": size}, recheck=recheck)

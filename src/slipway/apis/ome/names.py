@@ -1,0 +1,78 @@
+"""Names, labels and annotations of OME. The original's, as far as it has them. Pure."""
+
+from __future__ import annotations
+
+from slipway.kube.names import NAME_LENGTH, ending, with_ending
+from slipway.kube.objects import Kind
+
+GROUP = "ome.io"
+BASE_MODEL = Kind(GROUP, "v1beta1", "BaseModel", "basemodels")
+CLUSTER_BASE_MODEL = Kind(GROUP, "v1beta1", "ClusterBaseModel", "clusterbasemodels", namespaced=False)
+FINE_TUNED_WEIGHT = Kind(GROUP, "v1beta1", "FineTunedWeight", "finetunedweights", namespaced=False)
+SERVING_RUNTIME = Kind(GROUP, "v1beta1", "ServingRuntime", "servingruntimes")
+CLUSTER_SERVING_RUNTIME = Kind(GROUP, "v1beta1", "ClusterServingRuntime", "clusterservingruntimes", namespaced=False)
+INFERENCE_SERVICE = Kind(GROUP, "v1beta1", "InferenceService", "inferenceservices")
+BENCHMARK_JOB = Kind(GROUP, "v1beta1", "BenchmarkJob", "benchmarkjobs")
+
+MODEL_FINALIZERS = {
+    BASE_MODEL.kind: "basemodels.ome.io/finalizer",
+    CLUSTER_BASE_MODEL.kind: "clusterbasemodels.ome.io/finalizer",
+    FINE_TUNED_WEIGHT.kind: "finetunedweights.ome.io/finalizer",
+}
+"""Kept on a model while nodes have its files. Those of base models are the original's."""
+SERVICE_FINALIZER, BENCHMARK_FINALIZER = "inferenceservice.finalizers", "benchmarkjob.finalizers"
+"""The original's, of objects that are taken over; there is nothing to do for them."""
+
+SERVICE_LABEL, COMPONENT_LABEL, RUNTIME_LABEL = "ome.io/inferenceservice", "component", "serving-runtime"
+MODEL_NAME_LABEL, MODEL_SIZE_LABEL = "base-model-name", "base-model-size"
+MODEL_TYPE_LABEL, MODEL_VENDOR_LABEL = "base-model-type", "base-model-vendor"
+MODEL_LABEL = "ome.io/model"
+"""Of the Jobs that load a model, and of their pods: its name."""
+ENGINE_LABEL = "ome.io/engine"
+"""Of pods that answer: the engine that their command line is of, where it is one that is known."""
+FINE_TUNED_LABEL, STRATEGY_LABEL = "fine-tuned-serving", "fine-tuned-weight-ft-strategy"
+MERGED_LABEL = "fine-tuned-serving-with-merged-weights"
+BENCHMARK_LABEL = "benchmark"
+RESERVED_LABEL = "models.ome/reserve-model-artifact"
+"""Of a model: its files stay on the nodes when it goes."""
+
+MODE = "ome.io/deploymentMode"
+AUTOSCALER_CLASS, METRICS = "ome.io/autoscalerClass", "ome.io/metrics"
+TARGET_UTILIZATION = "ome.io/targetUtilizationPercentage"
+ACCELERATOR_CLASS = "ome.io/accelerator-class"
+SERVICE_TYPE, LOAD_BALANCER_IP = "ome.io/service-type", "ome.io/load-balancer-ip"
+MODEL_CATEGORY = "models.ome.io/category"
+SKIP_CONFIG = "ome.oracle.com/skip-config-parsing"
+"""Annotation of a model: its spec is not filled from what its files say."""
+
+NODE_LABEL = "models.ome.io/"
+"""Prefix of the label that a node has for each model that it has, or is about to have."""
+READY = "Ready"
+"""Its value on a node that has the model."""
+
+CLUSTER_NAME, SPACED_NAME, SPACE = 32, 38, 8
+"""Characters of a node label for a name, for a namespace with a name, and for a namespace that is cut."""
+
+
+def node_label(kind: Kind, namespace: str, name: str) -> str:
+    """The label of nodes for a model, as the original writes it: ``models.ome.io/clusterbasemodel.<name>``, or
+    ``models.ome.io/<namespace>.basemodel.<name>``; long names keep their end and begin with a digest of the whole."""
+    what = kind.kind.lower()
+    if not kind.namespaced:
+        return f"{NODE_LABEL}{what}.{ending(name, CLUSTER_NAME)}"
+    if len(namespace) + len(name) > SPACED_NAME:
+        namespace = ending(namespace, SPACE)
+        name = ending(name, SPACED_NAME - len(namespace))
+    return f"{NODE_LABEL}{namespace}.{what}.{name}"
+
+
+def component_name(service: str, component: str) -> str:
+    """Of all that a component of a service consists of: ``<service>-<component>``, at most 63 characters."""
+    return with_ending(service, f"-{component}")
+
+
+def text_value(text: str) -> str:
+    """A text as the value of a label: what a label does not take becomes a dash, what is too long loses its beginning
+    to a digest."""
+    plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-_.") else "-" for letter in text)
+    return ending(plain.strip("-_."), NAME_LENGTH)

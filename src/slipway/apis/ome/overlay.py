@@ -1,0 +1,199 @@
+"""Overlay: a service laid over its runtime, component by component. Pure.
+
+A component is there if the service declares it. What the runtime says of it is the base, what the service says goes
+before, by the keys of Kubernetes' own lists. The runner is the container that answers: it is merged into the one of its
+name, and comes first among the containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from slipway.apis.ome import predictor
+from slipway.apis.ome.component_types import ComponentExtensionSpec
+from slipway.kube.core import definition
+from slipway.kube.merge import merged
+from slipway.kube.objects import Object, as_object
+from slipway.serving.api import InvalidSpecError
+
+Name = Literal["engine", "decoder", "router"]
+NAMES: tuple[Name, ...] = ("engine", "decoder", "router")
+MOST_REPLICAS: Mapping[Name, int] = {"engine": 3, "decoder": 3, "router": 2}
+"""Where nobody says it."""
+POD_FIELDS = frozenset(definition("PodSpec")["properties"])
+EXTENSION = frozenset(field.encode_name for field in msgspec.structs.fields(ComponentExtensionSpec))
+WHOLE = {
+    "deploymentStrategy": ("deploymentStrategy",),
+    "minAvailable": ("minAvailable", "maxUnavailable"),
+    "maxUnavailable": ("minAvailable", "maxUnavailable"),
+}
+"""Field of a component -> those by which a service takes the place of what the runtime says there: two halves need not
+fit together."""
+GROUP = ("leader", "worker")
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """One part of a service, with its runtime's share."""
+
+    name: Name
+    extension: ComponentExtensionSpec
+    """With the bounds of its replicas."""
+    pod: Object
+    """Spec of its pods, the runner first among the containers."""
+    leader: Object | None = None
+    """The same of the pod that leads a group of several nodes; None: it is not on several nodes."""
+    worker: Object | None = None
+    """The same of the others."""
+    worker_size: int = 0
+    """How many others a group has."""
+    config: Mapping[str, str] = {}
+    """Further variables of the runner."""
+
+
+def components(service: Object, runtime: Object | None) -> tuple[Component, ...]:
+    """The components that a service declares. ``service``: as :func:`slipway.apis.ome.predictor.migrated` has it;
+    ``runtime``: None where it needs none.
+
+    Raises InvalidSpecError where what comes out cannot be a pod.
+    """
+    spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
+    return tuple(
+        _component(name, _of_runtime(base, name), as_object(spec[name])) for name in NAMES if spec.get(name) is not None
+    )
+
+
+def bare(service: Object) -> Object:
+    """A service that declares the same components and says nothing of them: what comes of it is the runtime's."""
+    spec = as_object(service.get("spec"))
+    return {**service, "spec": {**spec, **{name: Object() for name in NAMES if spec.get(name) is not None}}}
+
+
+def runner(pod: Object) -> Object:
+    """The container that answers, of a component's pod."""
+    found: Object = pod["containers"][0]
+    return found
+
+
+def _of_runtime(spec: Object, name: Name) -> Object:
+    """What a runtime says of a component. One of earlier versions says it of the engine alone, as a pod."""
+    found = spec.get(f"{name}Config")
+    if found is not None or name != "engine":
+        return as_object(found)
+    return {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
+
+
+def _component(name: Name, base: Object, patch: Object) -> Component:
+    extension = _extension(name, base, patch)
+    config = merged(*_both("config", base, patch))
+    whole = Laid.over(base, patch)
+    found = Component(
+        name=name,
+        extension=extension,
+        pod={},
+        config={str(key): str(value) for key, value in config.items()},
+    )
+    if not any(said.get(field) is not None for said in (base, patch) for field in GROUP):
+        return msgspec.structs.replace(found, pod=whole.pod_spec(name))
+    leader = Laid.over(*_both("leader", base, patch)).within(whole).pod_spec(f"{name}.leader")
+    found = msgspec.structs.replace(found, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
+    if base.get("worker") is None and patch.get("worker") is None:
+        return found
+    said = _both("worker", base, patch)
+    worker = Laid.over(*said).within(whole).pod_spec(f"{name}.worker")
+    return msgspec.structs.replace(found, worker=worker, worker_size=_size(name, merged(*said).get("size", 1)))
+
+
+class Laid(msgspec.Struct, frozen=True):
+    """A pod of the service over one of the runtime, its runner apart."""
+
+    pod: Object
+    runner: Object
+    first: tuple[str, ...] = ()
+    """Names of the runtime's containers."""
+
+    @classmethod
+    def over(cls, base: Object, patch: Object) -> Laid:
+        below, above = _both_of(POD_FIELDS, base, patch)
+        for field in ("containers", "initContainers"):
+            if above.get(field):
+                above[field] = [_named(one) for one in _objects(above[field])]
+        runners = _both("runner", base, patch)
+        return cls(
+            merged(below, above, "PodSpec"),
+            merged(runners[0], _named(runners[1]), "Container"),
+            tuple(str(one.get("name")) for one in _objects(below.get("containers"))),
+        )
+
+    @property
+    def runs(self) -> bool:
+        """Whether it says what runs in it."""
+        return bool(self.runner or self.pod.get("containers"))
+
+    def within(self, whole: Laid) -> Laid:
+        """This pod of a group; one that does not say what runs in it is like the component's own."""
+        return self if self.runs else Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
+
+    def pod_spec(self, place: str) -> Object:
+        """The spec of the pod, its runner the first container. Raises InvalidSpecError where nothing runs in it."""
+        containers = _objects(self.pod.get("containers"))
+        name = str(self.runner.get("name") or predictor.RUNNER)
+        wanted = (name,) if self.runner else (predictor.RUNNER, *self.first, *(one.get("name") for one in containers))
+        found = next((one for name in wanted for one in containers if one.get("name") == name), {})
+        main = merged(found, {**self.runner, "name": name}, "Container") if self.runner else found
+        if self.runner.get("args") and found.get("args"):
+            main["args"] = [*found["args"], *self.runner["args"]]
+        if not main:
+            text = f"spec.{place}: neither the service nor its runtime says what runs: it needs a runner with an image"
+            raise InvalidSpecError("NoRunner", text)
+        if not main.get("image"):
+            text = (
+                f"spec.{place}: the container {main.get('name')} has no image, neither in the service nor its runtime"
+            )
+            raise InvalidSpecError("NoImage", text)
+        return {**self.pod, "containers": [main, *(one for one in containers if one is not found)]}
+
+
+def _named(container: Object) -> Object:
+    """A container without texts that are empty as a typed client has to write them: they are no names and no images."""
+    return {field: value for field, value in container.items() if value or field not in ("image", "name")}
+
+
+def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpec:
+    bases, patches = _both_of(EXTENSION, base, patch)
+    for field, rivals in WHOLE.items():
+        if any(rival in patches for rival in rivals):
+            bases.pop(field, None)
+    try:
+        mine, found = (msgspec.convert(said, ComponentExtensionSpec) for said in (patches, merged(bases, patches)))
+    except msgspec.ValidationError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
+    least = 1 if found.min_replicas is None else found.min_replicas
+    most = found.max_replicas or max(MOST_REPLICAS[name], least)
+    if mine.min_replicas is not None and mine.max_replicas and most < least:
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}: minReplicas {least} exceeds maxReplicas {most}")
+    # Of a bound of the service's and one of the runtime's, the service's stays.
+    if mine.max_replicas:
+        least = min(least, most)
+    return msgspec.structs.replace(found, min_replicas=least, max_replicas=max(least, most))
+
+
+def _size(name: Name, size: Any) -> int:
+    if not isinstance(size, int) or size < 1:
+        raise InvalidSpecError("InvalidSpec", f"spec.{name}.worker.size is {size}: a group has at least one worker")
+    return size
+
+
+def _both_of(fields: frozenset[str], base: Object, patch: Object) -> tuple[Object, Object]:
+    below, above = ({field: value for field, value in said.items() if field in fields} for said in (base, patch))
+    return below, above
+
+
+def _both(field: str, base: Object, patch: Object) -> tuple[Object, Object]:
+    return as_object(base.get(field)), as_object(patch.get(field))
+
+
+def _objects(value: Any) -> list[Object]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []

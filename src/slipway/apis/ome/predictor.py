@@ -1,0 +1,54 @@
+"""Predictor: model, runtime and engine of a service as earlier versions wrote them, in one field. Pure."""
+
+from __future__ import annotations
+
+from slipway.kube.merge import merged
+from slipway.kube.objects import Object, as_object
+
+RUNNER = "ome-container"
+HINT = "ome"
+"""A container with this in its name is the main one, where none is called RUNNER."""
+NOT_OF_CONTAINERS = frozenset(
+    ("baseModel", "runtime", "fineTunedWeights", "storageUri", "runtimeVersion", "protocolVersion")
+)
+"""What of a predictor's model is none of its container's fields."""
+
+
+def used(resource: Object) -> bool:
+    """Whether a service says anything by its predictor."""
+    spec = resource.get("spec")
+    return isinstance(spec, dict) and bool(as_object(spec.get("predictor")))
+
+
+def migrated(resource: Object) -> Object:
+    """The service with its predictor as engine, model and runtime, where it does not have these itself; any other one
+    as it is."""
+    if not used(resource):
+        return resource
+    spec = {field: value for field, value in resource["spec"].items() if field != "predictor"}
+    return {**resource, "spec": {**_parts(as_object(resource["spec"]["predictor"])), **spec}}
+
+
+def _parts(predictor: Object) -> Object:
+    model, worker = as_object(predictor.get("model")), as_object(predictor.get("workerSpec"))
+    pod = {field: value for field, value in predictor.items() if field not in ("model", "workerSpec")}
+    containers = [one for one in pod.pop("containers", None) or () if isinstance(one, dict)]
+    runner = main(containers)
+    rest = [one for one in containers if one is not runner]
+    own = {field: value for field, value in model.items() if value and field not in NOT_OF_CONTAINERS}
+    found: Object = {"engine": pod | ({"containers": rest} if rest else {}) | ({"worker": worker} if worker else {})}
+    if runner or own:
+        found["engine"]["runner"] = merged(runner or {"name": RUNNER}, own, "Container")
+    if name := model.get("baseModel"):
+        weights = model.get("fineTunedWeights")
+        found["model"] = {"name": name} | ({"fineTunedWeights": weights} if weights else {})
+    if runtime := model.get("runtime"):
+        found["runtime"] = {"name": runtime}
+    return found
+
+
+def main(containers: list[Object]) -> Object | None:
+    """The container that answers, of those whose manifest does not say it; None: there is none."""
+    named = [one for one in containers if one.get("name") == RUNNER]
+    alike = [one for one in containers if HINT in str(one.get("name", ""))]
+    return next(iter((*named, *alike, *containers)), None)

@@ -1,0 +1,32 @@
+"""What the statuses of OME's kinds mean."""
+
+from __future__ import annotations
+
+from slipway.serving.readiness import ANSWERING, COMPLETE, REACHED, UNREACHED, AllOf, AnyOf, Condition, Field, Readiness
+
+ACCEPTED = Condition("Accepted")
+REFUSED = Condition("Accepted", "False")
+
+MODEL = Readiness(
+    ready=AllOf((Field("status.state", ("Ready",)), ACCEPTED)),
+    failed=AnyOf((Field("status.state", ("Failed",)), REFUSED)),
+    refused=REFUSED,
+    telling=(ACCEPTED, Condition("Available")),
+)
+
+RUNTIME = Readiness(ready=ACCEPTED, failed=REFUSED, refused=REFUSED, telling=(ACCEPTED,))
+
+INFERENCE_SERVICE = Readiness(
+    ready=AllOf((ACCEPTED, Condition("Available", excused=("ScaledToZero",)), COMPLETE, REACHED)),
+    answering=ANSWERING,
+    failed=AnyOf((UNREACHED, Condition("Progressing", "False", other_than=("Complete",)), REFUSED)),
+    refused=REFUSED,
+    telling=(ACCEPTED, Condition("Available"), REACHED, COMPLETE),
+)
+
+BENCHMARK_JOB = Readiness(
+    ready=Field("status.state", ("Completed",)),
+    failed=AnyOf((Field("status.state", ("Failed",)), REFUSED)),
+    refused=REFUSED,
+    telling=(ACCEPTED, Condition("Available")),
+)

@@ -1,0 +1,228 @@
+"""Status of an InferenceService: what became of its parts, in the original's fields and in conditions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.apis.ome import names, overlay, predictor, service_rollout
+from slipway.apis.ome.selection import excluded_status, runtime_status
+from slipway.apis.ome.service import Part, Service, workload_names
+from slipway.apis.ome.service_fields import Found, address_of, component_fields, model_status
+from slipway.apis.ome.service_resolve import View
+from slipway.apis.ome.service_types import LATER
+from slipway.kube.conditions import Condition
+from slipway.kube.crd import set_fields
+from slipway.kube.objects import DEPLOYMENT, Object, generation, key, labels
+from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
+from slipway.serving.groups import LEADER_WORKER_SET, as_workload
+from slipway.serving.report import REPORTED, Component, Pending, report, routed
+
+CANARY = "canary"
+READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}
+"""Component -> its condition; the last one is of a newer spec that is tried."""
+CONDITIONS = REPORTED | {
+    *READY.values(),
+    "IngressReady",
+    "RuntimeFits",
+    "FieldsIgnored",
+    "PredictorDeprecated",
+    # The original's.
+    "PredictorReady",
+    "RoutesReady",
+    "LatestDeploymentReady",
+}
+"""Types of the conditions that InferenceServices have."""
+NOT_READY = "BaseModelNotReady"
+PASSED_THROUGH = frozenset({NOT_READY})
+"""Reasons that services go through on their way."""
+OF_ENGINES = frozenset({"StartupTimeout", "CrashLoopBackOff"})
+"""Failures of a router that say no more than that it has no engine yet: it is not ready without one, and is started
+anew when that takes long."""
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    world, observed = view.world, generation(view.world.resource)
+    service = view.service if isinstance(view.service, Service) else None
+    pending = _pending(service)
+    if isinstance(view.service, InvalidSpecError):
+        rejection = rejection or Rejection(view.service.reason, view.service.message)
+    if rejection is not None and rejection.reason == NOT_READY:
+        # Nothing is wrong: what the model is will be known once its files have been looked at.
+        rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
+    if service is not None and not service.parts:
+        return _virtual(world.resource, rejection)
+    found, tried = _found(view, service), _tried(view, service)
+    namespace, name = key(world.resource)
+    if found and all(one.component.ready for one in found):
+        pending = None
+    # Behind a router that waits for engines nothing is ready: what counts is that none is wanted.
+    asleep = [one for one in found if one.asleep]
+    told = report(
+        [one.component for one in asleep or found] or [Component(None, Diagnosis())],
+        rejection,
+        (
+            routed(f"{namespace}/{name}", service.model_ids if service else (name,), world.routed),
+            *map(_ready, [*found, *tried]),
+            Condition("IngressReady", "True", "IngressDisabled", "The gateway takes the place of an ingress."),
+            *_others(view, service),
+        ),
+        observed,
+        pending,
+        "No replica answers yet.",
+    )
+    entry = next((one for one in found if one.name == "router"), next(iter(found), None))
+    counts = ((entry.workload if entry else None) or {}).get("status") or {}
+    result: Object = {
+        **_addresses(world.resource, service),
+        "components": {one.name: component_fields(view, service, one) for one in found},
+        "modelStatus": model_status(found, rejection),
+        **({"runtime": runtime} if view.selection and (runtime := runtime_status(view.selection)) else {}),
+        **_excluded(view),
+        "replicas": counts.get("replicas", 0),
+        "readyReplicas": counts.get("readyReplicas", 0),
+        "observedGeneration": observed,
+        "conditions": [msgspec.to_builtins(condition) for condition in told.conditions],
+    }
+    rechecks = [seconds for one in [*found, *tried] if (seconds := one.diagnosis.recheck_seconds) is not None]
+    return StatusResult(result, min(rechecks, default=None), PASSED_THROUGH)
+
+
+def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
+    """Of a service that is only a name for what somebody else runs."""
+    text = "The service is virtual: nothing is made for it."
+    told = (
+        ("Accepted", "False", rejection.reason, rejection.message)
+        if rejection
+        else ("Accepted", "True", "Valid", text),
+        ("Available", "True", "VirtualDeployment", text),
+        ("Progressing", "False", "Complete", text),
+    )
+    conditions = [Condition(*one, observed_generation=generation(resource)) for one in told]
+    found = {"observedGeneration": generation(resource), "conditions": list(map(msgspec.to_builtins, conditions))}
+    return StatusResult(address_of(resource, 80) | found)
+
+
+def _found(view: View, service: Service | None) -> list[Found]:
+    """The parts that are wanted; of a service that cannot be read those that there are."""
+    world, made = view.world, []
+    for name in overlay.NAMES:
+        part = service.part(name) if service else None
+        own = ((part.kind, part.workload_name),) if part else workload_names(key(world.resource).name, name)
+        there = (world.child(*one) for one in own)
+        workload = next((one for one in there if one is not None), None)
+        if part is None and (service is not None or workload is None):
+            continue
+        if workload is not None and workload["kind"] == LEADER_WORKER_SET.kind:
+            workload = as_workload(workload)
+        pods = _pods(view, names.component_name(key(world.resource).name, name))
+        made.append(Found(name=name, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods)))
+    return [_judged(one, made, service) for one in made]
+
+
+def _pods(view: View, name: str) -> list[Object]:
+    """Those of a part, or of a canary, that is called so."""
+    return [pod for pod in view.world.pods if labels(pod).get(service_rollout.APP) == name]
+
+
+def _tried(view: View, service: Service | None) -> list[Found]:
+    """A newer spec that gets a share of the requests, or none yet."""
+    part = service.routed if service else None
+    name = service_rollout.canary_name(service.name, part.component.name) if service and part else ""
+    workload = view.world.child(DEPLOYMENT, name)
+    if part is None or workload is None:
+        return []
+    pods = _pods(view, name)
+    return [Found(name=CANARY, workload=workload, pods=pods, diagnosis=_diagnosis(view, part, workload, pods))]
+
+
+def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Sequence[Object]) -> Diagnosis:
+    settings, engine = view.world.settings, part.recognised.engine if part else None
+    limits = Limits(
+        startup_seconds=service_rollout.startup_seconds(part.runner) if part else service_rollout.START_SECONDS,
+        unschedulable_grace_seconds=settings.unschedulable_grace_seconds,
+        container=part.runner.get("name", "") if part else "",
+    )
+    return diagnose(workload, pods, limits, view.world.now, engine.explain if engine else lambda _log: None)
+
+
+def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Found:
+    """Without failures that only say that something else is not there yet."""
+    failure = one.diagnosis.failure
+    waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
+    nowhere = failure is not None and failure.reason == "Unschedulable" and _pending(service) is not None
+    if nowhere or (waits and failure is not None and failure.reason in OF_ENGINES):
+        return msgspec.structs.replace(one, diagnosis=Diagnosis(None, one.diagnosis.recheck_seconds))
+    return one
+
+
+def _pending(service: Service | None) -> Pending | None:
+    """Why pods wait, while the files of a model are nowhere yet: they find no node."""
+    models = (*([service.model] if service.model else []), *service.weights) if service else ()
+    unready = next((one for one in models if (one.get("status") or {}).get("state") != names.READY), None)
+    if unready is None:
+        return None
+    text = f"The {unready['kind']} {key(unready).name} is not ready on any node: its status says how far it is."
+    return Pending(NOT_READY, text)
+
+
+def _ready(one: Found) -> Condition:
+    component, failure = one.component, one.diagnosis.failure
+    if component.ready:
+        text = f"{component.ready} replica{'s answer' if component.ready > 1 else ' answers'}."
+        return Condition(READY[one.name], "True", "Ready", text)
+    if failure:
+        return Condition(READY[one.name], "False", failure.reason, failure.message)
+    if one.asleep:
+        return Condition(READY[one.name], "False", "ScaledToZero", "No replica is wanted at the moment.")
+    return Condition(READY[one.name], "False", "WaitingForPods", "No replica answers yet.")
+
+
+def _others(view: View, service: Service | None) -> list[Condition]:
+    """Told only where there is something to tell."""
+    resource, chosen = view.world.resource, view.selection.chosen if view.selection else None
+    told = []
+    if chosen and chosen.unfit:
+        unfit = f"{chosen.reference.name} was not made for this model, and serves as the service names it"
+        told.append(Condition("RuntimeFits", "False", "RuntimeUnfit", f"{unfit}: {'; '.join(chosen.unfit)}."))
+    elif chosen and service and service.model and service.model["spec"].get("modelFormat"):
+        text = f"{chosen.reference.name} is for models like this."
+        told.append(Condition("RuntimeFits", "True", "Fits", text))
+    fields = [f"spec.{name}" for name in set_fields(resource["spec"], LATER)]
+    idle = (
+        [f"These are fields of later versions of OME and have no effect here: {', '.join(fields)}."] if fields else []
+    )
+    idle += [f"{one} Its minReplicas 0 is taken for 1." for one in (_not_woken(service) if service else ())]
+    if idle:
+        told.append(Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(idle)))
+    if predictor.used(resource):
+        text = "spec.predictor is read as spec.engine, spec.model and spec.runtime: write these in its place."
+        told.append(Condition("PredictorDeprecated", "True", "Deprecated", text))
+    return told
+
+
+def _not_woken(service: Service) -> list[str]:
+    """Parts that would follow the requests, where another one does already."""
+    first = service.by_requests
+    idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
+    return [
+        f"The replicas of the {one.component.name} do not follow the requests, as those of one part only do."
+        for one in idle
+    ]
+
+
+def _excluded(view: View) -> Object:
+    found = view.selection
+    if found is None or not found.excluded:
+        return {}
+    return {"excluded": excluded_status(found), "excludedCount": found.excluded_count}
+
+
+def _addresses(resource: Object, service: Service | None) -> Object:
+    part = service.routed if service else None
+    if part is not None:
+        return address_of(resource, part.port)
+    before = resource.get("status") or {}  # what runs goes on answering where it did
+    return {field: before[field] for field in ("url", "address") if field in before}

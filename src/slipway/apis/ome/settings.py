@@ -1,0 +1,31 @@
+"""Settings: the operator's choices for OME alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from slipway.serving.settings import Settings
+
+Root = Annotated[str, msgspec.Meta(pattern=r"^(?!.*/\.\.?(/|$))/[^/]")]
+"""The whole path of a folder that is not the root of the node."""
+ROOTS = ("/raid/models", "/mnt/models", "/mnt/data/models")
+
+
+class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """See :class:`slipway.serving.settings.Settings` for what every API reads."""
+
+    namespace: str = "ome"
+    """Where the Jobs run that load models of the cluster, and the Secrets lie that these models name."""
+    model_roots: tuple[Root, ...] = ROOTS
+    """Folders of the nodes below which models may lie; the first one takes those that name no path."""
+    loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 2
+    """Models that one node loads at a time."""
+    run_as_user: int = 0
+    """Who fills these folders, which belong to root where the kubelet made them."""
+
+
+def ome(settings: Settings) -> OMESettings:
+    """Those in the operator's settings. Raises msgspec.ValidationError for what the controller refuses at its start."""
+    return msgspec.convert(settings.of("ome"), OMESettings)

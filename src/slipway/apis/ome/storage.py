@@ -1,0 +1,218 @@
+"""Storage: where a model's files come from and where they lie, on nodes or on a claim, read and checked. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from slipway.apis.ome import names
+from slipway.apis.ome.model_types import StorageSpec
+from slipway.apis.ome.settings import ome
+from slipway.artifacts.paths import fault_inside
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, annotations_of, key, labels
+from slipway.serving.api import InvalidSpecError, Reference
+from slipway.serving.settings import Settings
+from slipway.weights.nodes import Placement, placement
+from slipway.weights.source import CLAIM, Request, SourceError, clean, parse
+
+FETCHED = ("hf", "s3", "gs", "http", "https")
+NOT_SERVED = ("az", "github", "oci")
+KINDS: dict[str, Kind] = {
+    kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
+}
+LONGEST_PATH = 512
+USED = "node:"
+"""What pods say that they use begins so, where it is a folder of their node."""
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's storage in parts."""
+
+    scheme: str
+    spec: StorageSpec
+    path: str
+    """Where containers find the files: the folder of the node as well, unless they are on a claim."""
+    url: str = ""
+    """What the loader fetches; empty: nothing is fetched."""
+    region: str = ""
+    files: tuple[str, ...] = ()
+    """Of a repository; empty: all."""
+    stored_as: str = ""
+    """Name of a single file."""
+    root: str = ""
+    """The operator's folder that the path is below; empty: no file of a node is read."""
+    claim: Reference | None = None
+    sub_path: str = ""
+    """Inside the claim."""
+    placement: Placement = Placement()
+
+    @property
+    def wanted(self) -> str:
+        """Tells these files, and where they lie, from any others."""
+        text = f"{self.spec.storage_uri}\0{self.path}\0{self.region}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod needs to read a model."""
+
+    name: str
+    kind: Kind
+    namespace: str
+    """Of the model; empty: it is of the cluster."""
+    path: str
+    """In containers; of the node, too, where there is no claim. Empty: there is nothing to mount."""
+    claim: str = ""
+    claim_namespace: str = ""
+    sub_path: str = ""
+    node_label: str = ""
+    """The label that nodes with the files have as Ready; empty: any node will do."""
+    vendor: str = ""
+    category: str = "SMALL"
+    format_name: str = ""
+    format_version: str = ""
+    wanted: str
+    """Differs with the source: a pod template that has it rolls with that."""
+
+
+def kind_of(model: Object) -> Kind:
+    return KINDS[model["kind"]]
+
+
+def node_label(model: Object) -> str:
+    return names.node_label(kind_of(model), *key(model))
+
+
+def mount_of(model: Object, settings: Settings) -> Mount:
+    """Raises InvalidSpecError for a model whose storage cannot be served."""
+    stored, spec, (namespace, name) = read(model, settings), model["spec"], key(model)
+    form = spec.get("modelFormat") or {}
+    return Mount(
+        name=name,
+        kind=kind_of(model),
+        namespace=namespace,
+        path=stored.path if stored.claim or stored.root else "",
+        claim=stored.claim.name if stored.claim else "",
+        claim_namespace=stored.claim.namespace if stored.claim else "",
+        sub_path=stored.sub_path,
+        node_label="" if stored.claim else node_label(model),
+        vendor=spec.get("vendor", ""),
+        category=annotations_of(model).get(names.MODEL_CATEGORY, "SMALL"),
+        format_name=form.get("name", ""),
+        format_version=form.get("version", ""),
+        wanted=stored.wanted,
+    )
+
+
+def use_of(path: str) -> str:
+    """How pods say in the annotation ``slipway.inference/uses`` that they read this folder of their node. Several are
+    parted by spaces."""
+    return f"{USED}{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+
+
+def reserved(model: Object) -> bool:
+    """Whether the files stay though the model goes."""
+    return labels(model).get(names.RESERVED_LABEL) == "true"
+
+
+def root_of(path: str, settings: Settings) -> str:
+    """The operator's folder that a path of nodes is below; empty: there is none."""
+    if not _is_path(path):
+        return ""
+    roots = (root.rstrip("/") for root in ome(settings).model_roots if not fault_inside(root.strip("/")))
+    return max((root for root in roots if path.startswith(f"{root}/")), key=len, default="")
+
+
+def _is_path(path: str) -> bool:
+    """Whether a pod can have a volume at a path: Kubernetes takes no colon there."""
+    return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
+
+
+def read(model: Object, settings: Settings) -> Stored:
+    """Raises InvalidSpecError."""
+    try:
+        spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
+        placed = placement(spec.node_selector, spec.node_affinity)
+    except ValueError as error:
+        raise InvalidSpecError("InvalidSpec", f"The storage cannot be read: {error}.") from None
+    scheme, separator, rest = spec.storage_uri.partition("://")
+    if not separator or not rest or not rest.isprintable() or any(letter.isspace() for letter in rest):
+        raise _invalid(f"{redact_url(spec.storage_uri)!r} names no files: write hf://owner/repository")
+    if scheme in NOT_SERVED:
+        text = f"Files of {scheme}:// are not served: copy them to a hub, a bucket that speaks S3, or a claim."
+        raise InvalidSpecError("SourceNotServed", text)
+    stored = Stored(scheme=scheme, spec=spec, path=(spec.path or "").rstrip("/"), placement=placed)
+    if scheme == "pvc":
+        return _on_claim(stored, rest, model, settings)
+    if scheme == "vendor":
+        return stored if not stored.path else _on_nodes(stored, settings)
+    if scheme == "local":
+        return _on_nodes(msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/")), settings)
+    if scheme not in FETCHED:
+        known = ", ".join((*FETCHED, "local", "pvc", "vendor"))
+        raise _invalid(f"the scheme {scheme[:40]} is none of {known}")
+    return _on_nodes(_fetched(stored, rest, settings), settings)
+
+
+def _fetched(stored: Stored, rest: str, settings: Settings) -> Stored:
+    text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
+    if stored.scheme in ("s3", "gs"):
+        bucket, slash, place = rest.partition("/")
+        bucket, _at, told = bucket.partition("@")
+        region, text = told or region, f"s3://{bucket}{slash}{place}"
+    try:
+        source = parse(Request(text=text), settings.sources)
+    except SourceError as error:
+        raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
+    url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
+    scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
+    path = stored.path or f"{_first_root(settings)}/{scheme}/{_folder(redact_url(url))}"
+    return msgspec.structs.replace(
+        stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
+    )
+
+
+def _folder(url: str) -> str:
+    """A folder for what names none, which no other source has."""
+    digest = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return f"{clean(url.partition('://')[2])[-80:]}-{digest}"
+
+
+def _first_root(settings: Settings) -> str:
+    roots = ome(settings).model_roots
+    return roots[0].rstrip("/") if roots else ""
+
+
+def _on_nodes(stored: Stored, settings: Settings) -> Stored:
+    root = root_of(stored.path, settings)
+    if not root:
+        allowed = ", ".join(ome(settings).model_roots) or "there is none"
+        text = f"{stored.path!r} is not a path below a folder of the nodes that the operator allows: {allowed}."
+        raise InvalidSpecError("PathNotAllowed", text)
+    return msgspec.structs.replace(stored, root=root)
+
+
+def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> Stored:
+    place, _slash, sub_path = rest.partition("/")
+    told, colon, claim = place.rpartition(":")
+    own = key(model).namespace or ome(settings).namespace
+    sub_path = sub_path.rstrip("/")
+    if not CLAIM.fullmatch(claim) or (colon and not told) or (sub_path and fault_inside(sub_path)):
+        raise _invalid(f"{stored.spec.storage_uri!r} names no path of a claim: write pvc://claim/path")
+    if told not in ("", own):
+        text = (
+            f"The claim {claim} is in the namespace {told}, and pods reach those of their own alone: copy it to {own}."
+        )
+        raise InvalidSpecError("ClaimOfOtherNamespace", text)
+    path = stored.path or f"{_first_root(settings) or '/mnt/models'}/{key(model).name}"
+    if not _is_path(path):
+        raise InvalidSpecError("PathNotAllowed", f"{path!r} is no path at which a container could have files.")
+    return msgspec.structs.replace(
+        stored, path=path, claim=Reference(PERSISTENT_VOLUME_CLAIM, own, claim), sub_path=sub_path
+    )
+
+
+def _invalid(message: str) -> InvalidSpecError:
+    return InvalidSpecError("InvalidSource", f"{message[:1].upper()}{message[1:]}.")

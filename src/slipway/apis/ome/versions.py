@@ -1,0 +1,95 @@
+"""Versions of formats and frameworks, and whether a runtime's goes with a model's. Pure.
+
+The grammar is OME's: an optional ``v``, one to three numbers, and behind the third a development release, a pre-release
+and a build, as in ``4.51.0.dev0`` and ``1.8.0-beta+7``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+NUMBER = r"(0|[1-9][0-9]{0,17})"
+WORDS = r"[^+]{1,64}"
+VERSION = re.compile(
+    rf"(?P<prefix>v?)(?P<major>{NUMBER})(\.(?P<minor>{NUMBER})"
+    rf"(\.(?P<patch>{NUMBER})(\.dev(?P<dev>[^-+]{{0,64}}))?(-(?P<pre>{WORDS}))?(\+(?P<build>.{{1,64}}))?)?)?",
+    re.ASCII,
+)
+LONGEST = 256
+"""Characters of two versions that are compared; no longer text is kept for whoever wrote it."""
+EQUAL, GREATER, GREATER_OR_EQUAL = "Equal", "GreaterThan", "GreaterThanOrEqual"
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version as it was read."""
+
+    prefix: str
+    precision: int
+    """How many numbers it has: 1 to 3."""
+    release: tuple[int, int, int]
+    dev: tuple[str, ...] | None
+    """Identifiers between dots; None: it is no development release. Of the next two as well."""
+    pre: tuple[str, ...] | None
+    build: tuple[str, ...] | None
+
+    @property
+    def official(self) -> bool:
+        """Whether it is a release, rather than something before or after one."""
+        return self.dev is None and self.pre is None and self.build is None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What makes two versions the same: neither the prefix nor how many numbers are written."""
+        return self.release, self.dev, self.pre, self.build
+
+
+def parse(text: str) -> Version:
+    """Raises ValueError for what is no version."""
+    found = VERSION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:64]!r} is no version such as 1.0.0")
+    numbers = [found[name] for name in ("major", "minor", "patch")]
+    major, minor, patch = (int(number or 0) for number in numbers)
+    return Version(
+        prefix=found["prefix"],
+        precision=sum(number is not None for number in numbers),
+        release=(major, minor, patch),
+        dev=_words(found["dev"]),
+        pre=_words(found["pre"]),
+        build=_words(found["build"]),
+    )
+
+
+def agrees(runtime: str | None, model: str | None, operator: str = EQUAL) -> bool:
+    """Whether a runtime that was declared for version ``runtime`` takes a model of version ``model``; None: none said.
+
+    The operator is the runtime's, and is read from its side: with GreaterThan the runtime's version is greater than the
+    model's. It orders releases alone, and only those that are written alike; all else has to be equal, as it has for an
+    operator that is not known. What is no version agrees with nothing.
+    """
+    if not runtime or not model:
+        return not runtime and not model
+    return len(runtime) + len(model) <= LONGEST and _remembered(runtime, model, operator)
+
+
+def _compared(runtime: str, model: str, operator: str) -> bool:
+    try:
+        ours, theirs = parse(runtime), parse(model)
+    except ValueError:
+        return False
+    if operator not in (GREATER, GREATER_OR_EQUAL) or not (ours.official and theirs.official):
+        return ours.identity == theirs.identity
+    if (ours.precision, ours.prefix) != (theirs.precision, theirs.prefix):
+        return False
+    return ours.release > theirs.release or (operator == GREATER_OR_EQUAL and ours.release == theirs.release)
+
+
+_remembered = lru_cache(maxsize=4096)(_compared)
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(text.split("."))

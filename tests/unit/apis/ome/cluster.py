@@ -1,0 +1,227 @@
+"""A cluster in miniature: models, nodes with disks, and Jobs that bring files onto them and take them off again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from slipway.apis.ome.model_resolve import View
+from slipway.apis.ome.models import MODELS
+from slipway.apis.ome.storage import use_of
+from slipway.artifacts.config import ModelFacts
+from slipway.artifacts.report import Report, written
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import JOB, Key, deleting, key
+from slipway.serving.api import USES, InvalidSpecError, Plan, Reference, World
+from slipway.serving.settings import Settings
+from slipway.serving.table import Table
+from slipway.weights.nodes import node_of
+from tests import worlds
+
+START = 1_800_000_000.0
+APIS: dict[str, Table[View]] = {api.resource.kind.kind: api for api in MODELS}
+LABEL = "models.ome.io/"
+
+
+class Cluster:
+    """Everything that its methods make is there at once; nothing happens by itself."""
+
+    def __init__(self, *nodes: str, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.models: dict[str, dict[str, Any]] = {}
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[Key, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.others: list[dict[str, Any]] = []
+        """Claims, and pods that read files."""
+        self.disks: dict[str, dict[str, str]] = {}
+        """Node -> folder -> what it was loaded from."""
+        self.facts: ModelFacts | None = None
+        """What all files say."""
+        self.now, self._made, self.most = START, 0, 0
+        """Most Jobs that loaded onto one node at a time."""
+        for name in nodes:
+            self.join(name)
+
+    # What people and machines do
+
+    def create(self, name: str, uri: str, kind: str = "ClusterBaseModel", **fields: Any) -> None:
+        spec = {"storage": {"storageUri": uri, "path": f"/raid/models/{name}"} | fields}
+        metadata = {"name": name, "uid": self._uid(), "generation": 1, "finalizers": []}
+        metadata |= {"namespace": "chat"} if kind == "BaseModel" else {}
+        metadata |= {"creationTimestamp": timestamp(self.now + self._made)}
+        self.models[name] = {"kind": kind, "metadata": metadata, "spec": spec}
+
+    def change(self, name: str, **fields: Any) -> None:
+        model = self.models[name]
+        storage = {field: value for field, value in (model["spec"]["storage"] | fields).items() if value is not None}
+        metadata = model["metadata"] | {"generation": model["metadata"]["generation"] + 1}
+        self.models[name] = {**model, "metadata": metadata, "spec": model["spec"] | {"storage": storage}}
+
+    def delete(self, name: str) -> None:
+        self.models[name]["metadata"].setdefault("deletionTimestamp", timestamp(self.now))
+
+    def join(self, name: str, **labels: str) -> None:
+        metadata = {"name": name, "uid": self._uid(), "labels": labels, "annotations": {}}
+        self.nodes[name] = {"kind": "Node", "metadata": metadata, "status": {"nodeInfo": {"bootID": "b1"}}}
+        self.disks[name] = {}
+
+    def leave(self, name: str) -> None:
+        """A node is gone, and with it what ran there."""
+        del self.nodes[name], self.disks[name]
+
+    def restart(self, name: str, *, wiped: bool = False) -> None:
+        self.nodes[name]["status"]["nodeInfo"]["bootID"] += "+"
+        if wiped:
+            self.disks[name].clear()
+
+    def label(self, name: str, **labels: str | None) -> None:
+        _mark(self.nodes[name], "labels", labels)
+
+    def read(self, path: str) -> None:
+        """A service's pod mounts a folder of its node."""
+        metadata = {"name": "chat", "namespace": "chat", "annotations": {USES: use_of(path)}}
+        self.others.append({"kind": "Pod", "metadata": metadata, "status": {"phase": "Running"}})
+
+    # What the controller does
+
+    def world(self, name: str) -> World:
+        model = self.models[name]
+        children = {(JOB, place): job for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]}
+        everything = [*self.models.values(), *self.nodes.values(), *self.others]
+        pinned = {Reference(JOB, *place): job for place, job in self.jobs.items()}
+        return World(
+            resource=model,
+            children=children,
+            pods=[self.pods[job["metadata"]["uid"]] for job in children.values()],
+            routed=[],
+            settings=self.settings,
+            now=self.now,
+            listers=worlds.known(APIS[model["kind"]], self.settings, pinned, everything),
+        )
+
+    def plan(self, name: str) -> Plan:
+        return worlds.plan(APIS[self.models[name]["kind"]], self.world(name))
+
+    def status(self, name: str) -> dict[str, Any]:
+        """As it is written, which other models may look at."""
+        api = APIS[self.models[name]["kind"]]
+        status = worlds.status(api, self.world(name), None).status
+        self.models[name]["status"] = status
+        return status
+
+    def recheck(self, name: str) -> float | None:
+        """When the model is looked at again though nothing changes."""
+        return worlds.status(APIS[self.models[name]["kind"]], self.world(name), None).recheck_seconds
+
+    def reason(self, name: str, of: str = "Available") -> str:
+        return next(str(one["reason"]) for one in self.status(name)["conditions"] if one["type"] == of)
+
+    def message(self, name: str) -> str:
+        return next(str(one["message"]) for one in self.status(name)["conditions"] if one["type"] == "Available")
+
+    def reconcile(self, name: str) -> None:
+        model = self.models[name]
+        api = APIS[model["kind"]]
+        if deleting(model):
+            left = worlds.finalize(api, self.world(name))
+            if left is None:
+                del self.models[name]
+                gone = [place for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]]
+                for place in gone:
+                    self._remove(place)
+                return
+            self._apply(model, left)
+        else:
+            with contextlib.suppress(InvalidSpecError):
+                self._apply(model, self.plan(name))
+        self.status(name)
+
+    def reconcile_all(self) -> None:
+        for name in list(self.models):
+            if name in self.models:
+                self.reconcile(name)
+
+    def settle(self, rounds: int = 12) -> None:
+        """Controller and nodes go on until nothing is left to do."""
+        for _unused in range(rounds):
+            self.reconcile_all()
+            for place in self.working():
+                self.run(place)
+            self.now += 1
+
+    # What nodes do
+
+    def working(self) -> list[Key]:
+        return [place for place, job in self.jobs.items() if "status" not in job]
+
+    def run(self, place: Key, *, fails: str = "") -> None:
+        """A Job comes to its end, if its node is there."""
+        job = self.jobs[place]
+        node, words = node_of(job), job["spec"]["template"]["spec"]["containers"][0]["args"]
+        if node and node not in self.nodes:
+            return
+        over = {"type": "Failed" if fails else "Complete", "status": "True", "lastTransitionTime": timestamp(self.now)}
+        message = fails or self._does(node, words)
+        job["status"] = {"conditions": [over]}
+        container = {"name": "loader", "state": {"terminated": {"exitCode": int(bool(fails)), "message": message}}}
+        status = {"phase": "Failed" if fails else "Succeeded", "containerStatuses": [container]}
+        self.pods[job["metadata"]["uid"]]["status"] = status
+
+    def _does(self, node: str, words: list[str]) -> str:
+        if words[1] == "evict":
+            self.disks[node].pop(words[2], None)
+            return ""
+        if words[1] == "stage":
+            self.disks[node][words[3]] = words[2]
+        return written(Report(file="a.safetensors", size=5, revision="abc", model=self.facts)).decode()
+
+    def _apply(self, model: dict[str, Any], plan: Plan) -> None:
+        owner = model["metadata"]["uid"]
+        model["spec"] |= plan.self_patch.get("spec", {})
+        wanted = {key(child): child for child in plan.children}
+        for place, made in list(self.jobs.items()):
+            fresh = wanted.get(place) if made["owner"] == owner else made
+            if fresh is None or _words(fresh) != _words(made):
+                self._remove(place)
+        for place, child in wanted.items():
+            if place not in self.jobs:
+                self._start(owner, model["kind"], place, child)
+        for patch in plan.metadata_patches:
+            if node := self.nodes.get(patch.reference.name):
+                _mark(node, "annotations", patch.annotations)
+                _mark(node, "labels", patch.labels)
+
+    def _start(self, owner: str, kind: str, place: Key, child: dict[str, Any]) -> None:
+        uid, stamp = self._uid(), timestamp(self.now)
+        by = {"apiVersion": "ome.io/v1beta1", "kind": kind, "name": "x", "uid": owner, "controller": True}
+        metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp, "ownerReferences": [by]}
+        self.jobs[place] = child | {"metadata": metadata, "owner": owner}
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": place.name, "uid": uid, "controller": True}
+        pod = {"name": place.name, "uid": f"pod-{uid}", "creationTimestamp": stamp, "ownerReferences": [reference]}
+        self.pods[uid] = {"metadata": pod, "status": {"phase": "Running"}}
+        loading = [job for job in self.jobs.values() if "status" not in job and _words(job)[1] == "stage"]
+        self.most = max([self.most, *(sum(node_of(one) == name for one in loading) for name in self.nodes)])
+
+    def _remove(self, place: Key) -> None:
+        self.pods.pop(self.jobs.pop(place)["metadata"]["uid"])
+
+    def _uid(self) -> str:
+        self._made += 1
+        return f"uid-{self._made}"
+
+    def marks(self, model: str = "") -> dict[str, str]:
+        """Node -> what its label says of a model of the cluster."""
+        label = f"{LABEL}clusterbasemodel.{model}"
+        told = {name: node["metadata"]["labels"].get(label) for name, node in self.nodes.items()}
+        return {name: text for name, text in told.items() if text}
+
+
+def _words(job: dict[str, Any]) -> list[str]:
+    words: list[str] = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    return words
+
+
+def _mark(obj: dict[str, Any], field: str, told: Any) -> None:
+    kept = obj["metadata"][field] | dict(told)
+    obj["metadata"][field] = {name: text for name, text in kept.items() if text is not None}

@@ -1,0 +1,247 @@
+"""A service laid over its runtime: which components there are, what runs in them, and how many."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from slipway.apis.ome.overlay import Component, bare, components, runner
+from slipway.kube.objects import Object
+from slipway.serving.api import InvalidSpecError
+from tests.unit.apis.ome.cases import rows
+
+MAIN: Object = {"name": "ome-container", "image": "engine:1", "command": ["serve"], "args": ["--a"]}
+
+
+def service(**spec: Any) -> Object:
+    return {"metadata": {"name": "chat", "namespace": "models"}, "spec": spec}
+
+
+def runtime(**spec: Any) -> Object:
+    return {"metadata": {"name": "rt"}, "spec": spec}
+
+
+def made(engine: Object | None, config: Object | None, name: str = "engine") -> Component:
+    (found,) = components(service(**{name: engine}), runtime(**{f"{name}Config": config} if config else {}))
+    return found
+
+
+def refused(engine: Object, config: Object | None = None) -> InvalidSpecError:
+    with pytest.raises(InvalidSpecError) as caught:
+        made(engine, config)
+    return caught.value
+
+
+def test_a_component_is_there_if_the_service_declares_it() -> None:
+    config = {"runner": MAIN}
+    everything = runtime(engineConfig=config, decoderConfig=config, routerConfig=config)
+    assert [one.name for one in components(service(engine={}, router={}), everything)] == ["engine", "router"]
+    assert components(service(), everything) == ()
+
+
+def test_what_the_service_says_goes_before() -> None:
+    config = {
+        "runner": {**MAIN, "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "1"}}},
+        "tolerations": [{"key": "gpu"}],
+        "labels": {"team": "a", "tier": "gold"},
+        "minReplicas": 2,
+        "maxReplicas": 5,
+    }
+    engine = {
+        "runner": {"name": "ome-container", "image": "engine:2", "args": ["--b"], "env": [{"name": "B", "value": "2"}]},
+        "nodeSelector": {"disk": "ssd"},
+        "labels": {"team": "b"},
+        "maxReplicas": 8,
+    }
+    found = made(engine, config)
+    assert found.pod["nodeSelector"] == {"disk": "ssd"}
+    assert found.pod["tolerations"] == [{"key": "gpu"}]
+    assert runner(found.pod) == {
+        "name": "ome-container",
+        "image": "engine:2",
+        "command": ["serve"],
+        "args": ["--b"],
+        "env": [{"name": "B", "value": "2"}, {"name": "A", "value": "1"}],
+        "resources": {"limits": {"cpu": "1"}},
+    }
+    assert found.extension.labels == {"team": "b", "tier": "gold"}
+    assert (found.extension.min_replicas, found.extension.max_replicas) == (2, 8)
+
+
+def test_a_pod_has_only_what_pods_have() -> None:
+    config = {"runner": MAIN, "acceleratorOverride": {"acceleratorClass": "a"}, "labels": {"a": "b"}, "minReplicas": 1}
+    assert made({"maxReplicas": 3, "runtimeClassName": "nvidia"}, config).pod == {
+        "runtimeClassName": "nvidia",
+        "containers": [MAIN],
+    }
+
+
+def test_an_empty_image_or_name_overwrites_nothing() -> None:
+    """The original's bug 447: a router's image is gone when the service sets its resources."""
+    patch = {"name": "", "image": "", "resources": {"limits": {"cpu": "1"}}}
+    expected = {**MAIN, "resources": {"limits": {"cpu": "1"}}}
+    assert made({"runner": patch}, {"runner": MAIN}, "router").pod["containers"] == [expected]
+    named = {**patch, "name": "ome-container"}
+    assert made({"containers": [named]}, {"containers": [MAIN]}).pod["containers"] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("config", "engine", "names", "args"),
+    [
+        ({"containers": [{"name": "log", "image": "l"}, MAIN]}, {}, ["ome-container", "log"], ["--a"]),
+        ({"containers": [MAIN]}, {"runner": {"name": "ome-container", "args": ["--b"]}}, ["ome-container"], "ab"),
+        ({"containers": [{"name": "log", "image": "l"}], "runner": MAIN}, {}, ["ome-container", "log"], ["--a"]),
+        ({"containers": [{**MAIN, "name": "x"}]}, {"containers": [{"name": "log", "image": "l"}]}, ["x", "log"], "a"),
+        ({"containers": [{**MAIN, "name": "x"}, {"name": "y"}]}, {}, ["x", "y"], ["--a"]),
+    ],
+)
+def test_the_container_that_answers_comes_first(config: Object, engine: Object, names: list[str], args: Any) -> None:
+    found = made(engine, config).pod["containers"]
+    assert [one["name"] for one in found] == names
+    assert found[0]["args"] == [f"--{letter.strip('-')}" for letter in args]
+
+
+def test_a_runner_without_a_name_has_the_usual_one() -> None:
+    assert runner(made({"runner": {"image": "a"}}, None).pod)["name"] == "ome-container"
+
+
+@pytest.mark.parametrize(
+    ("name", "engine", "config", "bounds"),
+    [
+        ("engine", {}, {}, (1, 3)),
+        ("decoder", {}, {}, (1, 3)),
+        ("router", {}, {}, (1, 2)),
+        ("router", {"minReplicas": 4}, {}, (4, 4)),
+        ("engine", {"minReplicas": 0}, {}, (0, 3)),
+        ("engine", {"maxReplicas": 0}, {}, (1, 3)),
+        ("engine", {"minReplicas": 2, "maxReplicas": 5}, {}, (2, 5)),
+        ("engine", {"minReplicas": 8}, {"maxReplicas": 5}, (8, 8)),
+        ("engine", {"maxReplicas": 2}, {"minReplicas": 4}, (2, 2)),
+        ("engine", {}, {"minReplicas": 2, "maxReplicas": 5}, (2, 5)),
+    ],
+)
+def test_how_many_replicas_there_are(name: str, engine: Object, config: Object, bounds: tuple[int, int]) -> None:
+    found = made(engine, {**config, "runner": MAIN}, name).extension
+    assert (found.min_replicas, found.max_replicas) == bounds
+
+
+def test_a_service_says_its_disruptions_and_its_strategy_as_a_whole() -> None:
+    config = {
+        "runner": MAIN,
+        "minAvailable": 1,
+        "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
+    }
+    found = made({"maxUnavailable": "50%", "deploymentStrategy": {"type": "Recreate"}}, config).extension
+    assert (found.min_available, found.max_unavailable) == (None, "50%")
+    assert found.deployment_strategy == {"type": "Recreate"}
+
+
+def test_a_group_has_a_leader_and_workers() -> None:
+    config = {
+        "leader": {"runner": MAIN, "hostNetwork": True},
+        "worker": {"size": 1, "runner": {**MAIN, "args": ["--worker"]}},
+    }
+    found = made({"worker": {"size": 3, "nodeSelector": {"a": "b"}}}, config)
+    assert found.leader == {"hostNetwork": True, "containers": [MAIN]}
+    assert found.worker == {"nodeSelector": {"a": "b"}, "containers": [{**MAIN, "args": ["--worker"]}]}
+    assert found.worker_size == 3
+    assert found.pod == found.leader
+
+
+def test_a_pod_of_a_group_that_does_not_say_what_runs_is_like_the_component() -> None:
+    found = made({"worker": {"size": 2, "nodeSelector": {"a": "b"}}}, {"runner": MAIN, "tolerations": [{"key": "gpu"}]})
+    assert found.leader == {"tolerations": [{"key": "gpu"}], "containers": [MAIN]}
+    assert found.worker == {**found.leader, "nodeSelector": {"a": "b"}}
+
+
+def test_a_group_may_be_a_leader_alone() -> None:
+    """The original ends with a nil pointer."""
+    found = made({}, {"leader": {"runner": MAIN}})
+    assert (found.leader, found.worker, found.worker_size) == ({"containers": [MAIN]}, None, 0)
+
+
+def test_a_routers_config_is_the_services_over_the_runtimes() -> None:
+    config = {"runner": MAIN, "config": {"A": "1", "B": "1"}}
+    assert made({"config": {"B": "2"}}, config, "router").config == {"A": "1", "B": "2"}
+
+
+def test_runtimes_of_earlier_versions_are_read_as_an_engine() -> None:
+    old = runtime(containers=[MAIN], nodeSelector={"a": "b"}, labels={"c": "d"}, supportedModelFormats=[])
+    (found,) = components(service(engine={}), old)
+    assert found.pod == {"containers": [MAIN], "nodeSelector": {"a": "b"}}
+    assert found.extension.labels == {"c": "d"}
+
+
+@pytest.mark.parametrize(
+    ("engine", "config", "reason", "text"),
+    [
+        ({}, None, "NoRunner", "spec.engine"),
+        ({"worker": {"size": 1}}, {"leader": {"runner": MAIN}}, "NoRunner", "spec.engine.worker"),
+        ({"runner": {"name": "a"}}, {"runner": {"name": "b", "args": ["c"]}}, "NoImage", "container a"),
+        ({"minReplicas": 3, "maxReplicas": 2}, {"runner": MAIN}, "InvalidSpec", "minReplicas 3 exceeds maxReplicas 2"),
+        ({"minReplicas": -1}, {"runner": MAIN}, "InvalidSpec", "spec.engine: .*minReplicas"),
+        ({"worker": {"size": 0}}, {"runner": MAIN}, "InvalidSpec", "size is 0"),
+        ({"canaryTrafficPercent": 101}, {"runner": MAIN}, "InvalidSpec", "canaryTrafficPercent"),
+    ],
+)
+def test_what_cannot_be_pods_is_refused(engine: Object, config: Object | None, reason: str, text: str) -> None:
+    error = refused(engine, config)
+    assert error.reason == reason
+    assert re.search(text, error.message)
+
+
+def test_nothing_that_is_merged_is_changed() -> None:
+    one = service(engine={"runner": {"name": "ome-container", "args": ["--b"]}, "worker": {"size": 1}})
+    other = runtime(engineConfig={"containers": [MAIN], "leader": {"containers": [MAIN], "runner": MAIN}})
+    before = deepcopy((one, other))
+    components(one, other)
+    assert (one, other) == before
+
+
+def test_a_bare_service_has_the_same_components_as_the_runtime_has_them() -> None:
+    rt = runtime(engineConfig={"runner": MAIN})
+    (found,) = components(bare(service(engine={"runner": {"image": "other"}, "hostNetwork": True})), rt)
+    assert found.pod == {"containers": [MAIN]}
+
+
+ROWS = [
+    *(
+        ("decoder", row, row["isvcDecoder"], row["runtimeDecoder"], row["expectedDecoder"])
+        for row in rows("TestMergeDecoderSpec")
+    ),
+    *(("router", row, row["isvcRouter"], row["runtimeRouter"], row["expected"]) for row in rows("TestMergeRouterSpec")),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "said", "config", "expected"), ROWS, ids=[str(row[1]["name"]) for row in ROWS])
+def test_components_are_as_in_the_originals_tables(
+    name: str, row: Object, said: Object | None, config: Object | None, expected: Object | None
+) -> None:
+    found = components(service(**{name: said}), runtime(**{f"{name}Config": config}))
+    if expected is None:
+        assert found == ()
+        return
+    one = found[0]
+    given = config or {}
+    for role, pod in (
+        (expected, one.pod),
+        (expected.get("leader") or {}, one.leader),
+        (expected.get("worker") or {}, one.worker),
+    ):
+        for field in ("containers", "volumes", "nodeSelector"):
+            assert field not in role or (pod or {}).get(field) == role[field]
+    for field, value in (("minReplicas", one.extension.min_replicas), ("maxReplicas", one.extension.max_replicas)):
+        assert field not in expected or value == expected[field]
+    assert one.worker_size == (expected.get("worker") or {}).get("size", 0)
+    if "runner" in expected:  # with an empty name in the table, see the bug 447
+        assert runner(one.pod) == {**expected["runner"], "name": given["runner"]["name"]}
+
+
+@pytest.mark.parametrize("name", ["Engine", "Router"])
+def test_replicas_are_as_in_the_originals_tables(name: str) -> None:
+    for row in rows(f"TestDefaultComponents__default{name}"):
+        found = made(row[name.lower()], {"runner": MAIN}, name.lower()).extension
+        assert (found.min_replicas, found.max_replicas) == (row["wantMinReplicas"], row["wantMaxReplicas"])

@@ -1,0 +1,482 @@
+"""What an InferenceService becomes, mode by mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.ome import names
+from slipway.apis.ome.services import SERVICES
+from slipway.kube.objects import DEPLOYMENT, ROLE, SERVICE, Object
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.authors import NOT_ALLOWED, planned
+from slipway.serving.freedoms import NO_LABELS
+from slipway.serving.groups import LEADER_WORKER_SET
+from slipway.serving.keda import SCALED_OBJECT
+from slipway.serving.route import ROUTE, Route
+from slipway.serving.scaling import ScaleTarget
+from slipway.serving.settings import NetworkPolicies, Settings
+from tests import worlds
+
+from . import services as bench
+from .services import made, objects, observed, plan, refusal, service, world
+
+KEDA = {"ome.io/autoscalerClass": "keda"}
+ONE = {"minReplicas": 1, "maxReplicas": 1}
+LONG = "a" * 63
+
+
+def route(asked: Any, name: str = "chat") -> Route:
+    return msgspec.json.decode(made(asked, SERVICE, name)["metadata"]["annotations"][ROUTE], type=Route)
+
+
+def test_an_engine_alone_is_a_deployment_that_the_gateway_reaches_by_the_services_name() -> None:
+    asked = world()
+    assert objects(asked) == ["Deployment chat-engine", "Service chat", "Service chat-engine"]
+    deployment = made(asked, DEPLOYMENT, "chat-engine")
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    for name in ("chat", "chat-engine"):
+        spec = made(asked, SERVICE, name)["spec"]
+        assert spec["selector"].items() <= labels.items()
+        assert [(port["port"], port["targetPort"]) for port in spec["ports"]] == [(8080, 8080)]
+    assert ROUTE not in made(asked, SERVICE, "chat-engine")["metadata"]["labels"]
+
+
+def test_it_answers_to_its_name_its_adapters_and_what_its_engine_is_told() -> None:
+    with_weights = {"name": "tiny", "fineTunedWeights": ["poet", "lawyer"]}
+    asked = world(service(model=with_weights), bench.model(), bench.runtime(), *map(bench.weight, ("poet", "lawyer")))
+    found = route(asked)
+    assert found.models == ("chat", "poet", "lawyer")
+    assert found.aliases == ("meta/Tiny-1B",)
+    assert found.source == "hf://meta/tiny"
+    assert found.scale is None
+
+
+def test_requests_go_to_the_router_which_may_look_for_its_engines() -> None:
+    asked = world(router=ONE)
+    assert made(asked, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+    assert {name for name in objects(asked) if "router" in name} == {
+        "Deployment chat-router",
+        "Role chat-router",
+        "RoleBinding chat-router",
+        "Service chat-router",
+        "ServiceAccount chat-router",
+    }
+    assert made(asked, ROLE, "chat-router")["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+    ]
+    binding = made(asked, "RoleBinding", "chat-router")
+    assert [one["name"] for one in (binding["roleRef"], *binding["subjects"])] == ["chat-router"] * 2
+
+
+def test_prefill_and_decode_are_workloads_of_their_own_behind_the_router() -> None:
+    asked = world(router=ONE, decoder={**ONE, "runner": {"args": ["--served-model-name", "meta/Decoded"]}})
+    assert route(asked).aliases == ("meta/Tiny-1B", "meta/Decoded")
+    assert [name for name in objects(asked) if name.startswith("Deployment")] == [
+        "Deployment chat-decoder",
+        "Deployment chat-engine",
+        "Deployment chat-router",
+    ]
+    assert made(asked, SERVICE, "chat")["spec"]["selector"] == {"app": "chat-router"}
+
+
+def test_several_nodes_are_a_group_whose_leaders_answer() -> None:
+    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+    assert objects(asked) == ["LeaderWorkerSet lws-chat-engine", "Service chat", "Service chat-engine"]
+    spec = made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]
+    assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (1, 3)
+    leaders = {"app": "chat-engine", "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    assert [made(asked, SERVICE, name)["spec"]["selector"] for name in ("chat", "chat-engine")] == [leaders] * 2
+
+
+def test_a_leader_without_workers_is_a_group_of_one() -> None:
+    alone = {"leader": {"runner": bench.runner()}}
+    asked = world(service(), bench.model(), bench.runtime(engineConfig=alone))
+    template = made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["leaderWorkerTemplate"]
+    assert template["size"] == 1
+    assert template["workerTemplate"]["spec"]["containers"], "Kubernetes wants a template though nothing is made of it"
+
+
+def test_a_virtual_service_is_nothing_but_a_status() -> None:
+    asked = world(service(annotations={"ome.io/deploymentMode": "VirtualDeployment"}))
+    assert objects(asked) == []
+    assert bench.told(asked)["Available"] == ("True", "VirtualDeployment")
+
+
+@pytest.mark.parametrize("parts", [{}, {"router": ONE}, {"router": ONE, "decoder": ONE}])
+def test_the_longest_name_leaves_room_for_every_part(parts: Object) -> None:
+    group = bench.runtime(engineConfig=bench.GROUP)
+    for rt in (bench.runtime(), group):
+        for one in plan(world(service(LONG, **parts), bench.model(), rt)).children:
+            assert len(one["metadata"]["name"]) <= 63, one["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "instead"),
+    [("Serverless", "minReplicas 0"), ("MultiNodeRayVLLM", "a leader and a worker")],
+)
+def test_modes_that_are_not_served_are_refused_with_what_to_write(annotation: str, instead: str) -> None:
+    for asked in (
+        world(service(annotations={"ome.io/deploymentMode": annotation})),
+        world(engine={"annotations": {"ome.io/deploymentMode": annotation}}),
+    ):
+        refused = refusal(asked)
+        assert refused.reason == "ModeNotServed"
+        assert instead in refused.message
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        world(service(annotations={"ome.io/accelerator-class": "h100"})),
+        world(acceleratorSelector={"policy": "Cheapest"}),
+        world(engine={"acceleratorOverride": {"acceleratorClass": "h100"}}),
+    ],
+)
+def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
+    assert refusal(asked).reason == "AcceleratorClassNotServed"
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (world(service(model={"name": "none"})), "BaseModelNotFound"),
+        (world(service(), bench.model(disabled=True), bench.runtime()), "BaseModelDisabled"),
+        (world(service(), bench.model(), bench.runtime(disabled=True)), "NoRuntime"),
+        (world(service(runtime={"name": "rt"}), bench.model(), bench.runtime(disabled=True)), "RuntimeDisabled"),
+        (world(service(runtime={"name": "none"})), "RuntimeNotFound"),
+        (world(model=None), "InvalidSpec"),
+        (world(engine=None), "InvalidSpec"),
+        (world(engine={"scaleMetric": "rps", "minReplicas": 1, "maxReplicas": 2}), "ScaleMetricNotServed"),
+        (world(engine={"minReplicas": 3, "maxReplicas": 2}), "InvalidSpec"),
+        (world(engine={"annotations": {"ome.io/service-type": "ExternalName"}}), "InvalidSpec"),
+        (world(service(model={"name": "tiny", "fineTunedWeights": ["none"]})), "FineTunedWeightNotFound"),
+        (
+            world(
+                service(model={"name": "tiny", "fineTunedWeights": ["w"]}),
+                *(bench.model(), bench.runtime(), bench.weight("w", "other")),
+            ),
+            "FineTunedWeightMismatch",
+        ),
+        (
+            world(
+                service(),
+                bench.model(storage={"storageUri": "pvc://claim/tiny"}),
+                bench.runtime(),
+            ),
+            "ClaimOfOtherNamespace",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_one_reason(asked: Any, reason: str) -> None:
+    refused = refusal(asked)
+    assert refused.reason == reason
+    assert bench.told(asked)["Accepted"] == ("False", reason)
+
+
+@pytest.mark.parametrize("model", [None, {"name": "tiny"}])
+def test_a_service_that_says_all_itself_needs_no_runtime(model: Object | None) -> None:
+    asked = world(service(model=model, engine={"runner": bench.runner(image="own:1")}), bench.model(), bench.runtime())
+    assert image_of(made(asked, DEPLOYMENT, "chat-engine")) == "own:1"
+    assert "runtime" not in bench.status(asked)
+
+
+def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_one_fits() -> None:
+    own = service(engine={"runner": {"name": "ome-container", "image": "own:1"}})
+    for runtime, command in ((bench.runtime(), True), (bench.runtime(disabled=True), False)):
+        container = made(world(own, bench.model(), runtime), DEPLOYMENT, "chat-engine")["spec"]["template"]["spec"]
+        assert container["containers"][0]["image"] == "own:1"
+        assert ("command" in container["containers"][0]) == command
+
+
+def test_a_model_of_the_namespace_goes_before_one_of_the_cluster_whatever_the_kind_says() -> None:
+    own = bench.model(namespace="models", storage={"storageUri": "hf://own/tiny", "path": "/raid/models/own"})
+    asked = world(service(), bench.model(), own, bench.runtime())
+    assert route(asked).source == "hf://own/tiny"
+
+
+# Scaling
+
+
+def test_cpu_and_memory_are_kubernetes_own_autoscalers() -> None:
+    asked = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "memory", "scaleTarget": 60})
+    spec = made(asked, "HorizontalPodAutoscaler", "chat-engine")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 4)
+    assert spec["metrics"][0]["resource"] == {
+        "name": "memory",
+        "target": {"type": "Utilization", "averageUtilization": 60},
+    }
+    assert worlds.scaling(SERVICES, asked) is None
+
+
+def test_equal_bounds_need_no_autoscaler_and_unset_ones_are_the_originals() -> None:
+    assert made(world(), "HorizontalPodAutoscaler", "chat-engine") is None
+    spec = made(world(engine={}), "HorizontalPodAutoscaler", "chat-engine")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (1, 3)
+
+
+def test_from_zero_the_gateway_starts_the_engine_though_a_router_answers() -> None:
+    asked = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
+    assert made(asked, DEPLOYMENT, "chat-engine")["spec"]["replicas"] == 0
+    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    woken = route(asked).scale
+    assert woken is not None
+    assert (woken.group, woken.plural, woken.name) == ("apps", "deployments", "chat-engine")
+    scaling = worlds.scaling(SERVICES, asked)
+    assert scaling is not None
+    assert scaling.target == ScaleTarget(DEPLOYMENT, "chat-engine")
+    assert (scaling.min_replicas, scaling.max_replicas) == (0, 2)
+    assert scaling.services == ("chat", "chat-engine-canary"), "whose requests are those for the service"
+
+
+@pytest.mark.parametrize(("lowest", "probed"), [(0, False), (1, True)])
+def test_a_router_whose_engines_sleep_is_not_started_anew_for_that(lowest: int, probed: bool) -> None:
+    probe = {"httpGet": {"path": "/readiness", "port": 8080}, "periodSeconds": 20}
+    router = {
+        "runner": {**bench.ROUTER["runner"], "startupProbe": probe, "readinessProbe": {**probe, "periodSeconds": 5}}
+    }
+    asked = world(
+        service(engine={"minReplicas": lowest}, router=ONE), bench.model(), bench.runtime(routerConfig=router)
+    )
+    [container] = made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["containers"]
+    assert ("startupProbe" in container) == probed
+    assert container["readinessProbe"]["httpGet"] == probe["httpGet"]
+
+
+def test_concurrency_follows_the_requests_at_the_gateway() -> None:
+    asked = world(engine={"minReplicas": 1, "maxReplicas": 4, "scaleMetric": "concurrency", "scaleTarget": 7})
+    scaling = worlds.scaling(SERVICES, asked)
+    assert scaling is not None
+    assert (scaling.target_requests, scaling.replicas) == (7, 1)
+    assert made(asked, "HorizontalPodAutoscaler", "chat-engine") is None
+
+
+def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_told() -> None:
+    asked = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
+    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
+    assert "router" in bench.conditions(asked)["FieldsIgnored"]["message"]
+
+
+def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
+    for engine in ({"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 0}):
+        asked = world(engine=engine)
+        there = observed(made(asked, DEPLOYMENT, "chat-engine"), wanted=3)
+        after = world(engine=engine, children=(there,))
+        assert "replicas" not in made(after, DEPLOYMENT, "chat-engine")["spec"]
+
+
+def test_a_part_that_becomes_scaled_keeps_its_replicas_until_its_autoscaler_says_how_many() -> None:
+    fixed = observed(made(world(engine={"minReplicas": 3, "maxReplicas": 3}), DEPLOYMENT, "chat-engine"))
+    scaled = made(world(engine={"minReplicas": 1, "maxReplicas": 5}, children=(fixed,)), DEPLOYMENT, "chat-engine")
+    assert scaled["spec"]["replicas"] == 3
+
+
+def test_groups_of_nodes_follow_nothing_unless_they_ask_for_requests() -> None:
+    for fields, number in (({}, 2), ({"scaleMetric": "concurrency"}, 2), ({"minReplicas": 0}, 0)):
+        engine = {"minReplicas": 2, "maxReplicas": 4, **fields}
+        asked = world(service(engine=engine), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+        assert made(asked, LEADER_WORKER_SET, "lws-chat-engine")["spec"]["replicas"] == number
+        assert not [name for name in objects(asked) if name.startswith("Horizontal")]
+        scaling = worlds.scaling(SERVICES, asked)
+        assert (scaling and scaling.target) == (ScaleTarget(LEADER_WORKER_SET, "lws-chat-engine") if fields else None)
+
+
+def test_keda_takes_the_word_of_the_annotation_then_of_the_part_then_of_the_service() -> None:
+    annotations = {**KEDA, "autoscaling.keda.sh/threshold": "5"}
+    of_part = {"scalingThreshold": "6", "scalingOperator": "GreaterThan"}
+    of_service = {
+        "scalingOperator": "LessThan",
+        "promServerAddress": "https://prometheus.example",
+        "customPromQuery": "up('%s')",
+    }
+    asked = world(
+        service(
+            annotations=annotations,
+            engine={"minReplicas": 0, "maxReplicas": 5, "kedaConfig": of_part},
+            kedaConfig=of_service,
+        )
+    )
+    spec = made(asked, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 5)
+    assert spec["triggers"][0]["metadata"] == {
+        "serverAddress": "https://prometheus.example",
+        "metricName": "tps",
+        "query": "up('chat-engine')",
+        "threshold": "5",
+        "operator": "GreaterThan",
+    }
+    assert made(asked, "HorizontalPodAutoscaler", "chat-engine") is None
+
+
+def test_keda_is_enabled_by_its_configuration_too() -> None:
+    asked = world(engine={"maxReplicas": 5}, kedaConfig={"enableKeda": True})
+    metadata = made(asked, SCALED_OBJECT, "scaledobject-chat-engine")["spec"]["triggers"][0]["metadata"]
+    assert metadata["query"] == 'sum(sglang:num_running_reqs{namespace="models",pod=~"chat-engine-.*"})'
+
+
+def test_what_is_scaled_from_outside_has_no_autoscaler() -> None:
+    asked = world(service(annotations={"ome.io/autoscalerClass": "external"}, engine={"maxReplicas": 4}))
+    assert objects(asked) == [
+        "Deployment chat-engine",
+        "PodDisruptionBudget chat-engine",
+        "Service chat",
+        "Service chat-engine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        ({"minAvailable": "50%"}, {"minAvailable": "50%"}),
+        ({"maxUnavailable": 2}, {"maxUnavailable": 2}),
+        ({"maxReplicas": 2, "minReplicas": 2}, {"maxUnavailable": 1}),
+    ],
+)
+def test_pods_are_protected_as_the_spec_says(fields: Object, limit: Object) -> None:
+    spec = made(world(engine={**ONE, **fields}), "PodDisruptionBudget", "chat-engine")["spec"]
+    assert {name: spec[name] for name in ("minAvailable", "maxUnavailable") if name in spec} == limit
+
+
+def test_pods_are_replaced_as_the_spec_says() -> None:
+    asked = world(engine={**ONE, "deploymentStrategy": {"type": "Recreate"}})
+    assert made(asked, DEPLOYMENT, "chat-engine")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_a_part_can_be_reached_from_outside() -> None:
+    annotations = {"ome.io/service-type": "LoadBalancer", "ome.io/load-balancer-ip": "10.0.0.9"}
+    asked = world(service(annotations=annotations, engine={**ONE, "annotations": {"ome.io/service-type": "NodePort"}}))
+    spec = made(asked, SERVICE, "chat")["spec"]
+    assert (spec["type"], spec["loadBalancerIP"]) == ("LoadBalancer", "10.0.0.9")
+    assert made(asked, SERVICE, "chat-engine")["spec"]["type"] == "NodePort"
+
+
+def test_labels_of_pods_make_no_service_of_a_part_one_that_the_gateway_routes_to() -> None:
+    asked = world(engine={**ONE, "labels": {ROUTE: "true", "team": "a"}})
+    labels = made(asked, SERVICE, "chat-engine")["metadata"]["labels"]
+    assert labels["team"] == "a"
+    assert ROUTE not in labels
+
+
+def test_pods_of_a_service_reach_each_other_where_others_are_kept_out() -> None:
+    settings = Settings(system_namespace="slipway-system", network_policies=NetworkPolicies(models=True))
+    asked = world(service(router=ONE), bench.model(), bench.runtime(), settings=settings)
+    spec = made(asked, "NetworkPolicy", "chat-ingress")["spec"]
+    own = {"matchLabels": {names.SERVICE_LABEL: "chat"}}
+    assert spec["podSelector"] == own
+    assert spec["ingress"][0] == {"from": [{"podSelector": own}]}
+    assert spec["ingress"][1]["ports"] == [{"protocol": "TCP", "port": 8080}]
+
+
+# Who may what
+
+
+def privileged(**fields: Any) -> Object:
+    return {"runner": bench.runner(securityContext={"privileged": True}, **fields)}
+
+
+def test_what_a_runtime_of_the_cluster_says_is_the_operators_word_and_a_services_own_is_not() -> None:
+    strict = Settings(system_namespace="slipway-system")
+    api = SERVICES
+
+    def allowed(asked: Any) -> bool:
+        view = api.resolve(asked)
+        try:
+            planned(api, asked, view, NO_LABELS)
+        except InvalidSpecError as error:
+            return error.reason != NOT_ALLOWED
+        return True
+
+    of_cluster = bench.runtime(engineConfig=privileged())
+    of_namespace = bench.runtime(namespace="models", engineConfig=privileged())
+    assert allowed(world(service(), bench.model(), of_cluster, settings=strict))
+    assert not allowed(world(service(), bench.model(), of_namespace, settings=strict))
+    for engine in ({"hostNetwork": True}, {"runner": {"name": "ome-container", "image": "mine:1"}}):
+        asked = service(engine={**ONE, **engine})
+        assert not allowed(world(asked, bench.model(), of_cluster, settings=strict))
+    moved = service(engine={**ONE, "canaryTrafficPercent": 10, "tolerations": [{"operator": "Exists"}]})
+    there = observed(made(world(service(), bench.model(), of_cluster), DEPLOYMENT, "chat-engine"))
+    tried = world(moved, bench.model(), of_cluster, settings=strict, children=(there,))
+    assert made(tried, DEPLOYMENT, "chat-engine-canary")
+    assert allowed(tried), "a canary that runs the same is the operator's word as well"
+    plain = bench.runtime()
+    assert allowed(world(service(engine={**ONE, **engine}), bench.model(), plain, settings=strict))
+
+
+def test_a_model_in_a_claim_lets_nobody_read_a_folder_of_the_node() -> None:
+    strict = Settings(system_namespace="slipway-system")
+    claimed = bench.model(namespace="models", storage={"storageUri": "pvc://weights/tiny", "path": "/etc"})
+    volume = {"name": "node", "hostPath": {"path": "/etc"}}
+    api, asked = (
+        SERVICES,
+        world(service(engine={**ONE, "volumes": [volume]}), claimed, bench.runtime(), settings=strict),
+    )
+
+    with pytest.raises(InvalidSpecError, match="hostPath") as refused:
+        planned(api, asked, api.resolve(asked), NO_LABELS)
+
+    assert refused.value.reason == NOT_ALLOWED
+
+
+def test_a_password_in_the_address_of_a_model_is_not_published() -> None:
+    stored = {"storageUri": "https://me:hunter2@models.example/tiny.gguf", "path": "/raid/models/tiny"}
+
+    routed = made(world(service(), bench.model(storage=stored), bench.runtime()), SERVICE, "chat")
+
+    assert "models.example" in str(routed)
+    assert "hunter2" not in str(routed)
+
+
+# Canaries
+
+
+def canary(percent: int | None, *children: Object, image: str = "engine:2", **parts: Any) -> Any:
+    engine: Object = {**ONE, "runner": {"name": "ome-container", "image": image}}
+    if percent is not None:
+        engine["canaryTrafficPercent"] = percent
+    return world(service(engine=engine, **parts), bench.model(), bench.runtime(), children=children)
+
+
+STABLE = observed(made(canary(None, image="engine:1"), DEPLOYMENT, "chat-engine"))
+
+
+def image_of(deployment: Any) -> str:
+    return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def test_a_new_spec_is_tried_beside_the_one_that_is_rolled_out() -> None:
+    first = canary(10, STABLE)
+    assert image_of(made(first, DEPLOYMENT, "chat-engine")) == "engine:1"
+    tried = made(first, DEPLOYMENT, "chat-engine-canary")
+    assert image_of(tried) == "engine:2"
+    assert tried["spec"]["replicas"] == 1
+    told = made(first, SERVICE, "chat-engine-canary")
+    assert msgspec.json.decode(told["metadata"]["annotations"][ROUTE])["internal"] is True
+    selectors = [made(first, SERVICE, name)["spec"]["selector"]["app"] for name in ("chat", "chat-engine-canary")]
+    assert selectors == ["chat-engine", "chat-engine-canary"]
+    assert route(first).canary is None, "nothing is there yet that could answer"
+    there = canary(10, STABLE, observed(tried))
+    found = route(there).canary
+    assert found is not None
+    assert (found.service, found.percent) == ("chat-engine-canary", 10)
+
+
+def test_a_canary_of_all_requests_is_rolled_out_and_goes_when_that_is_complete() -> None:
+    tried = observed(made(canary(10, STABLE), DEPLOYMENT, "chat-engine-canary"))
+    for percent in (100, None):
+        rolling = canary(percent, STABLE, tried)
+        assert image_of(made(rolling, DEPLOYMENT, "chat-engine")) == "engine:2"
+        assert made(rolling, DEPLOYMENT, "chat-engine-canary") is not None
+        done = canary(percent, observed(made(rolling, DEPLOYMENT, "chat-engine")), tried)
+        assert made(done, DEPLOYMENT, "chat-engine-canary") is None
+        assert route(done).canary is None
+
+
+def test_behind_a_router_and_in_groups_requests_are_not_shared_out() -> None:
+    assert refusal(canary(10, STABLE, router=ONE)).reason == "CanaryNotServed"
+    group = world(service(engine={"canaryTrafficPercent": 10}), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+    assert refusal(group).reason == "CanaryNotServed"
+    assert plan(canary(100, STABLE, router=ONE))

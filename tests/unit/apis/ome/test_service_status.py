@@ -1,0 +1,355 @@
+"""What the status of an InferenceService says, and of what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.ome.services import SERVICES
+from slipway.kube.objects import DEPLOYMENT, Object
+from slipway.serving.diagnosis import TEMPLATE
+from slipway.serving.groups import LEADER_WORKER_SET
+from slipway.serving.readiness import summarize
+from tests import worlds
+
+from . import services as bench
+from .services import conditions, made, observed, running, service, status, told, world
+
+ONE = {"minReplicas": 1, "maxReplicas": 1}
+PARTS = {"router": ONE, "decoder": ONE}
+
+
+def ready(found: Any) -> tuple[bool, bool]:
+    """Ready, and Stalled."""
+    readiness = SERVICES.readiness
+    assert readiness is not None
+    by_type = {one.type: one.status == "True" for one in summarize(found, readiness, 1)}
+    return by_type["Ready"], by_type["Stalled"]
+
+
+def pod(part: str, deployment: Object, name: str = "p", ready: bool = False, **status: Any) -> Object:
+    template = deployment["spec"].get("template") or deployment["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+    mark = template["metadata"]["annotations"][TEMPLATE]
+    told = [{"type": "Ready", "status": "True" if ready else "False"}]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "models",
+            "labels": {"component": part.partition("-")[0], "app": f"chat-{part}"},
+            "annotations": {TEMPLATE: mark},
+            "creationTimestamp": "2026-11-21T09:01:00Z",
+        },
+        "status": {"phase": "Running", "conditions": told, **status},
+    }
+
+
+def crashed(message: str = "CUDA error: no kernel image", code: int = 1, restarts: int = 5) -> Object:
+    ended = {"exitCode": code, "message": message, "finishedAt": "2026-11-21T09:04:00Z", "reason": "Error"}
+    return {
+        "containerStatuses": [
+            {
+                "name": "ome-container",
+                "image": "engine:1",
+                "restartCount": restarts,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": ended},
+            }
+        ]
+    }
+
+
+def test_a_service_is_ready_when_all_of_its_parts_are() -> None:
+    asked = world(**PARTS)
+    names = [f"chat-{part}" for part in ("engine", "decoder", "router")]
+    for part in ("Engine", "Decoder", "Router"):
+        others = [name for name in names if name != f"chat-{part.lower()}"]
+        partly = running(asked, *others)
+        assert told(partly)[f"{part}Ready"] == ("False", "WaitingForPods")
+        assert told(partly)["Available"] == ("False", "WaitingForPods")
+    done = running(asked, *names)
+    assert {told(done)[f"{part}Ready"] for part in ("Engine", "Decoder", "Router")} == {("True", "Ready")}
+    assert told(done)["Progressing"] == ("False", "Complete")
+    assert told(done)["IngressReady"] == ("True", "IngressDisabled")
+    assert ready(status(done))[0]
+
+
+def test_it_says_where_it_answers() -> None:
+    found = status(running(world(router=ONE), "chat-engine", "chat-router"))
+    assert found["url"] == found["address"]["url"] == "http://chat.models.svc.cluster.local:8080"
+    engine = found["components"]["engine"]
+    assert engine["url"] == "http://chat-engine.models.svc.cluster.local:8080"
+    assert (found["replicas"], found["readyReplicas"]) == (1, 1)
+
+
+def test_a_group_of_nodes_is_reported_as_one_replica() -> None:
+    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP))
+    group = observed(made(asked, LEADER_WORKER_SET, "lws-chat-engine"))
+    done = world(asked.resource, bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(group,))
+    assert told(done)["EngineReady"] == ("True", "Ready")
+    assert told(done)["Progressing"] == ("False", "Complete")
+    assert status(done)["components"]["engine"]["latestReadyRevision"].startswith("chat-engine-")
+
+
+# The model
+
+
+def test_pods_that_find_no_node_wait_for_the_model_and_have_not_failed() -> None:
+    asked = world(service(), bench.model(state="In_Transit"), bench.runtime())
+    deployment = observed(made(asked, DEPLOYMENT, "chat-engine"), ready=0)
+    nowhere = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastTransitionTime": "2026-11-21T08:00:00Z",
+        "message": "0/3",
+    }
+    waiting = pod("engine", deployment, conditions=[nowhere])
+    there = {"children": (deployment,), "pods": (waiting,)}
+    late = world(asked.resource, bench.model(state="In_Transit"), bench.runtime(), **there)
+    assert told(late)["Available"] == ("False", "BaseModelNotReady")
+    assert told(late)["Progressing"] == ("True", "BaseModelNotReady")
+    assert not any(ready(status(late)))
+    settled = world(asked.resource, bench.model(), bench.runtime(), **there)
+    assert told(settled)["Available"] == ("False", "Unschedulable")
+
+
+def test_what_answers_does_not_wait_for_a_model_that_is_loaded_anew() -> None:
+    asked = running(world(service(), bench.model(state="In_Transit"), bench.runtime()), "chat-engine")
+    assert told(asked)["Progressing"] == ("False", "Complete")
+
+
+def test_a_group_takes_the_place_of_a_deployment_that_is_still_there() -> None:
+    old = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    asked = world(service(), bench.model(), bench.runtime(engineConfig=bench.GROUP), children=(old,))
+    assert told(asked)["EngineReady"] == ("False", "WaitingForPods")
+
+
+def test_adapters_are_waited_for_as_their_model_is() -> None:
+    asked = service(model={"name": "tiny", "fineTunedWeights": ["poet"]})
+    for state, reason in (("In_Transit", "BaseModelNotReady"), ("Ready", "WaitingForPods")):
+        poet = bench.weight("poet") | {"status": {"state": state}}
+        assert told(world(asked, bench.model(), bench.runtime(), poet))["Available"] == ("False", reason)
+
+
+def test_a_model_of_which_nothing_is_known_yet_is_waited_for() -> None:
+    unread = bench.model(state="In_Transit", modelFormat=None, modelFramework=None, modelArchitecture=None)
+    asked = world(service(), unread, bench.runtime())
+    assert told(asked)["Accepted"] == ("Unknown", "BaseModelNotReady")
+    assert told(asked)["Progressing"] == ("True", "BaseModelNotReady")
+    assert not any(ready(status(asked)))
+    assert status(asked)["modelStatus"]["transitionStatus"] == "InProgress"
+    named = world(service(runtime={"name": "rt"}), unread, bench.runtime())
+    assert made(named, DEPLOYMENT, "chat-engine") is not None
+    assert "RuntimeFits" not in told(named)
+
+
+def test_a_model_that_cannot_be_loaded_is_told_with_its_pod_and_its_last_words() -> None:
+    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
+    asked = world(children=(deployment,), pods=(pod("engine", deployment, **crashed()),))
+    found = status(asked)["modelStatus"]
+    assert found["transitionStatus"] == "BlockedByFailedLoad"
+    assert found["modelRevisionStates"] == {"activeModelState": "FailedToLoad", "targetModelState": "FailedToLoad"}
+    assert found["modelCopies"] == {"failedCopies": 1, "totalCopies": 0}
+    info = found["lastFailureInfo"]
+    assert (info["location"], info["reason"], info["exitCode"]) == ("p", "ModelLoadFailed", 1)
+    assert "CUDA error" in info["message"]
+    assert ready(status(asked)) == (False, True)
+
+
+def test_an_image_that_cannot_be_pulled_says_nothing_of_the_model() -> None:
+    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"), ready=0)
+    waiting = {"name": "ome-container", "image": "x", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    asked = world(children=(deployment,), pods=(pod("engine", deployment, containerStatuses=[waiting]),))
+    assert told(asked)["EngineReady"] == ("False", "ImagePullBackOff")
+    assert status(asked)["modelStatus"]["transitionStatus"] == "InProgress"
+
+
+def test_what_fails_in_one_part_is_not_told_of_another() -> None:
+    asked = world(decoder=ONE)
+    parts = [observed(made(asked, DEPLOYMENT, f"chat-{part}"), ready=0) for part in ("engine", "decoder")]
+    # Of the same template, as prefill and decode may be.
+    broken = pod("decoder", parts[0], **crashed())
+    parts[1]["spec"]["template"] = parts[0]["spec"]["template"]
+    found = world(asked.resource, bench.model(), bench.runtime(), children=tuple(parts), pods=(broken,))
+    assert told(found)["DecoderReady"] == ("False", "CrashLoopBackOff")
+    assert told(found)["EngineReady"] == ("False", "WaitingForPods")
+
+
+@pytest.mark.parametrize(
+    ("pods", "workload", "transition", "active"),
+    [
+        ((), None, "InProgress", "Pending"),
+        ((False,), {"ready": 0}, "InProgress", "Loading"),
+        ((True,), {}, "UpToDate", "Loaded"),
+        ((True, False), {"complete": False}, "InProgress", "Loaded"),
+    ],
+)
+def test_how_far_the_model_is(pods: tuple[bool, ...], workload: Object | None, transition: str, active: str) -> None:
+    made_ = made(world(), DEPLOYMENT, "chat-engine")
+    there = () if workload is None else (observed(made_, **workload),)
+    seen = tuple(pod("engine", made_, f"p{number}", ready=one) for number, one in enumerate(pods))
+    found = status(world(children=there, pods=seen))["modelStatus"]
+    assert found["transitionStatus"] == transition
+    assert found["modelRevisionStates"]["activeModelState"] == active
+    assert found["modelCopies"]["totalCopies"] == sum(pods)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (world(service(model={"name": "none"})), "BaseModelNotFound"),
+        (
+            world(service(), bench.model(), bench.runtime(modelSizeRange={"min": "1T"}, disabled=True)),
+            "NoSupportingRuntime",
+        ),
+    ],
+)
+def test_a_spec_that_cannot_be_served_has_the_originals_word_for_it(asked: Any, reason: str) -> None:
+    found = status(asked)["modelStatus"]
+    assert found["transitionStatus"] == "InvalidSpec"
+    assert found["lastFailureInfo"]["reason"] == reason
+    assert ready(status(asked)) == (False, True)
+
+
+def test_what_runs_goes_on_answering_while_its_new_spec_is_refused() -> None:
+    deployment = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    resource = service(model={"name": "none"})
+    resource["status"] = {"url": "http://chat.models.svc.cluster.local:8080"}
+    found = world(resource, children=(deployment,))
+    assert told(found)["Available"] == ("True", "Ready")
+    assert told(found)["Accepted"] == ("False", "BaseModelNotFound")
+    assert status(found)["url"] == resource["status"]["url"]
+
+
+# Runtimes
+
+
+def test_the_runtime_that_serves_is_told_and_stays_while_it_fits() -> None:
+    better = bench.runtime("a-better", supportedModelFormats=[{**_format(), "priority": 9}])
+    first = status(world(service(), bench.model(), bench.runtime()))["runtime"]
+    assert (first["name"], first["kind"], first["chosen"]) == ("rt", "ClusterServingRuntime", "Selection")
+    resource = service()
+    resource["status"] = {"runtime": first}
+    found = status(world(resource, bench.model(), bench.runtime(), better))["runtime"]
+    assert (found["name"], found["better"]["name"]) == ("rt", "a-better")
+    anew = status(world(service(), bench.model(), bench.runtime(), better))["runtime"]
+    assert anew["name"] == "a-better"
+
+
+def _format() -> Object:
+    found: Object = bench.runtime()["spec"]["supportedModelFormats"][0]
+    return found
+
+
+def test_a_runtime_that_the_service_names_serves_though_it_does_not_fit_and_that_is_told() -> None:
+    unfit = bench.runtime("other", supportedModelFormats=[{**_format(), "modelArchitecture": "BertModel"}])
+    asked = world(service(runtime={"name": "other"}), bench.model(), unfit)
+    assert told(asked)["RuntimeFits"] == ("False", "RuntimeUnfit")
+    assert "BertModel" in conditions(asked)["RuntimeFits"]["message"]
+    assert told(asked)["Accepted"][0] == "True"
+
+
+def test_where_no_runtime_fits_the_closest_are_listed_with_their_reasons() -> None:
+    unfit = [
+        bench.runtime(f"rt-{number}", supportedModelFormats=[{**_format(), "modelArchitecture": "Bert"}])
+        for number in range(60)
+    ]
+    found = status(world(service(), bench.model(), *unfit))
+    assert found["excludedCount"] == 60
+    assert len(found["excluded"]) == 50
+    assert set(found["excluded"][0]) == {"name", "kind", "reason"}
+
+
+# Zero
+
+
+def test_an_engine_that_sleeps_is_no_failure_of_its_router() -> None:
+    asked = world(engine={"minReplicas": 0, "maxReplicas": 2}, router=ONE)
+    engine = observed(made(asked, DEPLOYMENT, "chat-engine"), ready=0)
+    router = observed(made(asked, DEPLOYMENT, "chat-router"), ready=0)
+    restarted = crashed("no workers")
+    restarted["containerStatuses"][0]["name"] = "router"
+    pods = (pod("router", router, **restarted),)
+    found = world(asked.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
+    assert told(found)["Available"] == ("False", "ScaledToZero")
+    assert told(found)["Progressing"] == ("False", "Complete")
+    assert ready(status(found)) == (True, False)
+    assert told(found)["RouterReady"] == ("False", "WaitingForPods")
+
+
+def test_a_router_that_fails_although_it_has_engines_is_told() -> None:
+    asked = world(router=ONE)
+    engine = observed(made(asked, DEPLOYMENT, "chat-engine"))
+    router = observed(made(asked, DEPLOYMENT, "chat-router"), ready=0)
+    broken = crashed("bad flag")
+    broken["containerStatuses"][0]["name"] = "router"
+    pods = (pod("router", router, **broken),)
+    found = world(asked.resource, bench.model(), bench.runtime(), children=(engine, router), pods=pods)
+    assert told(found)["RouterReady"] == ("False", "CrashLoopBackOff")
+
+
+# Revisions
+
+
+def test_revisions_and_shares_are_told_in_the_originals_fields() -> None:
+    def canary(percent: int | None, *children: Object, image: str = "engine:2", before: Any = None) -> Any:
+        share = {} if percent is None else {"canaryTrafficPercent": percent}
+        resource = service(engine={**ONE, "runner": {"name": "ome-container", "image": image}, **share})
+        return world(resource | ({"status": before} if before else {}), children=children)
+
+    first = canary(None, image="engine:1")
+    stable = observed(made(first, DEPLOYMENT, "chat-engine"))
+    before = status(canary(None, stable, image="engine:1"))
+    old = before["components"]["engine"]["latestRolledoutRevision"]
+    tried = observed(made(canary(10, stable), DEPLOYMENT, "chat-engine-canary"))
+    during = status(canary(10, stable, tried, before=before))
+    engine = during["components"]["engine"]
+    new = engine["latestCreatedRevision"]
+    assert new == engine["latestReadyRevision"] != old
+    assert [(one["revisionName"], one["percent"], one["tag"]) for one in engine["traffic"]] == [
+        (new, 10, "latest"),
+        (old, 90, "prev"),
+    ]
+    waiting = status(canary(10, stable, observed(tried, ready=0), before=before))["components"]["engine"]
+    assert [(one["revisionName"], one["percent"]) for one in waiting["traffic"]] == [(new, 0), (old, 100)]
+    rolling = observed(made(canary(100, stable, tried), DEPLOYMENT, "chat-engine"), complete=False)
+    assert status(canary(100, rolling, tried, before=during))["components"]["engine"]["latestRolledoutRevision"] == old
+    rolled = observed(made(canary(100, stable, tried), DEPLOYMENT, "chat-engine"))
+    after = status(canary(100, rolled, before=during))["components"]["engine"]
+    assert after["latestRolledoutRevision"] == new
+    assert after["previousRolledoutRevision"] == old
+    assert after["traffic"] == [{"revisionName": new, "latestRevision": True, "percent": 100}]
+
+
+def test_a_canary_that_fails_is_told_and_leaves_the_service_ready() -> None:
+    tenth = {**ONE, "canaryTrafficPercent": 10, "runner": {"name": "ome-container", "image": "engine:2"}}
+    stable = observed(made(world(), DEPLOYMENT, "chat-engine"))
+    first = world(engine=tenth, children=(stable,))
+    tried = observed(made(first, DEPLOYMENT, "chat-engine-canary"), ready=0)
+    pods = (pod("engine-canary", tried, **crashed()), pod("engine", stable, ready=True))
+    found = world(engine=tenth, children=(stable, tried), pods=pods)
+    assert told(found)["CanaryReady"] == ("False", "CrashLoopBackOff")
+    assert ready(status(found))[0]
+    assert status(found)["modelStatus"]["transitionStatus"] == "UpToDate"
+    assert "CanaryReady" not in told(first)
+
+
+# What has no effect
+
+
+def test_fields_of_later_versions_and_the_predictor_are_told() -> None:
+    asked = world(rollout={"steps": []})
+    assert told(asked)["FieldsIgnored"] == ("True", "UnsupportedFields")
+    old = service(engine=None, predictor={"model": {"baseModel": "tiny"}, **ONE})
+    del old["spec"]["model"], old["spec"]["engine"]
+    assert told(world(old))["PredictorDeprecated"] == ("True", "Deprecated")
+    assert made(world(old), DEPLOYMENT, "chat-engine") is not None
+    assert "PredictorDeprecated" not in told(world())
+
+
+def test_a_status_is_the_same_twice() -> None:
+    asked = running(world(**PARTS), "chat-engine")
+    found = worlds.status(SERVICES, asked)
+    again = msgspec.structs.replace(asked, resource={**asked.resource, "status": found.status})
+    assert worlds.status(SERVICES, again).status == found.status
