@@ -1,0 +1,9 @@
+"""Deckhouse's ``ai.deckhouse.io/v1alpha1``: models that are published once and delivered to ordinary workloads."""
+
+from __future__ import annotations
+
+from slipway.apis.deckhouse.api import APIS
+from slipway.apis.deckhouse.delivery import DELIVERY
+from slipway.apis.deckhouse.describe import DESCRIPTION
+
+__all__ = ["APIS", "DELIVERY", "DESCRIPTION"]

@@ -1,0 +1,53 @@
+"""Deckhouse's kinds: Model and ClusterModel are published, ModelCatalogSource is read."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from slipway.apis.deckhouse import catalog, catalog_choice, delivery, model_status, models, names, readiness, users
+from slipway.apis.deckhouse.settings import deckhouse
+from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
+from slipway.kube.conditions import READY
+from slipway.kube.objects import MANAGED_BY, Kind
+from slipway.serving.api import Watch
+from slipway.serving.settings import Settings
+from slipway.serving.table import Table, all_granted
+from slipway.weights import turns
+from slipway.weights.jobs import INSTANCE_LABEL, NAME_LABEL
+
+
+def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
+    """What models of one of the two kinds read, beside what is made for them."""
+    at_once = deckhouse(settings).publications_at_once
+    read = (*users.watches(kind), *delivery.watches(settings))
+    return (*turns.watches(kind, models.KINDS, at_once), *catalog_choice.watches(kind), *read)
+
+
+MODELS = tuple(
+    Table(
+        name="deckhouse",
+        resource=resource,
+        finalizers=frozenset({names.FINALIZER}),
+        condition_types=model_status.CONDITIONS,
+        pod_labels=frozenset({NAME_LABEL, INSTANCE_LABEL, MANAGED_BY, names.MODEL_LABEL}),
+        readiness=readiness.MODEL,
+        watches=partial(watches, resource.kind),
+        resolve=models.resolve,
+        plan=models.plan,
+        granted=all_granted,
+        finalize=models.finalize,
+        status=model_status.status,
+    )
+    for resource in (MODEL, CLUSTER_MODEL)
+)
+CATALOG_SOURCES = Table(
+    name="deckhouse",
+    resource=CATALOG_SOURCE,
+    condition_types=frozenset({READY}),
+    readiness=readiness.CATALOG_SOURCE,
+    watches=lambda _settings: (),
+    resolve=lambda world: world,
+    plan=catalog.plan,
+    status=catalog.status,
+)
+APIS = (*MODELS, CATALOG_SOURCES)

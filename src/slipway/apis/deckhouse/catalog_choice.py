@@ -1,0 +1,111 @@
+"""The entry of a catalog that a model asks for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+import msgspec
+
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.settings import deckhouse
+from slipway.apis.deckhouse.types import CatalogEntry
+from slipway.kube.objects import Key, Kind, Object, deleting, key, uid
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, Watch, World
+from slipway.serving.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
+from slipway.serving.watches import nobody
+
+CHOOSING = "choosing"
+"""Index: models of catalogs that no entry was chosen for yet."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be imported."""
+
+    source_name: str
+    """The ModelCatalogSource."""
+    name: str
+    version: str = ""
+    revision: str = ""
+    """Of the catalog."""
+    digest: str
+    """Of the other cluster's artifact."""
+    size: int = 0
+    """Bytes; 0: the catalog does not say."""
+    address: str
+    """``HOST:PORT/PATH`` of the depot where the publisher asks for a grant. So it learns of a token of a few minutes
+    for one repository, and never of the catalog's credential."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Nothing can be chosen yet, but may be by itself."""
+
+    message: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nothing can be chosen until somebody writes something else, here or in the catalog."""
+
+    reason: str
+    message: str
+
+
+def choice(world: World, wanted: CatalogEntry) -> Entry | Waiting | Refused:
+    """What the status says was chosen stays so, whatever the catalog says now."""
+    model, place = world.resource, key(world.resource)
+    depot = urlsplit(deckhouse(world.settings).depot_url).netloc
+    address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"
+    frozen = _frozen(model)
+    if frozen:
+        known = world.catalogs.get(frozen["sourceName"])
+        sizes = {one.digest: one.size for one in known.entries} if known else {}
+        return Entry(
+            source_name=frozen["sourceName"],
+            name=frozen["name"],
+            version=frozen.get("version", ""),
+            revision=frozen.get("catalogRevision", ""),
+            digest=frozen["remoteDigest"],
+            size=sizes.get(frozen["remoteDigest"], 0),
+            address=address,
+        )
+    there = [key(one).name for one in world.list(names.CATALOG_SOURCE) if not deleting(one)]
+    try:
+        source = choose_catalog({name: world.catalogs.get(name) for name in there}, wanted.source_name)
+        catalog = world.catalogs[source]
+        found = choose_entry(catalog, source, wanted.name, wanted.version)
+    except UndecidedError as error:
+        return Waiting(error.message) if error.passing else Refused("UnsupportedSource", error.message)
+    return Entry(
+        source_name=source,
+        name=found.name,
+        version=found.version,
+        revision=catalog.revision,
+        digest=found.digest,
+        size=found.size,
+        address=address,
+    )
+
+
+def _frozen(model: Object) -> Object:
+    source: Object = (model.get("status") or {}).get("source") or {}
+    found: Object = source.get("catalog") or {}
+    return found if found.get("remoteDigest") else {}
+
+
+def watches(kind: Kind) -> tuple[Watch, ...]:
+    """Of models of this kind: a catalog that was read anew concerns those that choose."""
+
+    def enqueue(_change: Change, listers: Listers) -> Iterable[Key]:
+        return [key(model) for model in listers.list(kind, CHOOSING, "yes")]
+
+    return (
+        Watch(kind=kind, enqueue=nobody, indexes={CHOOSING: by_choosing}),
+        Watch(kind=names.CATALOG_SOURCE, enqueue=enqueue),
+    )
+
+
+def by_choosing(model: Object) -> Iterable[str]:
+    """Index function for :data:`CHOOSING`."""
+    source = (model.get("spec") or {}).get("source")
+    return ("yes",) if isinstance(source, dict) and source.get("catalog") and not _frozen(model) else ()

@@ -1,0 +1,233 @@
+"""Delivery: what a workload of somebody else gets that asks for models by its annotations. Pure.
+
+By a claim that Jobs fill and the workloads of a namespace with the same models share, or by image volumes. Until all is
+there the workload stays as it is: new pods of it wait at the gate that the API server's policy puts them behind.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
+from slipway.apis.deckhouse.users import DELIVERED, MOST_BYTES, USERS, split
+from slipway.kube.compare import digest
+from slipway.kube.objects import Key, Object, annotations_of, deleting, key
+from slipway.serving.api import Watch
+from slipway.serving.contents import Contents, Names, taken, with_contents
+from slipway.serving.delivery import (
+    ROLLOUT_SECONDS,
+    Blocked,
+    DeliveryWorld,
+    NotDeliverableError,
+    Outcome,
+    is_rolled_out,
+    owned_by,
+    template_of,
+    with_template,
+)
+from slipway.serving.server import variables
+from slipway.serving.settings import Settings
+from slipway.weights import image_volumes, shared_claim
+from slipway.weights.delivered import Brought, Choices, Means
+
+LABEL = f"{names.GROUP}/shared-pvc"
+"""Of claims with delivered models, and of the Jobs that fill them."""
+PREFIX = "ai-models-"
+MODELS_DIR = "/data/modelcache/models"
+"""Where containers find their models, each in a folder of its name."""
+DIR_VARIABLE, MODELS_VARIABLE = "AI_MODELS_MODELS_DIR", "AI_MODELS_MODELS"
+OURS = Names(
+    annotations=names.RESOLVED,
+    variables=(DIR_VARIABLE, MODELS_VARIABLE),
+    volumes=(f"{PREFIX}shared-pvc", f"{PREFIX}image-"),
+    pull_secrets=f"{PREFIX}pull-",
+    gate=names.GATE,
+)
+INVALID = "InvalidSpec"
+MOST_MODELS = 32
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+class Deliveries:
+    """See :class:`slipway.serving.delivery.Delivery`."""
+
+    name = "deckhouse"
+    models = (names.MODEL, names.CLUSTER_MODEL)
+    users = USERS
+    label = LABEL
+    gate = names.GATE
+    blocked = (names.BLOCKED_REASON, names.BLOCKED_MESSAGE)
+
+    def offered(self, model: Object) -> object:
+        status = model.get("status") or {}
+        image = annotations_of(model).get(names.IMAGE_DIGEST)
+        return status.get("phase"), status.get("artifact"), image, deleting(model)
+
+    def deliver(self, world: DeliveryWorld) -> Outcome:
+        shared = tuple(claim for claim in world.claims.values() if owned_by(claim, world.workload))
+        if deleting(world.workload):
+            return Outcome(workload=world.workload, claims=shared)
+        try:
+            asked = _asked(world.workload)
+            if not asked:
+                return _finished(world, Contents(), {}, Means(), shared)
+            models = [_brought(world, one) for one in asked]
+            means = _means(world, models)
+        except NotDeliverableError as error:
+            return _blocked(world, error.blocked, Means(), shared)
+        if means.blocked is not None:
+            return _blocked(world, means.blocked, means, shared)
+        marks = {DELIVERED: ",".join(f"{one.namespace}/{one.name}" for one in asked)}
+        return _finished(world, _contents(models, means), marks, means, shared)
+
+
+def watches(settings: Settings) -> tuple[Watch, ...]:
+    """What is read beside models and workloads."""
+    return (image_volumes.NODES,) if deckhouse(settings).delivery == "ImageVolume" else ()
+
+
+def _asked(workload: Object) -> list[Key]:
+    """The models that a workload names, those of the cluster without a namespace. Raises NotDeliverableError."""
+    annotations, namespace = annotations_of(workload), key(workload).namespace
+    found: list[Key] = []
+    for annotation, place in ((names.USES_MODEL, namespace), (names.USES_CLUSTER_MODEL, "")):
+        text = annotations.get(annotation)
+        if text is None:
+            continue
+        listed = split(text[: MOST_BYTES + 1])
+        wrong = next((name for name in listed if len(name) > 253 or not NAME.fullmatch(name)), None)
+        if wrong is not None or len(text) > MOST_BYTES:
+            raise NotDeliverableError(
+                INVALID, f"Annotation {annotation}: {(wrong or text)[:64]!r} is not a model's name."
+            )
+        found += [Key(place, name) for name in listed]
+    twice = next((one.name for one in found if sum(other.name == one.name for other in found) > 1), None)
+    if twice is not None:
+        raise NotDeliverableError(
+            INVALID, f"The model {twice} is named twice: each model is mounted in a folder of its name."
+        )
+    if len(found) > MOST_MODELS:
+        raise NotDeliverableError(
+            INVALID, f"The annotations name {len(found)} models; a workload can have at most {MOST_MODELS}."
+        )
+    return found
+
+
+def _brought(world: DeliveryWorld, place: Key) -> Brought:
+    """Raises NotDeliverableError for a model that is not Ready."""
+    kind = names.MODEL if place.namespace else names.CLUSTER_MODEL
+    model = world.listers.get(kind, place)
+    if model is None:
+        raise NotDeliverableError("ModelNotFound", f"There is no {kind.kind} {place.name}.", waiting=True)
+    status = model.get("status") or {}
+    artifact = status.get("artifact") or {}
+    if status.get("phase") != "Ready" or not artifact.get("digest") or deleting(model):
+        text = f"The {kind.kind} {place.name} is {status.get('phase') or 'Pending'}; it must be Ready to be delivered."
+        raise NotDeliverableError("ModelNotReady", text, waiting=status.get("phase") != "Failed")
+    image = annotations_of(model).get(names.IMAGE_DIGEST, "")
+    return Brought(
+        name=place.name,
+        repository=names.repository(model),
+        digest=artifact["digest"],
+        image=image,
+        size=artifact.get("sizeBytes", 0),
+        family=(status.get("resolved") or {}).get("family", ""),
+    )
+
+
+def _means(world: DeliveryWorld, models: Sequence[Brought]) -> Means:
+    """Raises NotDeliverableError."""
+    if found := taken(template_of(world.kind, world.workload), MODELS_DIR, OURS):
+        text = "Container {} already mounts a volume at {}, where models go: mount it elsewhere."
+        raise NotDeliverableError(INVALID, text.format(*found))
+    own = deckhouse(world.settings)
+    means = image_volumes.means if own.delivery == "ImageVolume" else shared_claim.means
+    return means(world, _choices(own, world), models)
+
+
+def _choices(own: DeckhouseSettings, world: DeliveryWorld) -> Choices:
+    return Choices(
+        folder=MODELS_DIR,
+        label=LABEL,
+        prefix=PREFIX,
+        registry=own.registry,
+        ca=own.ca,
+        access_mode=own.access_mode,
+        storage_class_name=own.storage_class_name,
+        run_as_user=own.run_as_user,
+        node_registry=own.node_registry,
+        key=world.file(own.key_file),
+    )
+
+
+def _contents(models: Sequence[Brought], means: Means) -> Contents:
+    listed = [
+        {"name": one.name, "path": f"{MODELS_DIR}/{one.name}", "digest": one.digest, "family": one.family}
+        for one in models
+    ]
+    text = json.dumps(listed, separators=(",", ":"))
+    resolved = {
+        "digest": ",".join(one.digest for one in models),
+        "artifact-uri": ",".join(f"{means.registry}/{one.repository}@{one.digest}" for one in models),
+        "artifact-family": ",".join(one.family for one in models),
+        "delivery-mode": means.mode,
+        "delivery-reason": means.reason,
+        "models": text,
+    }
+    resolved["signature"] = f"blake2b:{digest([resolved, means.mounts, means.volumes]).hex()}"
+    return Contents(
+        annotations={f"{names.RESOLVED}{field}": value for field, value in resolved.items()},
+        env=variables({DIR_VARIABLE: MODELS_DIR, MODELS_VARIABLE: text}),
+        mounts=means.mounts,
+        volumes=means.volumes,
+        pull_secrets=means.pull_secrets,
+    )
+
+
+def _finished(
+    world: DeliveryWorld, contents: Contents, marks: dict[str, str], means: Means, shared: tuple[Object, ...]
+) -> Outcome:
+    """With these contents. Claims of earlier ones stay until the last pod that reads them is replaced."""
+    before = template_of(world.kind, world.workload)
+    after = with_contents(before, contents, OURS)
+    over = before == after and is_rolled_out(world.kind, world.workload)
+    wanted = {key(claim).name for claim in means.claims}
+    old = () if over else tuple(claim for claim in shared if key(claim).name not in wanted)
+    workload = _annotated(with_template(world.kind, world.workload, after), marks)
+    return Outcome(
+        workload=workload,
+        claims=(*means.claims, *old),
+        finished_jobs=means.finished_jobs,
+        secrets=means.secrets,
+        recheck_seconds=ROLLOUT_SECONDS if old else None,
+    )
+
+
+def _blocked(world: DeliveryWorld, blocked: Blocked, means: Means, shared: tuple[Object, ...]) -> Outcome:
+    """As it is, but for the words that say why. What it has from before it keeps."""
+    annotations = annotations_of(world.workload)
+    marks = {DELIVERED: annotations[DELIVERED]} if DELIVERED in annotations else {}
+    told = {names.BLOCKED_REASON: blocked.reason, names.BLOCKED_MESSAGE: blocked.message}
+    wanted = {key(claim).name for claim in means.claims}
+    return Outcome(
+        workload=_annotated(world.workload, {**marks, **told}),
+        claims=(*means.claims, *(claim for claim in shared if key(claim).name not in wanted)),
+        jobs=means.jobs,
+        finished_jobs=means.finished_jobs,
+        blocked=blocked,
+        recheck_seconds=means.recheck_seconds,
+    )
+
+
+def _annotated(workload: Object, marks: dict[str, str]) -> Object:
+    """The workload with these annotations of ours, and no others."""
+    metadata = workload["metadata"]
+    ours = (names.BLOCKED_REASON, names.BLOCKED_MESSAGE, DELIVERED)
+    kept = {name: text for name, text in (metadata.get("annotations") or {}).items() if name not in ours}
+    return {**workload, "metadata": {**metadata, "annotations": {**kept, **marks}}}
+
+
+DELIVERY = Deliveries()

@@ -1,0 +1,72 @@
+"""Metrics of models, under the original's names where they mean the same. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.settings import deckhouse
+from slipway.apis.description import Sample
+from slipway.kube.objects import Kind, Object, key, uid
+from slipway.kube.quantity import amount
+from slipway.serving.settings import Settings
+
+PREFIX = "d8_ai_models"
+OF_MODELS = {
+    "status_phase": "1 for the phase that a model is in.",
+    "ready": "1 where workloads can have it.",
+    "condition": "1 for each condition of it, as it is.",
+    "info": "What it is.",
+    "artifact_size_bytes": "Bytes of its artifact.",
+}
+OF_STORAGE = {
+    "capacity_known": "1 where there is a limit.",
+    "used_bytes": "Of all artifacts that are ready.",
+    "limit_bytes": "What all artifacts may have together.",
+    "available_bytes": "What is left of it.",
+}
+NAMES = frozenset(
+    [f"{PREFIX}_storage_backend_{name}" for name in OF_STORAGE]
+    + [f"{PREFIX}_{kind}_{name}" for kind in ("model", "clustermodel") for name in OF_MODELS]
+)
+"""All that there may be."""
+
+
+def samples(resources: Mapping[Kind, Sequence[Object]], settings: Settings) -> Iterable[Sample]:
+    """Of all models that there are. Without a limit there are no series of it."""
+    models = [(kind, one) for kind in (names.MODEL, names.CLUSTER_MODEL) for one in resources.get(kind, ())]
+    for kind, model in models:
+        for name, labels, value in _of_model(kind, model):
+            yield Sample(f"{PREFIX}_{kind.kind.lower()}_{name}", OF_MODELS[name], labels, value)
+    for name, value in _of_storage(sum(_size(model) for _kind, model in models), deckhouse(settings).capacity_limit):
+        yield Sample(f"{PREFIX}_storage_backend_{name}", OF_STORAGE[name], {}, value)
+
+
+def _of_model(kind: Kind, model: Object) -> Iterable[tuple[str, Mapping[str, str], float]]:
+    place, status = key(model), model.get("status") or {}
+    labels = {**({"namespace": place.namespace} if kind.namespaced else {}), "name": place.name, "uid": uid(model)}
+    phase, source = status.get("phase") or "Pending", (status.get("source") or {}).get("resolvedType", "")
+    yield "status_phase", labels | {"phase": phase, "source_type": source}, 1
+    yield "ready", labels, float(phase == "Ready")
+    for one in status.get("conditions") or ():
+        yield "condition", labels | {name: str(one.get(name, "")) for name in ("type", "status", "reason")}, 1
+    found, artifact = (status.get(part) or {} for part in ("resolved", "artifact"))
+    facts = {"resolved_source_type": source, "format": found.get("format", "")}
+    yield "info", labels | facts | {"artifact_kind": artifact.get("kind", "")}, 1
+    if _size(model):
+        yield "artifact_size_bytes", labels, _size(model)
+
+
+def _of_storage(used: int, limit: str) -> Iterable[tuple[str, float]]:
+    yield "capacity_known", float(bool(limit))
+    yield "used_bytes", used
+    if limit:
+        most = math.floor(amount(limit))
+        yield "limit_bytes", most
+        yield "available_bytes", max(most - used, 0)
+
+
+def _size(model: Object) -> int:
+    artifact = (model.get("status") or {}).get("artifact") or {}
+    return int(artifact.get("sizeBytes") or 0)

@@ -1,0 +1,227 @@
+"""Status of a Model or ClusterModel: the phase, and three conditions that say why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from slipway.apis.deckhouse import models, names
+from slipway.apis.deckhouse.models import ARTIFACT_RESOLVED, METADATA_RESOLVED, READY, UPLOAD, View
+from slipway.apis.deckhouse.types import Phase
+from slipway.artifacts import model_pages
+from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
+from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
+from slipway.kube.objects import Object, deleting, generation
+from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.serving.diagnosis import sentence
+from slipway.weights import progress, publications
+from slipway.weights.turns import PENDING
+
+CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED}
+FAILED, PUBLISHED = "Failed", "ArtifactPublished"
+PUBLISHING: Literal["Publishing"] = "Publishing"
+PUBLICATION_FAILED, INSUFFICIENT = "PublicationFailed", "InsufficientStorage"
+CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
+AWAITED = "WaitingForUserUpload"
+PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
+"""Reasons that models go through on their way."""
+TURN_SECONDS = 30.0
+"""When to look again, where time alone may change something, or what others do."""
+MOST_NAMED = 5
+"""Workloads that a message names."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a model."""
+
+    phase: Phase
+    message: str
+    artifact: str = PENDING
+    """Reason of the condition ArtifactResolved."""
+    ready: str = PENDING
+    """Reason of the condition Ready."""
+    progress: str = ""
+    recheck: float | None = None
+    found: Publication | None = None
+    """What the status does not have yet."""
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    told = _told(view)
+    refused = view.origin if isinstance(view.origin, InvalidSpecError) else rejection
+    if refused is not None and told.phase not in ("Ready", "Deleting"):
+        told = _refused(told, refused)
+    seen, before = generation(view.model), view.status
+    fields = {
+        "observedGeneration": seen,
+        "phase": told.phase,
+        "progress": told.progress or before.get("progress"),
+        "source": _source(view, told),
+        "upload": _upload(view) if told.phase == "WaitForUpload" else None,
+    }
+    if told.found is not None:
+        fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
+    elif told.phase in ("Ready", "Deleting"):
+        fields |= {field: before.get(field) for field in ("artifact", "resolved")}
+    own = [msgspec.structs.replace(one, observed_generation=seen) for one in _conditions(view, told)]
+    found = _without_empty({**fields, "conditions": msgspec.to_builtins(own)})
+    return StatusResult(found, told.recheck, PASSED_THROUGH)
+
+
+def _refused(told: Told, refused: InvalidSpecError | Rejection) -> Told:
+    if isinstance(refused, Rejection) and refused.retryable:
+        return msgspec.structs.replace(told, message=refused.message)
+    reason = models.UNSUPPORTED if refused.reason == models.UNSUPPORTED else PUBLICATION_FAILED
+    return _failed(refused.message, reason, told.recheck)
+
+
+def _failed(message: str, reason: str = PUBLICATION_FAILED, recheck: float | None = None) -> Told:
+    return Told(phase="Failed", message=sentence(message), artifact=reason, ready=FAILED, recheck=recheck)
+
+
+def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
+    artifact = "True" if told.artifact == PUBLISHED else "False"
+    conditions = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
+    if told.phase != "Ready":
+        return (*conditions, Condition(READY, "False", told.ready, told.message))
+    known = find(view.model, METADATA_RESOLVED) or {}
+    partial = told.found.facts.partial if told.found else known.get("reason") == PARTIAL
+    metadata = (PARTIAL, "Not all of it is known.") if partial else (CALCULATED, "It is read from the model's files.")
+    return (
+        *conditions,
+        Condition(METADATA_RESOLVED, "True", *metadata),
+        Condition(READY, "True", "Ready", "Workloads can read the model."),
+    )
+
+
+# Phases
+
+
+def _told(view: View) -> Told:
+    if deleting(view.model):
+        return _leaving(view)
+    if view.published:
+        return _there(view.status["artifact"]["digest"])
+    if isinstance(view.origin, InvalidSpecError):
+        return _failed(view.origin.message)
+    if not view.settings.registry:
+        return _pending(view, models.NO_REGISTRY)
+    if not view.origin.source:
+        return _pending(view, view.origin.waiting) if view.origin.provider == "Catalog" else _session(view)
+    if (found := view.publication) is not None:
+        return _there(found.digest, found)
+    if view.run.made is None and view.status.get("phase") != PUBLISHING:
+        return _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
+    return _publishing(view)
+
+
+def _there(digest: str, found: Publication | None = None) -> Told:
+    message = f"The registry has the model as {digest}."
+    return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
+
+
+def _pending(view: View, message: str) -> Told:
+    none = "0%" if view.valid().provider == "Upload" else ""
+    return Told(phase="Pending", message=message, progress=none, recheck=TURN_SECONDS)
+
+
+def _session(view: View) -> Told:
+    if not view.can_upload:
+        return _pending(view, models.NO_KEY)
+    if not view.until:
+        return _pending(view, "The upload is being prepared.")
+    left, until = view.until - view.world.now, timestamp(view.until)
+    if left <= 0:
+        return _failed(
+            f"Nothing was uploaded until {until}, when the session expired: delete the model and make it anew"
+        )
+    text = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace} says where to upload, until {until}."
+    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=left)
+
+
+def _publishing(view: View) -> Told:
+    state = publications.state(view.record, view.run, view.world)
+    if state.failed:
+        reason = state.fault if state.fault in (INSUFFICIENT, models.UNSUPPORTED) else PUBLICATION_FAILED
+        return _failed(state.message, reason or PUBLICATION_FAILED, state.recheck)
+    return Told(
+        phase=PUBLISHING,
+        message=state.message,
+        artifact=PUBLISHING,
+        ready=PUBLISHING,
+        progress=publications.percent(state.done, view.record.total, str(view.status.get("progress") or "")),
+        recheck=TURN_SECONDS if view.run.made is None else state.recheck,
+    )
+
+
+def _leaving(view: View) -> Told:
+    going = Told(phase="Deleting", message="The model is being taken out of the registry.", recheck=TURN_SECONDS)
+    if view.users:
+        rest = len(view.users) - MOST_NAMED
+        named = ", ".join(view.users[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+        text = f"The model is being deleted, and goes once these no longer use it: {named}."
+        return msgspec.structs.replace(going, message=text, artifact=PUBLISHED if view.published else PENDING)
+    if view.removal.failed_since is None:
+        return going
+    why = sentence(view.removal.fault[1] or "no reason is given")
+    text = f"The model could not be taken out of the registry: {why} {progress.AGAIN}"
+    return msgspec.structs.replace(going, message=text, ready=FAILED)
+
+
+# Fields
+
+
+def _source(view: View, told: Told) -> Object:
+    before: Object = view.status.get("source") or {}
+    if isinstance(view.origin, InvalidSpecError):
+        return _without_empty({"resolvedType": model_pages.provider_of(view.url)})
+    entry, provenance = view.origin.entry, {}
+    if entry and told.phase != "Pending":
+        provenance = {
+            "name": entry.name,
+            "sourceName": entry.source_name,
+            "version": entry.version,
+            "catalogRevision": entry.revision,
+            "remoteDigest": entry.digest,
+        }
+    revision = told.found.revision if told.found else before.get("resolvedRevision")
+    found = {"resolvedType": view.origin.provider, "resolvedRevision": revision, "catalog": _without_empty(provenance)}
+    return _without_empty(found)
+
+
+def _upload(view: View) -> Object:
+    name = names.child(view.model, UPLOAD)
+    return {"expiresAt": timestamp(view.until), "secretName": name, "secretNamespace": view.namespace}
+
+
+def _artifact(found: Publication) -> Object:
+    return _without_empty(
+        {"kind": "OCI", "digest": found.digest, "mediaType": found.media_type, "sizeBytes": found.size}
+    )
+
+
+def _resolved(view: View, facts: Facts) -> Object:
+    told = {"provider": view.valid().provider, "tasks": _each(facts.tasks), "features": _each(facts.features)}
+    found = {
+        "format": facts.format,
+        "family": facts.family,
+        "architecture": facts.architecture,
+        "parameterCount": facts.parameters,
+        "quantization": facts.quantization,
+        "contextWindowTokens": facts.context,
+        "supportedEndpointTypes": _each(facts.endpoint_types, ENDPOINT_TYPES),
+        "supportedFeatures": _each(facts.supported_features, FEATURES),
+        "sourceCapabilities": _without_empty(told),
+    }
+    return _without_empty(found)
+
+
+def _each(told: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+    """Each word once, as the API server takes them; those that are ``known`` where that is said."""
+    return [word for word in dict.fromkeys(told) if not known or word in known]
+
+
+def _without_empty(fields: Object) -> Object:
+    return {name: value for name, value in fields.items() if value}

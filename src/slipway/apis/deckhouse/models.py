@@ -1,0 +1,284 @@
+"""Model and ClusterModel: what is asked for, read and checked once, and what follows from it. Pure.
+
+A source becomes an artifact by a Job of the loader. What is known of it afterwards is in the status, so that nothing is
+asked of the registry.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+
+import msgspec
+
+from slipway.apis.deckhouse import catalog_choice, names
+from slipway.apis.deckhouse.catalog_choice import Entry, Waiting
+from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
+from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
+from slipway.apis.deckhouse.users import users
+from slipway.artifacts import huggingface, model_pages
+from slipway.artifacts.publication import Publication
+from slipway.kube.conditions import find
+from slipway.kube.names import label_value
+from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
+from slipway.serving import uploads
+from slipway.serving.api import InvalidSpecError, Plan, World
+from slipway.serving.depot_token import KEY_BYTES
+from slipway.serving.server import variables
+from slipway.serving.times import unix_time
+from slipway.serving.workload import child
+from slipway.weights import publications, turns
+from slipway.weights.credentials import Access, from_secret, hub_mirror, of_operator
+from slipway.weights.jobs import EVICTION_SECONDS, RETRIES, Run
+from slipway.weights.publications import Record
+from slipway.weights.registry_access import of_registry
+from slipway.weights.turns import Queue
+
+UNSUPPORTED, UPLOAD = "UnsupportedSource", "upload"
+KINDS = (names.MODEL, names.CLUSTER_MODEL)
+ARTIFACT_RESOLVED, METADATA_RESOLVED, READY = "ArtifactResolved", "MetadataResolved", "Ready"
+NO_REGISTRY = "The controller's settings name no registry: install one by the role model_registry."
+NO_KEY = "The controller does not have the key that it shares with the depot: install one by the role depot."
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model comes from."""
+
+    provider: Provider
+    source: str = ""
+    """As the loader takes it; empty: not yet known."""
+    waiting: str = ""
+    """Why not."""
+    entry: Entry | None = None
+    secret: str = ""
+    """With a token of the source."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that may not be valid, and what became of it so far."""
+
+    world: World
+    settings: DeckhouseSettings
+    origin: Origin | InvalidSpecError
+    record: Record
+    run: Run
+    """Publishes it."""
+    removal: Run
+    """Takes it out of the registry."""
+    users: tuple[str, ...]
+    key: bytes
+    """Shared with the depot; empty: there is none."""
+
+    @property
+    def model(self) -> Object:
+        return self.world.resource
+
+    @property
+    def status(self) -> Object:
+        return self.model.get("status") or {}
+
+    @property
+    def url(self) -> str:
+        """As it is written; empty: there is none."""
+        source = self.model["spec"].get("source")
+        url = source.get("url") if isinstance(source, dict) else None
+        return url if isinstance(url, str) else ""
+
+    @property
+    def namespace(self) -> str:
+        """Where its Jobs run and its Secret lies."""
+        return key(self.model).namespace or self.settings.namespace
+
+    @property
+    def published(self) -> bool:
+        return bool((self.status.get("artifact") or {}).get("digest"))
+
+    @property
+    def until(self) -> int:
+        """Unix seconds at which its upload has to be complete; 0: that was not said yet, or somebody else said it."""
+        text = annotations_of(self.model).get(names.UPLOAD, "")
+        found = int(text) if text.isdecimal() and len(text) < 12 else 0
+        return found if found <= self.world.now + self.settings.upload_seconds else 0
+
+    @property
+    def can_upload(self) -> bool:
+        return bool(self.key and self.settings.upload_url)
+
+    @property
+    def publication(self) -> Publication | None:
+        return publications.result(self.run)
+
+    @property
+    def target(self) -> str:
+        return f"{self.settings.registry}/{names.repository(self.model)}"
+
+    def valid(self) -> Origin:
+        """Raises InvalidSpecError where nothing can be published."""
+        if isinstance(self.origin, InvalidSpecError):
+            raise self.origin
+        return self.origin
+
+
+def resolve(world: World) -> View:
+    model, settings = world.resource, deckhouse(world.settings)
+    namespace = key(model).namespace or settings.namespace
+    record = publications.read(annotations_of(model).get(names.PUBLICATION, ""))
+    run, removal = (
+        publications.observed(world, Key(namespace, publications.name(model, what, attempt)))
+        for what, attempt in ((publications.PUBLISH, record.attempt), (publications.UNPUBLISH, 0))
+    )
+    shared = world.file(settings.key_file)
+    return View(
+        world=world,
+        settings=settings,
+        origin=_origin(world),
+        record=publications.heard(record, run, world),
+        run=run,
+        removal=removal,
+        users=users(world) if deleting(model) else (),
+        key=shared if len(shared) == KEY_BYTES else b"",
+    )
+
+
+def _origin(world: World) -> Origin | InvalidSpecError:
+    kind = ModelSpec if key(world.resource).namespace else ClusterModelSpec
+    try:
+        spec: ClusterModelSpec = msgspec.convert(world.resource["spec"], kind)
+    except msgspec.ValidationError as error:
+        return InvalidSpecError(UNSUPPORTED, f"{error}.")
+    source = spec.source
+    if source.upload is not None:
+        done = annotations_of(world.resource).get(names.UPLOADED)
+        return Origin(provider="Upload", source="pieces://" if done else "")
+    if source.catalog is not None:
+        found = catalog_choice.choice(world, source.catalog)
+        if isinstance(found, Entry):
+            return Origin(provider="Catalog", source=f"catalog://{found.address}@{found.digest}", entry=found)
+        if isinstance(found, Waiting):
+            return Origin(provider="Catalog", waiting=found.message)
+        return InvalidSpecError(found.reason, found.message)
+    secret = spec.source.auth_secret_ref if isinstance(spec, ModelSpec) else None
+    try:
+        page = model_pages.parse(source.url or "")
+    except model_pages.UnsupportedError as error:
+        return InvalidSpecError(UNSUPPORTED, str(error))
+    if secret and page.provider != "HuggingFace":
+        return InvalidSpecError(UNSUPPORTED, "authSecretRef is for Hugging Face only: leave it out.")
+    return Origin(provider=page.provider, source=page.source, secret=secret.name if secret else "")
+
+
+# Plan
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    origin = view.valid()
+    wanted = Plan(children=(), finalizer=names.FINALIZER, in_system_namespace=not key(view.model).namespace)
+    if view.published or not view.settings.registry:
+        return _annotated(wanted, {names.PUBLICATION: None, names.UPLOAD: None} if view.published else {})
+    if not origin.source:
+        return _with_session(view, wanted) if origin.provider == "Upload" and view.can_upload else wanted
+    if view.publication is not None:  # the Job stays until the status tells what it told
+        image = view.publication.image
+        with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
+        return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
+    if publications.is_time(view.record, view.run, view.world.now):
+        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record).text()})
+    if view.run.made is None and not turns.may_begin(view.world, queue(view)):
+        return wanted
+    if not view.record.attempt:  # said before anything is made, so that it is never forgotten
+        return _annotated(wanted, {names.PUBLICATION: publications.FIRST.text()})
+    with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
+    return _annotated(with_job, {names.PUBLICATION: view.record.text()})
+
+
+def _annotated(wanted: Plan, annotations: Mapping[str, str | None]) -> Plan:
+    patch: Object = {"metadata": {"annotations": dict(annotations)}} if annotations else {}
+    return msgspec.structs.replace(wanted, self_patch=patch)
+
+
+def queue(view: View) -> Queue:
+    return Queue(
+        kinds=KINDS,
+        at_once=view.settings.publications_at_once,
+        record=names.PUBLICATION,
+        capacity=view.settings.capacity_limit,
+        wants=lambda model: _could_begin(model, view.world),
+        namespace=view.settings.namespace,
+    )
+
+
+def _could_begin(model: Object, world: World) -> bool:
+    found = _origin(msgspec.structs.replace(world, resource=model))
+    return isinstance(found, Origin) and bool(found.source)
+
+
+def _publisher(view: View, origin: Origin) -> Object:
+    settings, common = view.settings, view.world.settings
+    words = [publications.PUBLISH, origin.source, view.target]
+    if view.run.made is None:
+        free = turns.room(view.world, queue(view))
+        words += ["--image"] * settings.image
+        words += [f"--capacity-free={free}"] if free is not None else []
+        words += [f"--resume={view.record.resume}"] if view.record.resume else []
+    mirror = variables({model_pages.OLLAMA_ENDPOINT: settings.ollama_endpoint} if settings.ollama_endpoint else {})
+    token = from_secret(origin.secret, huggingface.candidates())
+    asked = Access(env=(*hub_mirror(common.hugging_face_endpoint), *mirror, *token))
+    return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + asked)
+
+
+def _label(view: View) -> dict[str, str]:
+    return {names.MODEL_LABEL: label_value(key(view.model).name)}
+
+
+def _access(view: View) -> Access:
+    return of_operator(view.world.settings.loader) + of_registry(view.settings.ca)
+
+
+def _with_session(view: View, wanted: Plan) -> Plan:
+    """What lets somebody upload, until that is too late."""
+    if not view.until:
+        return _annotated(wanted, {names.UPLOAD: str(int(view.world.now) + view.settings.upload_seconds)})
+    if view.world.now >= view.until:
+        return wanted
+    told = uploads.session(view.key, view.settings.upload_url, view.model, view.until)
+    data = {field: b64encode(text.encode()).decode() for field, text in told.items()}
+    secret = child(SECRET, names.child(view.model, UPLOAD), view.namespace, {}, data=data)
+    return msgspec.structs.replace(wanted, blind=(secret,))
+
+
+# End
+
+
+def finalize(view: View) -> Plan | None:
+    """Waits for whoever reads the model; what has to be done in the registry then is waited for only so long."""
+    staying = Plan(children=(), in_system_namespace=not key(view.model).namespace)
+    children = view.world.children.items()
+    jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
+    if view.users or any(one is not view.removal.made for one in jobs):
+        return staying
+    ended = view.removal.complete_since is not None or is_late(view)
+    if ended or not view.settings.registry or not _may_be_there(view):
+        return None
+    words = (publications.UNPUBLISH, view.target)
+    label, access = _label(view), _access(view)
+    made = publications.job(view.world, view.removal, view.namespace, label, words, access, retries=RETRIES)
+    again = view.removal.retried_at()
+    outlived = again is not None and view.world.now >= again
+    return staying if outlived else msgspec.structs.replace(staying, children=(made,))
+
+
+def is_late(view: View) -> bool:
+    """Whether nothing reads the model for so long that nothing more is waited for: a registry may be gone for good."""
+    kept = find(view.model, ARTIFACT_RESOLVED) or {}
+    if kept.get("status") == "True":
+        return False
+    since = max(view.model["metadata"]["deletionTimestamp"], kept.get("lastTransitionTime") or "")
+    return view.world.now - unix_time(since) > EVICTION_SECONDS
+
+
+def _may_be_there(view: View) -> bool:
+    """Whether the registry may have something of the model."""
+    told = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
+    begun = view.run.made is not None or view.removal.made is not None
+    return told or begun or view.published or view.status.get("phase") == "Publishing"

@@ -1,0 +1,73 @@
+"""Users: the workloads that read models, as much of them as is watched, and how a model finds them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from slipway.apis.deckhouse import names
+from slipway.kube.objects import Key, Kind, Object, annotations_of, key
+from slipway.kube.store import Change
+from slipway.serving.api import Listers, Watch, World
+from slipway.serving.delivery import OBSERVED
+
+USERS = "models"
+"""Index of workloads: the models that they ask for or were given, as ``namespace/name`` or ``/name``."""
+DELIVERED = "slipway.inference/delivered"
+"""Annotation of a workload with something of ours: the models that it was given, in the words of the index."""
+KEPT = (
+    names.USES_MODEL,
+    names.USES_CLUSTER_MODEL,
+    names.BLOCKED_REASON,
+    names.BLOCKED_MESSAGE,
+    DELIVERED,
+)
+MOST_BYTES = 8192
+"""Of the names in one annotation; of a longer one as much is kept as shows that it is too long."""
+
+
+def split(text: str) -> list[str]:
+    """The names in an annotation, whatever they are."""
+    return [one.strip() for one in text.split(",")]
+
+
+def observed(workload: Object) -> Object | None:
+    """What is cached of a workload's metadata; nothing where it asks for nothing and has nothing of ours."""
+    metadata = workload["metadata"]
+    annotations = metadata.get("annotations") or {}
+    kept = {name: annotations[name][: MOST_BYTES + 1] for name in KEPT if name in annotations}
+    if not kept:
+        return None
+    fields = ("namespace", "name", "uid", "resourceVersion", "generation", "deletionTimestamp")
+    found = {field: metadata[field] for field in fields if field in metadata}
+    return {"kind": workload["kind"], "metadata": {**found, "annotations": kept}}
+
+
+def used(workload: Object) -> Iterable[str]:
+    """Index function for :data:`USERS`.
+
+    Whoever writes a workload may write the annotation :data:`DELIVERED`, too: models of other namespaces do not wait
+    for what it says.
+    """
+    annotations, namespace = annotations_of(workload), key(workload).namespace
+    found = [f"{namespace}/{name}" for name in split(annotations.get(names.USES_MODEL, "")) if name]
+    found += [f"/{name}" for name in split(annotations.get(names.USES_CLUSTER_MODEL, "")) if name]
+    given = (one for one in split(annotations.get(DELIVERED, "")) if one.partition("/")[0] in ("", namespace))
+    return (*found, *(one for one in given if one))
+
+
+def watches(model: Kind) -> tuple[Watch, ...]:
+    """Of an API whose models of this kind wait for those who read them."""
+
+    def enqueue(change: Change, _listers: Listers) -> Iterable[Key]:
+        before, after = (set(used(obj)) if obj else set() for obj in change[:2])
+        places = (Key(*value.split("/", 1)) for value in before ^ after if value.count("/") == 1)
+        return [place for place in places if bool(place.namespace) == model.namespaced]
+
+    return tuple(Watch(kind=kind, enqueue=enqueue, trim=observed, indexes={USERS: used}) for kind in OBSERVED)
+
+
+def users(world: World) -> tuple[str, ...]:
+    """``Kind namespace/name`` of each workload that has this model or waits for it, in their order."""
+    namespace, name = key(world.resource)
+    found = (obj for kind in OBSERVED for obj in world.list(kind, USERS, f"{namespace}/{name}"))
+    return tuple(f"{obj['kind']} {key(obj)}" for obj in found)

@@ -1,0 +1,127 @@
+"""A model of a catalog: which entry it is, and that it stays that one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.deckhouse import names
+from slipway.apis.deckhouse.catalog_choice import CHOOSING, Entry, Refused, Waiting, by_choosing, choice, watches
+from slipway.apis.deckhouse.types import CatalogEntry
+from slipway.kube.objects import Key, Kind, Object
+from slipway.kube.store import Change
+from slipway.serving import catalogs
+from slipway.serving.api import World
+from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.serving.settings import Settings
+
+ADDRESS = CatalogAddress(url="https://catalog.example", credentials="catalog", refresh_seconds=600)
+DIGEST, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+TINY = catalogs.Entry(name="tiny", version="1", digest=DIGEST, size=7)
+READY = Catalog(address=ADDRESS, revision="one", entries=(TINY,), refreshed=1.0)
+FROZEN = {"name": "tiny", "sourceName": "east", "version": "1", "catalogRevision": "one", "remoteDigest": DIGEST}
+
+
+class Listing:
+    """The ModelCatalogSources that there are."""
+
+    def __init__(self, *sources: str, leaving: str = "") -> None:
+        self._sources = [{"metadata": {"name": name}} for name in sources]
+        if leaving:
+            self._sources.append({"metadata": {"name": leaving, "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+
+    def list(self, _kind: Kind, _index: str = "", _value: str = "") -> list[Object]:
+        return self._sources
+
+
+def model(catalog: Object | None = None, namespace: str = "team", **fields: Any) -> Object:
+    status = {"status": {"source": {"catalog": catalog}}} if catalog else {}
+    place = {"namespace": namespace} if namespace else {}
+    metadata = {"name": "mine", "uid": "u1", **place}
+    return {"metadata": metadata, "spec": {"source": {"catalog": {"name": "tiny"}}}, **status, **fields}
+
+
+def world(resource: Object, known: dict[str, Catalog], listing: Listing | None = None) -> World:
+    listers: Any = listing or Listing(*known)
+    apis = {"deckhouse": {"depotUrl": "https://slipway-depot.system.svc:8443"}}
+    settings = msgspec.convert({"apis": apis}, Settings)
+    return World(
+        resource=resource, children={}, pods=(), routed=(), settings=settings, now=0.0, listers=listers, catalogs=known
+    )
+
+
+def test_the_entry_of_the_only_source_is_chosen():
+    found = choice(world(model(), {"east": READY}), CatalogEntry(name="tiny"))
+    assert found == Entry(
+        source_name="east",
+        name="tiny",
+        version="1",
+        revision="one",
+        digest=DIGEST,
+        size=7,
+        address="slipway-depot.system.svc:8443/v1/imports/team/mine/u1",
+    )
+
+
+def test_a_model_of_the_cluster_asks_the_depot_without_a_namespace():
+    found = choice(world(model(namespace=""), {"east": READY}), CatalogEntry(name="tiny"))
+    assert isinstance(found, Entry)
+    assert found.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
+
+
+def test_what_was_chosen_stays_whatever_the_catalog_says_now():
+    moved = msgspec.structs.replace(READY, revision="two", entries=(msgspec.structs.replace(TINY, digest=OTHER),))
+    for known in ({"east": moved}, {"east": READY, "west": READY}, {}):
+        found = choice(world(model(FROZEN), known, Listing()), CatalogEntry(name="tiny"))
+        assert isinstance(found, Entry)
+        assert (found.source_name, found.digest, found.revision, found.version) == ("east", DIGEST, "one", "1")
+
+
+def test_before_a_source_was_asked_nothing_is_chosen_of_the_others():
+    listing = Listing("east", "west")
+    found = choice(world(model(), {"east": READY}, listing), CatalogEntry(name="tiny"))
+    assert found == Waiting("The catalog west has not been read yet.")
+
+
+def test_a_source_that_is_being_deleted_is_not_chosen():
+    known = {"east": READY, "west": READY}
+    found = choice(world(model(), known, Listing("east", leaving="west")), CatalogEntry(name="tiny"))
+    assert isinstance(found, Entry)
+    assert found.source_name == "east"
+
+
+def test_what_only_a_user_can_decide_is_refused_with_what_to_write():
+    two = msgspec.structs.replace(READY, entries=(TINY, msgspec.structs.replace(TINY, version="2")))
+    found = choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
+    text = "The catalog east has tiny in several versions: set version to one of 1, 2."
+    assert found == Refused("UnsupportedSource", text)
+
+
+@pytest.mark.parametrize(
+    ("resource", "choosing"),
+    [
+        (model(), True),
+        (model(FROZEN), False),
+        (model({"name": "tiny", "sourceName": "east"}), True),
+        ({"metadata": {"name": "x"}, "spec": {"source": {"url": "https://hf.co/a/b"}}}, False),
+    ],
+)
+def test_models_choose_until_an_entry_is_frozen(resource, choosing):
+    assert bool(by_choosing(resource)) is choosing
+
+
+def test_a_catalog_that_was_read_concerns_the_models_that_choose():
+    own, sources = watches(names.MODEL)
+    assert (own.kind, sources.kind) == (names.MODEL, names.CATALOG_SOURCE)
+    assert own.indexes == {CHOOSING: by_choosing}
+
+    class Choosing:
+        def list(self, kind: Kind, index: str, value: str) -> list[Object]:
+            there = [model(), model(FROZEN, namespace="other")]
+            return [one for one in there if kind == names.MODEL and value in own.indexes[index](one)]
+
+    listers: Any = Choosing()
+    change = Change(None, {"metadata": {"name": "east"}})
+    assert list(sources.enqueue(change, listers)) == [Key("team", "mine")]
