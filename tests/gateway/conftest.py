@@ -13,13 +13,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway import runtime
+from slipway.gateway import runtime_diff, split
 from slipway.gateway.balancing import server_name
-from slipway.gateway.standalone import Standalone
+from slipway.gateway.file_source import TableFile
+from tests.gateway.standalone import Standalone
 from tests.ports import reserved_port
 
 KEY = "sk-test-1"
@@ -30,7 +32,8 @@ PATIENCE = 60
 class Engine:
     """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap.
 
-    With `held` it goes on only when it is told to: before an answer, or after each event.
+    With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
+    answer, of the content type `type`; `broken`: it ends without the end that HTTP asks for.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
@@ -104,6 +107,8 @@ class Engine:
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
         if "events" in wish:
             return await self._stream(request, wish)
+        if "pieces" in wish:
+            return await self._pieces(request, wish)
         await self._pause(wish, wish.get("delay", 0))
         answer = {
             "id": "chatcmpl-1",
@@ -116,6 +121,16 @@ class Engine:
 
     async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
         await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))
+
+    async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": wish.get("type", "application/json")})
+        await response.prepare(request)
+        for piece in wish["pieces"]:
+            await response.write(piece.encode())
+            await self._pause(wish, 0.0)
+        if wish.get("broken") and request.transport:
+            request.transport.abort()
+        return response
 
     async def _stream(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-engine": self.name})
@@ -214,20 +229,21 @@ def settle(gateway: Standalone) -> None:
 
 
 def _in_use(gateway: Standalone) -> bool:
-    models = json.loads(gateway.table.read_text())["models"]
-    endpoints = {name: found["endpoints"] if isinstance(found, dict) else found for name, found in models.items()}
-    wanted = {f"static:{name}": set(map(server_name, chosen)) for name, chosen in endpoints.items()}
+    table = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile).table()
+    wanted = {name: set(map(server_name, backend.endpoints)) for name, backend in table.backends.items()}
+    held = {name: "1" for name, backend in table.backends.items() if not backend.endpoints}
+    maps = {"models.map": table.models, runtime_diff.HELD: held, **split.maps(table)}
     try:
-        running = runtime.parse_backends(ask_haproxy(gateway, runtime.SHOW_BACKENDS_AND_SERVERS))
-        models_map = runtime.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/models.map"))
+        running = runtime_diff.parse_backends(ask_haproxy(gateway, runtime_diff.SHOW_BACKENDS_AND_SERVERS))
+        read = {name: runtime_diff.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/{name}")) for name in maps}
     except OSError:
         return False
     served = {
-        name: {server for server, active in backend.servers.items() if active}
+        name: {server for server, active in backend.endpoints.items() if active}
         for name, backend in running.items()
         if backend.published
     }
-    return served == wanted and set(models_map.values()) == set(wanted)
+    return served == wanted and read == maps
 
 
 def ask_haproxy(gateway: Standalone, command: str) -> str:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 import requests
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, Api, Engine, settle, wait_for, waiting
+from tests.gateway.standalone import Standalone
 
 CHAT = "/v1/chat/completions"
 
@@ -211,3 +211,49 @@ def test_one_client_cannot_take_all_bytes_from_the_others(
         keyed.route({model: [make_engine("warm").endpoint] for model in ("large", "other")}, KEYS)
         assert modest.result() == 200
         assert sorted(asked.result() for asked in greedy) == [200, 429]
+
+
+def test_a_model_that_cannot_start_is_told_at_once_and_one_that_restarts_is_waited_for(brief: Standalone) -> None:
+    brief.route(
+        {
+            "broken": {"unready": {"reason": "ImagePullBackOff", "final": True}},
+            "restarting": {"unready": {"reason": "OOMKilled"}},
+        }
+    )
+    settle(brief)
+    with Api(brief.url) as api:
+        broken, restarting = (api.post(CHAT, json={"model": model}) for model in ("broken", "restarting"))
+    told = broken.json()["error"]
+    assert (broken.status_code, told["code"], told["reason"]) == (503, "model_not_ready", "ImagePullBackOff")
+    assert told["message"].startswith("The model `broken` cannot start: ImagePullBackOff.")
+    assert int(broken.headers["retry-after"]) > 0
+    told = restarting.json()["error"]
+    assert (restarting.status_code, told["code"], told["reason"]) == (503, "model_not_ready", "OOMKilled")
+    assert told["message"].startswith("The model `restarting` did not become ready in time: OOMKilled.")
+    counted = requests.get(f"{brief.control_url}/metrics", timeout=PATIENCE).text
+    series = 'slipway_gateway_requests_refused_total{{model="{}",namespace="static",reason="{}"}} 1.0'
+    assert series.format("broken", "failed") in counted
+    assert series.format("restarting", "timeout") in counted
+
+
+def test_requests_that_wait_are_told_when_their_model_fails_for_good(patient: Cold) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(patient.ask) for _unused in range(3)]
+        wait_for(lambda: waiting(patient.gateway) == 3)
+        patient.gateway.route({patient.model: {"unready": {"reason": "InvalidArgument", "final": True}}})
+        answers = [answer.result() for answer in asked]
+    assert {(answer.status_code, answer.json()["error"]["reason"]) for answer in answers} == {(503, "InvalidArgument")}
+
+
+def test_a_model_that_is_refused_exists(brief: Standalone) -> None:
+    brief.route({"fine": []}, refused={"bad-port": "InvalidSpec", "models/bad-port": "InvalidSpec"})
+    settle(brief)
+    with Api(brief.url) as api:
+        wait_for(lambda: api.post(CHAT, json={"model": "bad-port"}).status_code == 503)
+        for model in ("bad-port", "models/bad-port"):
+            asked, looked = api.post(CHAT, json={"model": model}), api.get(f"/v1/models/{model}")
+            assert asked.status_code == looked.status_code == 503
+            assert asked.json() == looked.json()
+            assert asked.json()["error"]["message"].startswith(f"The model `{model}` is refused: InvalidSpec.")
+        other = api.post(CHAT, json={"model": "nobody"})
+    assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")

@@ -10,13 +10,13 @@ import pytest
 import requests
 
 from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.render import State
+from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import load
-from slipway.gateway.standalone import Standalone
 from slipway.gateway.table import build
 from slipway.serving.claims import DEFAULT, Rules
 from slipway.serving.route import ROUTE
 from tests.gateway.conftest import PATIENCE, Engine
+from tests.gateway.standalone import Standalone
 
 
 class Steered:
@@ -28,7 +28,7 @@ class Steered:
 
     async def serve(self, *services: tuple[dict[str, Any], Engine], rules: Rules = DEFAULT) -> None:
         table, _unused = build([obj for obj, _engine in services], [slice_of(*pair) for pair in services], rules)
-        await self._plane.apply(State(table, ready=True))
+        await self._plane.apply(DesiredState(table, ready=True))
 
     def ask(self, model: str) -> tuple[int, str]:
         """Status, and the name of the engine that answered."""

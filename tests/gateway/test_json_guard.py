@@ -7,8 +7,8 @@ import json
 import pytest
 import requests
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import cpu_seconds
+from tests.gateway.standalone import Standalone
 
 PROMPT = "The quick brown fox.\n" * 500  # about 10 KB, so that the larger bodies take the other way through the guard
 LARGE = json.dumps({"messages": [{"role": "user", "content": PROMPT * 10}]})[1:-1]

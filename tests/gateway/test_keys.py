@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import requests
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, wait_for
+from tests.gateway.standalone import Standalone
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 import requests
 
-from slipway.gateway import cli
-from slipway.gateway.standalone import Standalone
+from slipway.gateway import haproxy_socket
 from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for, waiting
+from tests.gateway.standalone import Standalone
 
 CHAT = "/v1/chat/completions"
 SMALL = b'{"model":"m1","messages":[]}'
@@ -173,7 +173,7 @@ async def test_an_engine_that_dies_drops_no_large_request_without_a_word(
 async def test_reloads_cost_nothing(served: Standalone) -> None:
     async def reload() -> None:
         for _unused in range(3):
-            await cli.reload(served.run / "master.sock")
+            await haproxy_socket.reload(served.run / "master.sock")
             await asyncio.sleep(0.2)
 
     seen = await under_load(served, reload)
@@ -186,7 +186,7 @@ async def test_a_request_that_waits_survives_a_reload(served: Standalone, pair: 
         await asyncio.to_thread(settle, served)
         asked = asyncio.create_task(session.post(served.url + CHAT, data=b'{"model":"cold"}'))
         await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
-        await cli.reload(served.run / "master.sock")
+        await haproxy_socket.reload(served.run / "master.sock")
         await asyncio.sleep(1)
         served.route({"m1": [pair[0].endpoint], "cold": [pair[1].endpoint]})
         assert (await asyncio.wait_for(asked, PATIENCE)).status == 200

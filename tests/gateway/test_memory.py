@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, Api, Engine, ask_haproxy, settle, wait_for
 from tests.gateway.http2 import Connection
+from tests.gateway.standalone import Standalone
 
 MIB = 1 << 20
 CHAT = "/v1/chat/completions"
@@ -149,7 +149,7 @@ def test_unfinished_bodies_beyond_the_limit_get_a_429_and_their_bytes_are_free_w
             refused[:] = [connection for connection in connections if answered(connection, 0.01)]
             return len(refused) >= 26
 
-        wait_for(refuses, 30)
+        wait_for(refuses)
         assert [status(connection) for connection in refused] == [429] * 26
         assert bodies(small) == (4, 4 * BODY)
     for connection in connections:

@@ -17,8 +17,8 @@ import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, Engine, cpu_seconds, settle, wait_for
+from tests.gateway.standalone import Standalone
 from tests.ports import reserved_port
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from slipway.gateway.runtime import parse_map
-from slipway.gateway.standalone import Standalone
+from slipway.gateway.runtime_diff import parse_map
 from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
+from tests.gateway.standalone import Standalone
 
 CHAT = "/v1/chat/completions"
 TEXT = "Tell me a story about harbours, tides and the ships that wait for them. " * 3
@@ -274,4 +274,4 @@ async def test_an_engine_that_dies_costs_nothing_and_its_conversations_go_to_oth
         assert chosen.name not in seen
     finally:
         await asyncio.to_thread(chosen.start)
-    assert engine_of(api, body) == chosen.name
+    await asyncio.to_thread(wait_for, lambda: engine_of(api, body) == chosen.name)

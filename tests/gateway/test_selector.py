@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, Engine, cpu_seconds, wait_for
+from tests.gateway.standalone import Standalone
 from tests.selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 
 CHAT = "/v1/chat/completions"

@@ -1,4 +1,5 @@
 """The OpenAI-compatible gateway: HAProxy carries the traffic, this package tells it where.
 
-table (pure) -> render (pure) -> files in the shared directory, and runtime (pure) -> commands on HAProxy's socket.
+source -> table (pure) -> render (pure) -> files in the shared directory, and runtime_diff (pure) -> commands for
+HAProxy's socket.
 """

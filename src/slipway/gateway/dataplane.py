@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from slipway.gateway import cli, haproxy, metrics, render, runtime
-from slipway.gateway.cli import CommandFailed, CommandLine, NotRunning
-from slipway.gateway.render import State
+from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
+from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
+from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def write_files(directory: Path, files: Mapping[str, str]) -> None:
 
 
 class DataPlane:
-    """Brings HAProxy to a wanted state and reads its counters."""
+    """Brings HAProxy to the desired state and reads its counters."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -51,85 +51,87 @@ class DataPlane:
         self._lock = asyncio.Lock()
         self._reloaded = -_RELOAD_PAUSE
 
-    async def apply(self, state: State) -> None:
-        """Makes files and process say `state`. Raises CommandFailed: the files say it then, try again.
+    async def apply(self, state: DesiredState) -> None:
+        """Writes the files for `state` and updates the process. Raises CommandError after writing the files: retry.
 
-        The files come first, so that a process that starts at any moment reads what is wanted now. What the running
-        process refuses twice is left to a new one, which a reload starts: no request is lost by that either.
+        The files come first, so that a process that starts at any moment reads the new state. If the running process
+        refuses it twice, a reload starts a new one; that loses no request either.
         """
         async with self._lock:
             write_files(self._settings.directory, render.files(self._settings, state))
             for attempt in ("first", "second"):
                 try:
-                    await self._steer(state)
-                except NotRunning:
-                    raise  # it will read the files when it starts; a reload would revive one that is told to end
-                except CommandFailed as error:
-                    log.warning("HAProxy cannot be changed as it runs, %s attempt: %s", attempt, error)
+                    await self._update(state)
+                except NotRunningError:
+                    raise  # it reads the files when it starts; a reload would revive one that is stopping
+                except CommandError as error:
+                    log.warning("Could not update the running HAProxy (%s attempt): %s", attempt, error)
                 else:
                     return
             await self._reload()
 
     async def _reload(self) -> None:
-        """Starts a new process. Each one before lives as long as its streams: they must not pile up."""
+        """Starts a new process. Old ones live as long as their streams, so reloads must be rare."""
         now = asyncio.get_running_loop().time()
         if now - self._reloaded < _RELOAD_PAUSE:
-            raise CommandFailed(f"it was loaded anew less than {_RELOAD_PAUSE:.0f} s ago")
+            raise CommandError(f"not reloading: the last reload was less than {_RELOAD_PAUSE:.0f} s ago")
         self._reloaded = now
-        await cli.reload(self._master)
+        await haproxy_socket.reload(self._master)
 
-    async def _steer(self, state: State) -> None:
-        async with cli.session(self._socket) as line:
-            running = await self._running(line)
+    async def _update(self, state: DesiredState) -> None:
+        async with haproxy_socket.session(self._socket) as session:
+            running = await self._running(session)
             if running.version != haproxy.version(self._settings):
-                raise CommandFailed("its settings are older")
+                raise CommandError("it runs with older settings")
             maps = state.maps(self._settings)
-            arriving = runtime.arrivals(self._settings.run_directory, running, state.table, maps)
-            leaving = list(runtime.withdrawals(self._settings.run_directory, running, state.table, maps))
-            await self._tell(line, arriving)
+            arriving = runtime_diff.arrivals(self._settings.run_directory, running, state.table, maps)
+            leaving = list(runtime_diff.withdrawals(self._settings.run_directory, running, state.table, maps))
+            await self._execute(session, arriving)
             if arriving and leaving:
                 await asyncio.sleep(_ARRIVAL_SECONDS)
-            await self._tell(line, leaving)
-            await self._remove_unused(line, state)
+            await self._execute(session, leaving)
+            await self._remove_unused(session, state)
 
-    async def _tell(self, line: CommandLine, commands: Iterable[runtime.Command]) -> None:
-        for batch in runtime.batches(commands):
+    async def _execute(self, session: Session, commands: Iterable[runtime_diff.Command]) -> None:
+        for batch in runtime_diff.batches(commands):
             if len(batch) == 1:
-                await line.tell(batch[0].text, batch[0].answer)
+                await session.execute(batch[0].text, batch[0].answer)
             else:
-                await line.tell_all([command.text for command in batch])
+                await session.execute_all([command.text for command in batch])
 
-    async def _remove_unused(self, line: CommandLine, state: State) -> None:
-        for command in runtime.removals(await self._running(line), state.table):
-            answer = await line.ask(command.text)
+    async def _remove_unused(self, session: Session, state: DesiredState) -> None:
+        for command in runtime_diff.removals(await self._running(session), state.table):
+            answer = await session.query(command.text)
             if not answer.endswith(command.answer):
                 log.debug("%s: %s", command.text, answer)
 
-    async def _running(self, line: CommandLine) -> runtime.Running:
-        version = await line.ask(f"get var {haproxy.VERSION_VARIABLE}")
-        statistics = await line.ask(runtime.SHOW_BACKENDS_AND_SERVERS)
+    async def _running(self, session: Session) -> runtime_diff.RunningState:
+        version = await session.query(f"get var {haproxy.VERSION_VARIABLE}")
+        statistics = await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS)
         maps = {
-            name: runtime.parse_map(await line.ask(f"show map {self._settings.run_directory}/{name}"))
-            for name in State().maps(self._settings)
+            name: runtime_diff.parse_map(await session.query(f"show map {self._settings.run_directory}/{name}"))
+            for name in DesiredState().maps(self._settings)
         }
-        return runtime.Running(version.partition("<")[2].rstrip(">"), runtime.parse_backends(statistics), maps)
+        return runtime_diff.RunningState(
+            version.partition("<")[2].rstrip(">"), runtime_diff.parse_backends(statistics), maps
+        )
 
     async def servers(self) -> set[str]:
-        """Names of the servers that take requests now. Raises CommandFailed when HAProxy does not run."""
-        async with cli.session(self._socket) as line:
-            backends = runtime.parse_backends(await line.ask(runtime.SHOW_BACKENDS_AND_SERVERS))
+        """Names of the servers that take requests now. Raises CommandError when HAProxy does not run."""
+        async with haproxy_socket.session(self._socket) as session:
+            backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
 
     async def stopping(self) -> bool:
-        """Whether HAProxy was told to end, or has ended."""
+        """Whether HAProxy is stopping or has stopped."""
         try:
-            async with cli.session(self._socket) as line:
-                return "\nStopping: 1" in await line.ask("show info")
-        except CommandFailed:
+            async with haproxy_socket.session(self._socket) as session:
+                return "\nStopping: 1" in await session.query("show info")
+        except CommandError:
             return True
 
     async def ended(self) -> None:
-        """Waits until HAProxy's last process is gone."""
+        """Waits until HAProxy's last process has exited."""
         while True:
             try:
                 _unused, writer = await asyncio.open_unix_connection(self._master)
@@ -139,15 +141,24 @@ class DataPlane:
             await asyncio.sleep(0.5)
 
     async def waiting(self) -> dict[str, int]:
-        """How many requests wait, by backend. Raises CommandFailed."""
-        async with cli.session(self._socket) as line:
-            return metrics.waiting(await line.ask(SHOW_HOLD))
+        """How many requests wait, by backend. Raises CommandError."""
+        async with haproxy_socket.session(self._socket) as session:
+            return metrics.waiting(await session.query(SHOW_HOLD))
 
     async def counters(self) -> metrics.Answers:
-        """What HAProxy counted. Raises CommandFailed."""
-        async with cli.session(self._socket) as line:
+        """What HAProxy counted. Raises CommandError."""
+        async with haproxy_socket.session(self._socket) as session:
             return metrics.Answers(
-                statistics=await line.ask("show stat -1 7 -1"),
-                first_bytes=await line.ask(f"show table {haproxy.TTFB_TABLE}"),
-                hold=await line.ask(SHOW_HOLD),
+                statistics=await session.query("show stat -1 7 -1"),
+                first_bytes=await session.query(f"show table {haproxy.TTFB_TABLE}"),
+                hold=await session.query(SHOW_HOLD),
+                tokens=await self.tokens(),
             )
+
+    async def tokens(self) -> tuple[str, ...]:
+        """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""
+        found = []
+        for name in tokens.socket_names(self._settings):
+            async with haproxy_socket.session(self._settings.directory / name) as session:
+                found.append(await session.query(tokens.SHOW))
+        return tuple(found)

@@ -1,19 +1,20 @@
 """Every error that the gateway itself answers, in OpenAI's shape.
 
-No text of the user stands in them: HAProxy cannot escape it dependably. The one message that names a model is made in
-Lua (`surface.lua`), which can.
+None of them contains text from the user, which HAProxy cannot escape reliably. The messages that name a model are made
+in Lua (`unknown_model.lua`), which can.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
 
 
-class Failure(NamedTuple):
+class ErrorResponse(NamedTuple):
     """One error: HTTP status and the four fields of OpenAI's error object. `retry_after`: seconds, 0 for none."""
 
     status: int
@@ -29,42 +30,61 @@ class Failure(NamedTuple):
         return json.dumps({"error": error}, ensure_ascii=True)
 
 
-BROKEN = Failure(400, "The body of the request is not a valid JSON object.")
-NO_FORM = Failure(400, "The body of the request is not a valid form: send it as multipart/form-data.")
-DUPLICATE = Failure(400, "The body of the request holds the key model more than once.", param="model")
-MISSING = Failure(400, "You must provide a model parameter.", param="model")
-NOT_TEXT = Failure(400, "The model parameter must be a string.", param="model")
-TOO_COMPLEX = Failure(
+BROKEN = ErrorResponse(400, "The body of the request is not a valid JSON object.")
+NO_FORM = ErrorResponse(400, "The body of the request is not a valid form: send it as multipart/form-data.")
+DUPLICATE = ErrorResponse(400, "The body of the request holds the key model more than once.", param="model")
+MISSING = ErrorResponse(400, "You must provide a model parameter.", param="model")
+NOT_TEXT = ErrorResponse(400, "The model parameter must be a string.", param="model")
+TOO_COMPLEX = ErrorResponse(
     400,
     "The body is too complex to be searched for its model: write the key model once, first and plainly.",
     param="model",
 )
-CONTROL = Failure(400, "The model parameter holds control characters.", param="model")
-OTHER_CASE = Failure(
+CONTROL = ErrorResponse(400, "The model parameter holds control characters.", param="model")
+OTHER_CASE = ErrorResponse(
     400, "The body of the request holds the key model with capital letters: write it in lower case.", param="model"
 )
-BAD_SELECTOR = Failure(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
-LONG_SELECTOR = Failure(400, "The header X-Label-Selector has more than 1024 characters.")
-NO_KEY = Failure(
+BAD_SELECTOR = ErrorResponse(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
+LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 1024 characters.")
+NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
-UNKNOWN_PATH = Failure(404, "There is nothing at this path. The API begins at /v1/.", code="unknown_url")
-WRONG_METHOD = Failure(405, "This path does not take this method.", code="method_not_supported")
-TOO_LARGE = Failure(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
-TOO_MANY = Failure(429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5)
-CROWDED = Failure(
+UNKNOWN_PATH = ErrorResponse(404, "There is nothing at this path.", code="unknown_url")
+WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
+TOO_LARGE = ErrorResponse(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
+TOO_MANY = ErrorResponse(
+    429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5
+)
+CROWDED = ErrorResponse(
     429,
     "Too many large requests are being read already.",
     "rate_limit_error",
     code="too_many_bodies",
     retry_after=5,
 )
-NOT_READY = Failure(
-    503,
-    "The model has no ready server. The status of its resource in the cluster says why.",
-    SERVER,
-    code="model_not_ready",
+MANY_REQUESTS = ErrorResponse(
+    429,
+    "This API key has sent as many requests as it may in a minute.",
+    "requests",
+    code="rate_limit_exceeded",
+    retry_after=5,
+)
+MANY_TOKENS = ErrorResponse(
+    429,
+    "This API key has used as many tokens as it may in a minute.",
+    "tokens",
+    code="rate_limit_exceeded",
     retry_after=10,
+)
+BUSY_KEY = ErrorResponse(
+    429,
+    "This API key has as many requests under way as it may.",
+    "requests",
+    code="rate_limit_exceeded",
+    retry_after=1,
+)
+UNREACHABLE = ErrorResponse(
+    503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
 )
 
 REFUSALS = {
@@ -81,26 +101,26 @@ REFUSALS = {
 """What our Lua files refuse, by the reason that they give."""
 
 BY_STATUS = (
-    Failure(400, "The request is not valid HTTP."),
+    ErrorResponse(400, "The request is not valid HTTP."),
     NO_KEY,
-    Failure(403, "The request is not allowed."),
+    ErrorResponse(403, "The request is not allowed."),
     UNKNOWN_PATH,
     WRONG_METHOD,
-    Failure(407, "The request is not allowed."),
-    Failure(408, "The request did not arrive completely in time.", code="request_timeout"),
-    Failure(410, "This is gone."),
+    ErrorResponse(407, "The request is not allowed."),
+    ErrorResponse(408, "The request did not arrive completely in time.", code="request_timeout"),
+    ErrorResponse(410, "This is gone."),
     TOO_LARGE,
-    Failure(414, "The URL of the request is too long."),
-    Failure(421, "This server does not answer for this host."),
-    Failure(422, "The request cannot be processed."),
-    Failure(425, "The request came too early.", retry_after=1),
+    ErrorResponse(414, "The URL of the request is too long."),
+    ErrorResponse(421, "This server does not answer for this host."),
+    ErrorResponse(422, "The request cannot be processed."),
+    ErrorResponse(425, "The request came too early.", retry_after=1),
     TOO_MANY,
-    Failure(431, "The header of the request is too large."),
-    Failure(500, "The gateway failed to handle the request.", SERVER),
-    Failure(501, "The gateway does not know this method or transfer encoding."),
-    Failure(502, "The server of the model gave no valid answer.", SERVER, code="bad_gateway"),
-    Failure(503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5),
-    Failure(504, "The server of the model did not answer in time.", SERVER, code="upstream_timeout"),
+    ErrorResponse(431, "The header of the request is too large."),
+    ErrorResponse(500, "The gateway failed to handle the request.", SERVER),
+    ErrorResponse(501, "The gateway does not know this method or transfer encoding."),
+    ErrorResponse(502, "The server of the model gave no valid answer.", SERVER, code="bad_gateway"),
+    UNREACHABLE,
+    ErrorResponse(504, "The server of the model did not answer in time.", SERVER, code="upstream_timeout"),
 )
 """What HAProxy says by itself, for every status that it can make up."""
 
@@ -128,27 +148,40 @@ REASONS = {
 }
 
 
-def error_file(failure: Failure) -> str:
+def error_file(error: ErrorResponse) -> str:
     """The whole HTTP response, as HAProxy's ``errorfile`` wants it."""
-    body = failure.body()
-    retry = f"retry-after: {failure.retry_after}\r\n" if failure.retry_after else ""
+    body = error.body()
+    retry = f"retry-after: {error.retry_after}\r\n" if error.retry_after else ""
     return (
-        f"HTTP/1.1 {failure.status} {REASONS[failure.status]}\r\ncontent-type: application/json\r\n{retry}"
+        f"HTTP/1.1 {error.status} {REASONS[error.status]}\r\ncontent-type: application/json\r\n{retry}"
         f"content-length: {len(body)}\r\n\r\n{body}"
     )
 
 
-def return_rule(failure: Failure) -> str:
+def return_rule(error: ErrorResponse) -> str:
     """``return`` arguments of an http-request rule that answers with this error."""
-    headers = f" hdr retry-after {failure.retry_after}" if failure.retry_after else ""
-    return f"return status {failure.status} content-type application/json{headers} string '{failure.body()}'"
+    headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
+    return f"return status {error.status} content-type application/json{headers} string '{error.body()}'"
+
+
+def unknown_path(paths: Iterable[str]) -> ErrorResponse:
+    """Of a path that is not served; ``paths``: those below /v1/ that are, beside the model list."""
+    known = ", ".join(sorted(paths))
+    text = f"{UNKNOWN_PATH.message} GET /v1/models lists the models; POST goes to these below /v1/: {known}."
+    return UNKNOWN_PATH._replace(message=text)
+
+
+def not_ready(model: str, before: str, reason: str) -> str:
+    """The body of 503 for a model, as unknown_model.lua has it, too."""
+    message = f"The model `{model}` {before}: {reason}. The status of its resource says more."
+    error = {"message": message, "type": SERVER, "param": None, "code": "model_not_ready", "reason": reason}
+    return json.dumps({"error": error}, ensure_ascii=True)
 
 
 def lua_module() -> str:
     """The Lua module ``failures``: status, seconds to wait and body of each of REFUSALS."""
     entries = "".join(
-        f"    {reason} ="
-        f" {{status = {failure.status}, retry_after = {failure.retry_after}, body = [[{failure.body()}]]}},\n"
-        for reason, failure in REFUSALS.items()
+        f"    {reason} = {{status = {error.status}, retry_after = {error.retry_after}, body = [[{error.body()}]]}},\n"
+        for reason, error in REFUSALS.items()
     )
     return f"return {{\n{entries}}}\n"

@@ -1,4 +1,4 @@
-"""Handovers: ids that lead to another Service than before, so that nobody takes an id without a word."""
+"""Handovers: ids that now lead to another Service, so that no id changes hands unnoticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slipway.gateway.table import RoutingTable
 _REMEMBERED = 1000
 """Ids of one namespace that are remembered while nobody has them. A namespace cannot have others' forgotten."""
 _MOST_LOST = 10_000
-_TOLD = 3
+_MOST_NAMED = 3
 """Ids that a message names."""
 
 
@@ -34,27 +34,27 @@ class Handover(NamedTuple):
     winner: Holder
     models: tuple[str, ...]
 
-    def told_to_loser(self) -> str:
-        """What is said of the Service that lost them."""
+    def message_to_loser(self) -> str:
+        """The Event for the Service that lost them."""
         return f"{self._ids()} now led to Service {self.winner.key}. Reserve ids that matter with idOwners"
 
-    def told_to_winner(self) -> str:
-        """What is said of the Service that has them now."""
+    def message_to_winner(self) -> str:
+        """The Event for the Service that has them now."""
         return f"{self._ids()} now led to this Service, and to Service {self.loser.key} before"
 
     def _ids(self) -> str:
-        rest = len(self.models) - _TOLD
-        named = ", ".join(self.models[:_TOLD]) + (f" and {rest} more" if rest > 0 else "")
+        rest = len(self.models) - _MOST_NAMED
+        named = ", ".join(self.models[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
         return f"requests for {named} are"
 
 
 class Handovers:
-    """Remembers who had each id last, also while nobody has it."""
+    """Remembers who had each id last, also while nobody has it. Who answers for an alias has no claim to it."""
 
     def __init__(self) -> None:
         self._last: dict[str, Holder] = {}
         self._lost: dict[str, Holder] = {}
-        """Who lost each id last, as it was told."""
+        """Who lost each id last, as reported."""
 
     def observe(self, table: RoutingTable, uids: Mapping[str, str]) -> list[Handover]:
         """What changed hands since the last table. `uids`: of the Services, by the names of their backends."""
@@ -65,7 +65,8 @@ class Handovers:
         moved: dict[tuple[Holder, Holder], list[str]] = {}
         for model, name in table.models.items():
             before, now = self._last.pop(model, None), holders[name]
-            self._last[model] = now
+            if model not in table.aliases:
+                self._last[model] = now
             if before is not None and before.key != now.key:
                 loser = holders.get(f"{before.namespace}:{before.service}", before)
                 moved.setdefault((loser, now), []).append(model)
@@ -77,7 +78,7 @@ class Handovers:
         return [Handover(loser, winner, tuple(models)) for (loser, winner), models in moved.items()]
 
     def _made_again(self, table: RoutingTable, holders: Mapping[str, Holder]) -> list[tuple[str, Holder, Holder]]:
-        """Losers that were deleted when it was told, and are there again and ask for what they had."""
+        """Losers that were deleted when it was reported, and now exist again and ask for their ids."""
         found = []
         for model, loser in list(self._lost.items()):
             name, winner = f"{loser.namespace}:{loser.service}", table.models.get(model)

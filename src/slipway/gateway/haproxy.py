@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors, memory, rewrite
+from slipway.gateway import errors, limits, memory, rewrite, split, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
+from slipway.gateway.ui import access
 
 MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
@@ -94,7 +95,7 @@ LOG_FORMAT = (
 def configuration(settings: Settings, table: RoutingTable) -> str:
     """The whole file. Equal input gives equal text."""
     static = _static(settings)
-    return "\n".join([static, *(backend_section(backend) for backend in table.backends.values()), ""])
+    return "\n".join([static, *(backend_section(settings, backend) for backend in table.backends.values()), ""])
 
 
 def version(settings: Settings) -> str:
@@ -104,13 +105,19 @@ def version(settings: Settings) -> str:
 
 def server(endpoint: str) -> str:
     """Address and options of an endpoint's server, in the file as on the command line."""
-    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE})"
+    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE}) {unanswered.CHECK}"
 
 
-def backend_section(backend: Backend) -> str:
+def servers(run_directory: str, backend: Backend) -> dict[str, str]:
+    """Address and options of a backend's servers, by their names."""
+    last = {unanswered.NAME: f"{unanswered.server(run_directory)} backup"}
+    return {server_name(endpoint): server(endpoint) for endpoint in backend.endpoints} | last
+
+
+def backend_section(settings: Settings, backend: Backend) -> str:
     """Section of one model's backend."""
-    servers = [f"    server {server_name(endpoint)} {server(endpoint)}" for endpoint in backend.endpoints]
-    return "\n".join([f"backend {backend.name} from {MODEL_DEFAULTS}", *servers, ""])
+    lines = [f"    server {name} {text}" for name, text in servers(settings.run_directory, backend).items()]
+    return "\n".join([f"backend {backend.name} from {MODEL_DEFAULTS}", *lines, ""])
 
 
 def _static(settings: Settings) -> str:
@@ -144,7 +151,8 @@ global
     mworker-max-reloads {_OLD_PROCESSES}
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
-    set-var {VERSION_VARIABLE} str(@VERSION@)
+{tokens.sockets(settings)}{limits.start(settings)}    set-var {VERSION_VARIABLE} str(@VERSION@)
+{split.start()}
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
@@ -160,13 +168,14 @@ global
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
-    lua-load-per-thread {run}/lua/surface.lua
+    lua-load-per-thread {run}/lua/unknown_model.lua
     lua-load-per-thread {run}/lua/prefix.lua
     lua-load-per-thread {run}/lua/forms.lua
     lua-load-per-thread {run}/lua/rewrite.lua
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load-per-thread {run}/lua/headers.lua
-    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
+    lua-load-per-thread {run}/lua/servers.lua
+{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
@@ -195,9 +204,7 @@ def _hold_arguments(settings: Settings) -> str:
 
 def _defaults(settings: Settings) -> str:
     run = settings.run_directory
-    files = "\n".join(
-        f"    errorfile {failure.status} {run}/errors/{failure.status}.http" for failure in errors.BY_STATUS
-    )
+    files = "\n".join(f"    errorfile {error.status} {run}/errors/{error.status}.http" for error in errors.BY_STATUS)
     return f"""\
 defaults base
     mode http
@@ -215,7 +222,7 @@ defaults base
     timeout http-keep-alive 75s
     # A connection that was refused or closed before any answer is tried again, on another server where there is one.
     # An answer is never asked for twice: generating it has cost an engine's time.
-    retries 3
+    retries 5
     retry-on conn-failure empty-response
     option redispatch 1
 
@@ -233,18 +240,23 @@ def _frontend(settings: Settings) -> str:
     host, port = address(settings.listen)
     parts = (
         f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull",
-        f"    log-format {LOG_FORMAT}",
+        f"    log-format {tokens.log_format(LOG_FORMAT, settings)}",
+        *tokens.sections(settings),
         _connections(settings),
         _health(settings),
         _request_id(),
+        *((access.before_keys(),) if settings.ui else ()),
         _keys(settings),
+        *((access.after_keys(),) if settings.ui else ()),
         _paths(settings),
+        *limits.rules(settings),
         _headers(settings),
         _body(settings),
+        *tokens.rules(settings),
         _route(settings),
         _hold(settings.run_directory),
         _endpoint(settings),
-        _leave(),
+        _leave(settings),
     )
     return "\n\n".join(parts)
 
@@ -301,9 +313,7 @@ def _request_id() -> str:
 def _keys(settings: Settings) -> str:
     if not settings.api_keys_secret:
         return "    # No API keys are asked for."
-    return f"""\
-    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,map_str({settings.run_directory}/keys.map)
-    http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
+    return limits.identify(settings)
 
 
 def _paths(settings: Settings) -> str:
@@ -315,7 +325,7 @@ def _paths(settings: Settings) -> str:
     http-request {errors.return_rule(errors.WRONG_METHOD)} if models !{{ method GET HEAD }}
     http-request allow if models
     http-request set-var(txn.kind) path,map_str({paths})
-    http-request {errors.return_rule(errors.UNKNOWN_PATH)} unless {{ var(txn.kind) -m found }}
+    http-request {errors.return_rule(errors.unknown_path(FORM_PATHS + JSON_PATHS))} unless {{ var(txn.kind) -m found }}
     http-request {errors.return_rule(errors.WRONG_METHOD)} unless {{ method POST }}"""
 
 
@@ -351,20 +361,21 @@ def _route(settings: Settings) -> str:
     http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
     http-request lua.unknown_model unless {{ var(txn.be) -m found }}
+{limits.restrict(settings)}\
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
+{split.rules(run)}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
 
 
 def _hold(run: str) -> str:
     """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
+    held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
-    http-request lua.hold if {{ var(txn.be),map_str({run}/hold.map) -m found }} || !{{ var(txn.be),nbsrv gt 0 }}
-    http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
-    http-request reject if {{ var(txn.hold) -m str left }}
-    http-request {errors.return_rule(errors.NOT_READY)} if {{ var(txn.hold) -m str timeout }}"""
+    http-request lua.hold if {held} {split.NOT_MOVED} || {empty} {split.NOT_MOVED}
+{_AFTER_HOLD}"""
 
 
 def _endpoint(settings: Settings) -> str:
@@ -385,16 +396,23 @@ def _endpoint(settings: Settings) -> str:
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
 
-def _leave() -> str:
+def _leave(settings: Settings) -> str:
+    own = "models || page" if settings.ui else "models"
     return f"""\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
-    use_backend control if models
+{limits.forget(settings)}\
+    use_backend control if {own}
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
 
 
 _LARGE = f"    acl large req.body_len gt {REPEATED}\n"
+
+_AFTER_HOLD = f"""\
+    http-request {errors.return_rule(errors.TOO_MANY)} if {{ var(txn.hold) -m str full }}
+    http-request reject if {{ var(txn.hold) -m str left }}
+    http-request lua.unready_model if {{ var(txn.hold) -m str timeout failed }}"""
 
 _LAST_RULES = f"""\
     # An idle connection may close just when it is taken. HAProxy repeats what fits a plain buffer, and drops the rest
@@ -410,13 +428,15 @@ def _internal(settings: Settings) -> str:
 # The model list, by the control process.
 backend control from base
     http-request del-header authorization
-    server control unix@{settings.run_directory}/control.sock
+{limits.introduce(settings)}    server control unix@{settings.run_directory}/control.sock
 
 # Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.
 backend successor from base
     server successor {host}:{port}
 
 {rewrite.sections(settings.run_directory, _LARGE + _LAST_RULES)}
+
+{unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
@@ -426,7 +446,7 @@ backend {_ADDRESSES} from base
 
 backend {_BODIES} from base
     stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
-"""
+{limits.sections(settings)}"""
 
 
 def paths_map() -> str:

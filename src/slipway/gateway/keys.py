@@ -1,12 +1,117 @@
-"""API keys: a Secret in, hashes out. Keys themselves are never kept, written or logged."""
+"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged."""
 
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
 from slipway.kube.objects import Object
+from slipway.serving.selector import InvalidSelectorError, parse
+
+RIGHTS = "slipway.inference/key-rights"
+"""Annotation of the Secret: a JSON object, rights by name of the key."""
+_MOST = 256 << 10
+
+Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+Name = Annotated[str, msgspec.Meta(max_length=253)]
+
+
+class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What a key may do. What is left out is not limited. Limits are those of one gateway pod."""
+
+    owner: Name = ""
+    """Whom its requests are put down to, in the metric ``slipway_gateway_key_info``."""
+    models: tuple[Name, ...] = ()
+    """Ids of the models that it may ask; ``namespace/*`` means all of a namespace."""
+    selector: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    """Label selector of further models that it may ask."""
+    ends: dt.datetime | None = None
+    """From when on it is refused."""
+    requests_per_minute: Most | None = None
+    tokens_per_minute: Most | None = None
+    requests_at_once: Most | None = None
+
+    @property
+    def restricted(self) -> bool:
+        """Whether it may ask some models only."""
+        return bool(self.models or self.selector.strip())
+
+    @property
+    def limits(self) -> str:
+        """Requests and tokens a minute and requests at once, as the rules in haproxy.cfg split them; empty without."""
+        limits = (self.requests_per_minute, self.tokens_per_minute, self.requests_at_once)
+        return ":".join(str(limit or "") for limit in limits) if any(limits) else ""
+
+
+UNLIMITED = Rights()
+
+
+class Keyring(NamedTuple):
+    """The keys that are let in."""
+
+    hashes: tuple[tuple[str, str], ...] = ()
+    """Upper-case SHA-256 of each, and its name."""
+    rights: Mapping[str, Rights] = {}
+    """By name of the key, of those that have any."""
+
+
+def keyring(
+    secret: Object | None, before: Keyring, now: dt.datetime, *, tokens_counted: bool
+) -> tuple[Keyring, tuple[str, ...]]:
+    """The keys of a Secret with their rights, and what is wrong with these.
+
+    A key whose rights cannot be read has those of `before`; one that was not known there is not let in. One that has
+    ended is left out. `tokens_counted`: whether tokens can be limited.
+    """
+    rights, problems = _rights(secret, tokens_counted=tokens_counted)
+    found, let_in = {}, []
+    for digest, name in hashes(secret):
+        failed = name in problems or "" in problems
+        own = before.rights.get(name) if failed else rights.get(name)
+        if failed and own is None and name not in {known for _unused, known in before.hashes}:
+            continue
+        if own is not None:
+            found[name] = own
+        if own is None or own.ends is None or now < own.ends:
+            let_in.append((digest, name))
+    return Keyring(tuple(let_in), found), tuple(problems.values())
+
+
+def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
+    """Rights by key, and what cannot be read by key; the key is empty where nothing can."""
+    text = (((secret or {}).get("metadata") or {}).get("annotations") or {}).get(RIGHTS)
+    if text is None:
+        return {}, {}
+    try:
+        entries = decode_json(text, dict[str, Any], most=_MOST)
+    except DecodingError as error:
+        return {}, {"": f"annotation {RIGHTS}: {error}"}
+    rights, problems = {}, {}
+    for entry, value in entries.items():
+        name = _plain(entry)
+        try:
+            rights[name] = _read(value, tokens_counted=tokens_counted)
+        except (msgspec.ValidationError, InvalidSelectorError, ValueError) as error:
+            problems[name] = f"annotation {RIGHTS}, key {name[:100]}: {str(error)[:200]}"
+    return rights, problems
+
+
+def _read(value: object, *, tokens_counted: bool) -> Rights:
+    """Raises ValueError."""
+    rights = msgspec.convert(value, Rights)
+    parse(rights.selector)
+    if rights.ends is not None and rights.ends.tzinfo is None:
+        raise ValueError("ends: it names no time zone, such as the Z in 2030-01-31T00:00:00Z")
+    if rights.tokens_per_minute and not tokens_counted:
+        raise ValueError("tokensPerMinute: this gateway counts no tokens (countTokens)")
+    return rights
 
 
 def hashes(secret: Object | None) -> tuple[tuple[str, str], ...]:

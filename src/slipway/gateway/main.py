@@ -1,4 +1,4 @@
-"""``slipway gateway``: the control process, and (``--init``) the step that writes HAProxy's first files."""
+"""The command ``slipway gateway``: the control process, and (``--init``) the step that writes HAProxy's first files."""
 
 from __future__ import annotations
 
@@ -8,27 +8,32 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from slipway.gateway import render, surface
-from slipway.gateway.cli import CommandFailed
-from slipway.gateway.control import Control
+from slipway.gateway import http_api, render
 from slipway.gateway.dataplane import DataPlane, write_files
+from slipway.gateway.file_source import FileSource
+from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.metrics import HaproxyCollector
-from slipway.gateway.render import State
-from slipway.gateway.settings import InvalidSettings, Settings, load
-from slipway.gateway.static import File
+from slipway.gateway.reconcile_loop import ReconcileLoop
+from slipway.gateway.render import DesiredState
+from slipway.gateway.settings import InvalidSettingsError, Settings, load
+from slipway.gateway.ui.app import Page
+from slipway.gateway.ui.overview import Cluster
 from slipway.kube.metrics import Metrics
-
-if TYPE_CHECKING:
-    from slipway.gateway.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 20.0
-"""HAProxy is told to stop a few seconds after us (preStop). If it is not by then, only we are to end."""
+"""HAProxy is stopped a few seconds after us (preStop). If it is still running then, only this container is replaced."""
+Run = Callable[[], Coroutine[Any, Any, None]]
+"""Something that runs until it is cancelled."""
+Look = Callable[[], Cluster]
+"""What the page may know of the cluster now."""
 
 
 def main(argv: list[str]) -> int:
@@ -37,20 +42,20 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         settings = load(arguments.config)
-    except (InvalidSettings, OSError) as error:
+    except (InvalidSettingsError, OSError) as error:
         sys.stderr.write(f"slipway gateway: {error}\n")
         return 2
     if arguments.init:
-        write_files(settings.directory, render.files(settings, State()))
+        write_files(settings.directory, render.files(settings, DesiredState()))
         return 0
     return asyncio.run(_run(settings, arguments.table))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="slipway gateway", description="Steers the HAProxy of the gateway's pod.")
+    parser = argparse.ArgumentParser(prog="slipway gateway", description="Configure the HAProxy of the gateway's pod.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
-    parser.add_argument("--init", action="store_true", help="write the first configuration for HAProxy and end")
-    parser.add_argument("--table", type=Path, help="JSON file with the table, instead of the cluster")
+    parser.add_argument("--init", action="store_true", help="write HAProxy's first configuration and exit")
+    parser.add_argument("--table", type=Path, help="JSON file with the routing table, instead of a cluster")
     return parser.parse_args(argv)
 
 
@@ -58,25 +63,32 @@ async def _run(settings: Settings, table: Path | None) -> int:
     metrics, collector = Metrics(), HaproxyCollector()
     metrics.registry.register(collector)
     dataplane = DataPlane(settings)
-    control = Control(dataplane)
-
-    async def numbers() -> bytes:
-        try:
-            collector.answers = await dataplane.counters()
-        except CommandFailed:
-            collector.answers = None
-        return metrics.text()
-
+    reconciler = ReconcileLoop(dataplane)
     async with AsyncExitStack() as stack:
-        source = File(table) if table else await _cluster(settings, metrics, dataplane, stack)
-        models = surface.model_list(lambda: control.table)
-        await stack.enter_async_context(surface.served(models, settings.directory / "control.sock"))
-        operations = surface.operations(lambda: control.ready, numbers)
-        await stack.enter_async_context(surface.served(operations, settings.control_listen))
-        work = asyncio.create_task(source.run(control))
-        await _until_told_to_stop(work)
+        if table is not None:
+            feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
+            look: Look = Cluster
+        else:
+            feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
+        models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
+        if settings.ui:
+            page = Page(
+                lambda: reconciler.table,
+                look,
+                dataplane.counters,
+                keys=bool(settings.api_keys_secret),
+                replica=os.environ.get("POD_NAME", ""),
+                rights=lambda: reconciler.rights,
+            )
+            page.add_to(models)
+        await stack.enter_async_context(http_api.served(models, settings.directory / "control.sock"))
+        refresh = partial(_refresh, collector, dataplane)
+        operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
+        await stack.enter_async_context(http_api.served(operations, settings.control_listen))
+        work = asyncio.create_task(_together(reconciler.run, *feeds))
+        await _until_signalled(work)
         if not work.done():
-            await _leave(control, dataplane, work)
+            await _leave(reconciler, dataplane, work)
             work.cancel()
         await asyncio.wait({work})
         if not work.cancelled():
@@ -84,20 +96,51 @@ async def _run(settings: Settings, table: Path | None) -> int:
     return 0
 
 
-async def _cluster(settings: Settings, metrics: Metrics, dataplane: DataPlane, stack: AsyncExitStack) -> Cluster:
-    """The cluster that the environment names. Imported late: the init step and static tables need no client."""
-    from slipway.gateway.cluster import Cluster
+async def _cluster(
+    settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
+) -> tuple[list[Run], Look]:
+    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows.
+
+    Imported late: the init step and static tables need no client.
+    """
+    from slipway.gateway.kubernetes_source import KubernetesSource
+    from slipway.gateway.ui.resources import Resources
+    from slipway.gateway.wake import Waker
     from slipway.kube.client import Client
-    from slipway.kube.objects import Key
+    from slipway.kube.objects import Key, Kind
 
     client = await Client.connect(metrics=metrics)
     stack.push_async_callback(client.close)
     name = settings.api_keys_secret
     secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
-    return Cluster(client, metrics, secret, dataplane.waiting, settings)
+    source = KubernetesSource(client, metrics, secret, settings)
+    waker = Waker(client, dataplane.waiting, source.report_not_woken)
+    kinds = settings.ui_kinds if settings.ui else ()
+    declared = Resources(client, [Kind(kind.group, kind.version, kind.kind, kind.plural) for kind in kinds])
+
+    def look() -> Cluster:
+        cluster = Cluster(declared.all(), source.owners(), source.faults, source.away_since, declared.unread())
+        return cluster.within(source.serves())
+
+    return [partial(source.run, reconciler.publish), partial(waker.run, lambda: reconciler.table), declared.run], look
 
 
-async def _until_told_to_stop(work: asyncio.Task[None]) -> None:
+async def _together(*runs: Run) -> None:
+    """Runs all of these until one fails, which ends the others, or until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        for run in runs:
+            tasks.create_task(run())
+
+
+async def _refresh(collector: HaproxyCollector, dataplane: DataPlane) -> None:
+    """Fetches HAProxy's counters for the next scrape; the collector shows none while HAProxy does not answer."""
+    try:
+        collector.answers = await dataplane.counters()
+    except CommandError:
+        collector.answers = None
+
+
+async def _until_signalled(work: asyncio.Task[None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,21 +150,21 @@ async def _until_told_to_stop(work: asyncio.Task[None]) -> None:
     stopped.cancel()
 
 
-async def _leave(control: Control, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
-    """Turns new traffic away, steers until HAProxy is told to stop, and waits for its last stream.
+async def _leave(reconciler: ReconcileLoop, dataplane: DataPlane, work: asyncio.Task[None]) -> None:
+    """Turns new traffic away, reconciles until HAProxy is stopping, and waits for its last stream.
 
-    Where HAProxy goes on, only this container is being replaced: traffic is welcome again.
+    If HAProxy keeps running, only this container is being replaced: it accepts traffic again.
     """
-    log.info("no longer ready; waiting for HAProxy to end")
-    control.leave(True)
+    log.info("No longer ready; waiting for HAProxy to stop")
+    reconciler.leave(True)
     loop = asyncio.get_running_loop()
-    patience = loop.time() + _STOP_SECONDS
-    while loop.time() < patience:
+    deadline = loop.time() + _STOP_SECONDS
+    while loop.time() < deadline:
         if await dataplane.stopping():
-            log.info("HAProxy ends")
+            log.info("HAProxy is stopping")
             work.cancel()  # it takes no more commands; only the model list is still asked for
             await dataplane.ended()
             return
         await asyncio.sleep(0.5)
-    control.leave(False)
+    reconciler.leave(False)
     await asyncio.sleep(1)

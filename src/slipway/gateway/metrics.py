@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
+
+from slipway.gateway import tokens, unanswered
 
 LABELS = ("namespace", "model")
 _CODES = ("1xx", "2xx", "3xx", "4xx", "5xx", "other")
@@ -27,6 +29,39 @@ class Answers(NamedTuple):
     statistics: str
     first_bytes: str
     hold: str
+    tokens: tuple[str, ...] = ()
+    """What each thread counted."""
+
+
+class Figures(NamedTuple):
+    """What HAProxy counted of one backend. Without a unit: requests."""
+
+    active: int
+    """That servers work on."""
+    waiting: int
+    """That wait for a server."""
+    answered: int
+    failed: int
+    """Of those answered: with a status of 500 and above."""
+    first_byte_ms: int
+    """All times from the arrival at a server to the first byte, together."""
+    first_bytes: int
+    """How many there were."""
+
+
+def figures(answers: Answers) -> dict[str, Figures]:
+    """Of each model's backend, by its name."""
+    held = waiting(answers.hold)
+    bytes_ = {name: (int(ms), int(number)) for name, ms, number in _FIRST_BYTE.findall(answers.first_bytes)}
+    found = {}
+    for row in csv.DictReader(io.StringIO(answers.statistics.removeprefix("# "))):
+        name = row["pxname"]
+        if row["svname"] == "BACKEND" and ":" in name:
+            codes = {code: int(row[f"hrsp_{code}"] or 0) for code in _CODES}
+            found[name] = Figures(
+                int(row["scur"] or 0), held.get(name, 0), sum(codes.values()), codes["5xx"], *bytes_.get(name, (0, 0))
+            )
+    return found
 
 
 class HaproxyCollector(Collector):
@@ -47,6 +82,7 @@ class HaproxyCollector(Collector):
             known = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
             yield _first_bytes(self.answers.first_bytes, known)
             yield from _hold(self.answers.hold, known)
+            yield from _tokens(self.answers.tokens, known)
 
 
 def _model(backend: str) -> tuple[str, str]:
@@ -72,18 +108,28 @@ def _traffic(rows: list[dict[str, str]]) -> Iterator[Metric]:
         "cli_abrt": CounterMetricFamily(
             "slipway_gateway_client_aborts", "Answers that the client left.", labels=LABELS
         ),
+        "srv_abrt": CounterMetricFamily(
+            "slipway_gateway_cut_answers", "Answers that ended early, as their server did.", labels=LABELS
+        ),
     }
+    again = {row["pxname"]: row for row in rows if row["svname"] == unanswered.NAME}
     for row in rows:
         if row["svname"] != "BACKEND" or ":" not in row["pxname"]:
             continue
         model = _model(row["pxname"])
+        # Who waits for the next server comes to the backend a second time, where he is counted.
+        twice = again.get(row["pxname"], {})
         for code in _CODES:
-            requests.add_metric((*model, code), int(row[f"hrsp_{code}"] or 0))
-        active.add_metric(model, int(row["scur"] or 0))
+            requests.add_metric((*model, code), _number(row, f"hrsp_{code}") - _number(twice, f"hrsp_{code}"))
+        active.add_metric(model, _number(row, "scur") - _number(twice, "scur"))
         servers.add_metric(model, int(row["act"] or 0))
         for column, family in counters.items():
             family.add_metric(model, int(row[column] or 0))
     yield from (requests, active, servers, *counters.values())
+
+
+def _number(row: Mapping[str, str], column: str) -> int:
+    return int(row.get(column) or 0)
 
 
 def _frontend(rows: list[dict[str, str]]) -> Iterator[Metric]:
@@ -113,7 +159,7 @@ def _first_bytes(text: str, known: Set[str]) -> Metric:
 
 def waiting(hold: str) -> dict[str, int]:
     """How many requests wait, by backend, of the answer about waiting requests."""
-    return {backend: int(now) for backend, now, _full, _timeout in map(str.split, hold.splitlines())}
+    return {backend: int(now) for backend, now, *_refused in map(str.split, hold.splitlines())}
 
 
 def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
@@ -122,14 +168,33 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
     )
     refused = CounterMetricFamily(
         "slipway_gateway_requests_refused",
-        "Requests that no server got: the places were taken (full, 429) or the time ran out (timeout, 503).",
+        "Requests that no server got: the places were taken (full, 429), the time ran out (timeout, 503), or the model"
+        " cannot start (failed, 503).",
         labels=(*LABELS, "reason"),
     )
     # Zeros too: of a series that begins with 1 no rate tells the first refusal.
     counted = {line.split()[0]: line.split()[1:] for line in text.splitlines()}
     for backend in sorted(known):
-        now, full, timeout = map(int, counted.get(backend, (0, 0, 0)))
+        now, *numbers = map(int, counted.get(backend, (0, 0, 0, 0)))
         waiting.add_metric(_model(backend), now)
-        refused.add_metric((*_model(backend), "full"), full)
-        refused.add_metric((*_model(backend), "timeout"), timeout)
+        for reason, number in zip(("full", "timeout", "failed"), numbers, strict=True):
+            refused.add_metric((*_model(backend), reason), number)
     yield from (waiting, refused)
+
+
+def _tokens(answers: tuple[str, ...], known: Set[str]) -> Iterator[Metric]:
+    labels = (*LABELS, "key", "kind")
+    counted = CounterMetricFamily(
+        "slipway_gateway_tokens", "Tokens of answers; cached are part of input, reasoning of output.", labels=labels
+    )
+    estimated = CounterMetricFamily(
+        "slipway_gateway_estimated_tokens", "Those of them that the engine did not tell.", labels=labels
+    )
+    for (backend, key), counts in sorted(tokens.added(answers).items()):
+        if backend in known:
+            for kind, count in counts.told().items():
+                counted.add_metric((*_model(backend), key, kind), count)
+            for kind, count in counts.estimated().items():
+                estimated.add_metric((*_model(backend), key, kind), count)
+    if answers:
+        yield from (counted, estimated)

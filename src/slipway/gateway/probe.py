@@ -25,11 +25,11 @@ class Prober:
 
     def filter(self, table: RoutingTable) -> RoutingTable:
         """The table with the endpoints that listen. Begins to try new ones and forgets those that are gone."""
-        wanted = {endpoint for backend in table.backends.values() for endpoint in backend.endpoints}
-        self._listening &= wanted
-        for endpoint in self._tries.keys() - wanted:
+        current = {endpoint for backend in table.backends.values() for endpoint in backend.endpoints}
+        self._listening &= current
+        for endpoint in self._tries.keys() - current:
             self._tries.pop(endpoint).cancel()
-        for endpoint in wanted - self._listening - self._tries.keys():
+        for endpoint in current - self._listening - self._tries.keys():
             self._tries[endpoint] = asyncio.create_task(self._try(endpoint))
         return table._replace(backends={name: self._part(backend) for name, backend in table.backends.items()})
 

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, rewrite
-from slipway.gateway.runtime import HELD
+from slipway.gateway import balancing, errors, haproxy, limits, rewrite, split
+from slipway.gateway.keys import Rights
+from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
 
 LUA_FILES = (
-    *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua", "surface.lua"),
-    *("bodies.lua", "client.lua", "headers.lua", "refusals.lua"),
+    *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
+    *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
+    "servers.lua",
 )
 
+UNREADY, REFUSED = "unready.map", "refused.map"
+"""Read by reasons.lua."""
 
-class State(NamedTuple):
+
+def unready(table: RoutingTable) -> dict[str, str]:
+    """By backend without an endpoint: the reason, with a ~ before it where waiting may help."""
+    return {
+        name: f"{'' if told.final else '~'}{told.reason}"
+        for name, backend in table.backends.items()
+        if (told := backend.unready) and not backend.endpoints
+    }
+
+
+class DesiredState(NamedTuple):
     """All that HAProxy must know and that changes while it runs."""
 
     table: RoutingTable = EMPTY
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
+    rights: Mapping[str, Rights] = {}
+    """By name of the key."""
     ready: bool = False
     """Whether /readyz says so."""
 
@@ -33,22 +50,32 @@ class State(NamedTuple):
             "labels.map": {
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
+            **split.maps(self.table),
             **rewrite.maps(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
+            UNREADY: unready(self.table),
+            REFUSED: dict(self.table.refused),
             "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},
         }
-        return maps | ({"keys.map": dict(self.keys)} if settings.api_keys_secret else {})
+        if settings.api_keys_secret:
+            maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.table)}
+        return maps
 
 
-def files(settings: Settings, state: State) -> dict[str, str]:
+def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     """Text of each file by its path below the shared directory."""
     lua = resources.files(__package__) / "lua"
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
-        | {f"errors/{failure.status}.http": errors.error_file(failure) for failure in errors.BY_STATUS}
-        | {"lua/failures.lua": errors.lua_module()}
+        | {f"errors/{error.status}.http": errors.error_file(error) for error in errors.BY_STATUS}
+        | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
+
+
+def _reason_maps(run: str) -> str:
+    """A Lua module: where the maps lie."""
+    return f'return {{unready = "{run}/{UNREADY}", refused = "{run}/{REFUSED}"}}\n'

@@ -17,6 +17,15 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
+class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A kind of resource by which users declare models."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a user may choose. Times are whole seconds, sizes bytes."""
 
@@ -33,13 +42,13 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     hold_bytes: Positive = 268435456
     """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
-    """Name of a Secret in the gateway's namespace: each value one key. Empty: nobody is asked for a key."""
+    """Name of a Secret in the gateway's namespace: each value one key. Empty: no key is required."""
     connect_seconds: Positive = 2
     """How long a connection to an engine may take."""
     stream_idle_seconds: Positive = 1800
     """How long an engine may be silent, before its answer begins or within it."""
     drain_seconds: Positive = 600
-    """How long running requests may go on after the pod was told to stop, or a reload replaced the process."""
+    """How long running requests may continue after the pod is stopped, or a reload replaces the process."""
     threads: Positive = 2
     """HAProxy's threads."""
     max_connections: Annotated[int, msgspec.Meta(ge=100)] = 10000
@@ -52,7 +61,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
     connections."""
     memory_bytes: Natural = 0
-    """What HAProxy may reserve, as it is told by its option ``-m``; 0: no limit is known."""
+    """HAProxy's memory limit (its option ``-m``); 0: unknown."""
+    count_tokens: bool = False
+    """Whether the tokens of answers are counted, by model and key. Costs CPU time for each event of a stream."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"
@@ -67,6 +78,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """First parts of ids that name an organization of a hub (``meta-llama``), and no namespace."""
     foreign_endpoints: bool = False
     """Whether endpoints are used that are no pods of their Service's namespace."""
+    ui: bool = False
+    """Whether there is a page below ``/ui/``."""
+    ui_kinds: tuple[DeclaredKind, ...] = ()
+    """Kinds whose resources the page shows."""
 
     @property
     def directory(self) -> Path:
@@ -74,20 +89,20 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
         return Path(self.run_directory)
 
 
-class InvalidSettings(ValueError):
+class InvalidSettingsError(ValueError):
     """The settings file cannot be used; the message names the field."""
 
 
 def load(path: Path) -> Settings:
-    """Reads the settings file. Raises InvalidSettings."""
+    """Reads the settings file. Raises InvalidSettingsError."""
     try:
         settings = msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise InvalidSettings(f"{path}: {error}") from error
+        raise InvalidSettingsError(f"{path}: {error}") from error
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
-        raise InvalidSettings(f"{path}: {problem}")
+        raise InvalidSettingsError(f"{path}: {problem}")
     for problem in (*_proxy_problems(settings), *_size_problems(settings)):
-        raise InvalidSettings(f"{path}: {problem}")
+        raise InvalidSettingsError(f"{path}: {problem}")
     return settings
 
 
@@ -100,11 +115,11 @@ def _proxy_problems(settings: Settings) -> Iterator[str]:
 
 
 def _size_problems(settings: Settings) -> Iterator[str]:
-    wanted = memory.least(settings.threads, settings.max_body_bytes)
-    if settings.memory_bytes and settings.memory_bytes < wanted:
+    needed = memory.least(settings.threads, settings.max_body_bytes)
+    if settings.memory_bytes and settings.memory_bytes < needed:
         yield (
             f"memoryBytes: {settings.memory_bytes} is too little for maxBodyBytes {settings.max_body_bytes} with"
-            f" {settings.threads} threads, which need {wanted}: raise the memory limit of HAProxy's container"
+            f" {settings.threads} threads, which need {needed}: raise the memory limit of HAProxy's container"
             " (gateway_resources), or lower maxBodyBytes or threads"
         )
 

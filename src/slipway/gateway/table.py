@@ -1,21 +1,24 @@
 """The routing table: which model ids exist and which endpoints answer for each.
 
-Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it. What
-strangers write costs no more than its size, once: each Service and slice is read once for each of its versions, and one
-that cannot be read is the fault of its Service alone.
+Services and EndpointSlices in, table and faults out. One backend is one Service; several ids may lead to it. Each
+Service and slice is parsed once per version, so the cost of hostile input is bounded by its size, and one that cannot
+be parsed affects its own Service only.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from slipway.kube.objects import Object, resource_version
-from slipway.serving.claims import DEFAULT, NOT_ROUTED, Rules
-from slipway.serving.route import InvalidRoute, Route, RoutedService, Routes, by_age, owners, winners
+from slipway.gateway.keys import Rights
+from slipway.kube.objects import Key, Object, key, resource_version
+from slipway.serving.claims import DEFAULT, NOT_ROUTED, Rules, alias_holders, by_age, owners, winners
+from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes
+from slipway.serving.unready import Unready
+from slipway.serving.unready import read as read_unready
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +41,21 @@ class Backend(NamedTuple):
     endpoints: tuple[str, ...]
     route: Route = Route()
     """What the Service says of itself."""
+    unready: Unready | None = None
+    """Why none of its endpoints answers, as far as the controller knows."""
 
     @property
     def name(self) -> str:
         """Its name in HAProxy. Neither part can hold a colon."""
         return f"{self.namespace}:{self.service}"
+
+    @property
+    def canary(self) -> str:
+        """Name of the backend that gets a share of its requests; empty where none does."""
+        asked = self.route.canary
+        if asked is None or not asked.percent or asked.service == self.service:
+            return ""
+        return f"{self.namespace}:{asked.service}"
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,9 +94,27 @@ class RoutingTable(NamedTuple):
     """Card of each such id."""
     listed: tuple[str, ...]
     """Ids shown in the model list: every public id, and ``namespace/name`` of a Service that won none."""
+    aliases: frozenset[str] = frozenset()
+    """Those of the ids that the Service they lead to has as an alias only."""
+    refused: Mapping[str, str] = {}
+    """Ids of models that are refused, which lead nowhere, and the reason of each."""
 
 
 EMPTY = RoutingTable({}, {}, {}, ())
+
+
+class Snapshot(NamedTuple):
+    """All that a source knows at one moment."""
+
+    table: RoutingTable
+    keys: tuple[tuple[str, str], ...] = ()
+    """Upper-case SHA-256 of each API key, and the key's name."""
+    rights: Mapping[str, Rights] = {}
+    """By name of the key, of those that have any."""
+
+
+Publish = Callable[[Snapshot], None]
+"""By which a source hands on each new snapshot."""
 
 
 class Fault(NamedTuple):
@@ -94,7 +125,7 @@ class Fault(NamedTuple):
     message: str
 
 
-class _Piece(NamedTuple):
+class _Slice(NamedTuple):
     """What an EndpointSlice says."""
 
     owner: tuple[str, str]
@@ -107,40 +138,45 @@ class _Piece(NamedTuple):
     """Whether there are more that would, and that are no pods of the namespace."""
 
 
-class Assembler:
-    """Makes tables, and remembers what it read: a change of one Service or slice costs the reading of that one."""
+class TableBuilder:
+    """Builds tables, and caches what it parsed: a change of one Service or slice parses that one only."""
 
     def __init__(self, *, foreign_endpoints: bool = False) -> None:
         """`foreign_endpoints`: whether endpoints are used that are no pods of their Service's namespace."""
         self._foreign = foreign_endpoints
         self._routes = Routes()
-        self._pieces: dict[str, tuple[str, _Piece | None]] = {}
+        self._pieces: dict[str, tuple[str, _Slice | None]] = {}
 
     def build(
         self, services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT
     ) -> tuple[RoutingTable, tuple[Fault, ...]]:
         """The table of labelled Services and of EndpointSlices (others than theirs are ignored)."""
         faults: dict[tuple[str, str], list[str]] = {}
+        services = list(services)
         routed = _within_bounds(self._routed(services, rules, faults), faults)
+        unready = {key(obj): read_unready(obj["metadata"].get("annotations") or {}) for obj in services}
         pieces = self._by_service(slices)
         backends = {}
         for service in routed:
             own = pieces.get((service.namespace, service.name), ())
             if any(piece.passed_over for piece in own):
-                _complain(faults, service, PASSED_OVER)
+                _add_fault(faults, service, PASSED_OVER)
             addresses = _addresses(own, service.route.port)
             if len(addresses) > MOST_ENDPOINTS:
-                _complain(faults, service, f"more than {MOST_ENDPOINTS} endpoints: the first {MOST_ENDPOINTS} are used")
-            backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route)
+                _add_fault(
+                    faults, service, f"more than {MOST_ENDPOINTS} endpoints: the first {MOST_ENDPOINTS} are used"
+                )
+            told = unready.get(Key(service.namespace, service.name))
+            backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route, told)
             backends[backend.name] = backend
+        _check_canaries(routed, backends, faults)
         table = _table(backends, routed, faults)
-        told = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
-        return table, tuple(told)
+        found = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
+        return table, tuple(found)
 
     def _routed(
-        self, services: Iterable[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
+        self, services: Sequence[Object], rules: Rules, faults: dict[tuple[str, str], list[str]]
     ) -> list[RoutedService]:
-        services = list(services)
         self._routes.keep(services)
         routed = []
         for obj in services:
@@ -150,22 +186,22 @@ class Assembler:
                 continue
             try:
                 service = rules.apply(self._routes.read(obj))
-            except InvalidRoute as error:
+            except InvalidRouteError as error:
                 faults[namespace, name] = [str(error)]
                 continue
             if service.refused:
-                _complain(faults, service, service.complaint)
+                _add_fault(faults, service, service.complaint)
             routed.append(service)
         return routed
 
-    def _by_service(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Piece]]:
-        found: dict[tuple[str, str], list[_Piece]] = {}
-        known: dict[str, tuple[str, _Piece | None]] = {}
+    def _by_service(self, slices: Iterable[Object]) -> dict[tuple[str, str], list[_Slice]]:
+        found: dict[tuple[str, str], list[_Slice]] = {}
+        known: dict[str, tuple[str, _Slice | None]] = {}
         for obj in slices:
             ident, version = obj["metadata"].get("uid", ""), resource_version(obj)
             entry = self._pieces.get(ident)
             if entry is None or entry[0] != version:
-                entry = version, _piece(obj, foreign=self._foreign)
+                entry = version, _read_slice(obj, foreign=self._foreign)
             if ident and version:
                 known[ident] = entry
             if entry[1] is not None:
@@ -177,19 +213,29 @@ class Assembler:
 def build(
     services: Iterable[Object], slices: Iterable[Object], rules: Rules = DEFAULT, *, foreign_endpoints: bool = False
 ) -> tuple[RoutingTable, tuple[Fault, ...]]:
-    """One table, of whoever has no use for the next one: see Assembler."""
-    return Assembler(foreign_endpoints=foreign_endpoints).build(services, slices, rules)
+    """A single table; for a series of them see TableBuilder."""
+    return TableBuilder(foreign_endpoints=foreign_endpoints).build(services, slices, rules)
 
 
-def _complain(faults: dict[tuple[str, str], list[str]], service: RoutedService, message: str) -> None:
+def _add_fault(faults: dict[tuple[str, str], list[str]], service: RoutedService, message: str) -> None:
     faults.setdefault((service.namespace, service.name), []).append(message)
+
+
+def _check_canaries(
+    routed: Iterable[RoutedService], backends: Mapping[str, Backend], faults: dict[tuple[str, str], list[str]]
+) -> None:
+    for service in routed:
+        asked = service.route.canary
+        if asked and asked.percent and backends[f"{service.namespace}:{service.name}"].canary not in backends:
+            text = f"canary: its namespace has no other Service {asked.service!r} with a route, so all requests stay"
+            _add_fault(faults, service, text)
 
 
 def _weight(service: RoutedService) -> int:
     """Characters that a Service costs the table and the model list."""
     route = service.route
     card = _OF_ID + len(service.namespace) + len(route.owned_by) + len(route.source) + sum(map(len, route.features))
-    ids = (*route.models, service.qualified)
+    ids = (*route.models, *route.aliases, service.qualified)
     labels = sum(len(key) + len(value) for key, value in route.labels.items())
     return sum(map(len, ids)) + card * len(ids) + labels
 
@@ -204,7 +250,7 @@ def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str]
             text = (
                 "the Services of its namespace have more model ids, and texts about them, than the gateway takes from"
             )
-            _complain(faults, service, f"not served: {text} one namespace. Remove routes that nobody uses")
+            _add_fault(faults, service, f"not served: {text} one namespace. Remove routes that nobody uses")
             continue
         used[service.namespace] = weight
         kept.append(service)
@@ -218,12 +264,14 @@ def _table(
     for service in aged:
         winner = qualified.get(service.qualified)
         if winner is not None and winner is not service:
-            _complain(
+            _add_fault(
                 faults, service, f"the id {service.qualified!r} belongs to Service {winner.name!r}, which is older"
             )
     # The qualified id is promised to its owner, so nobody else's public name can take it.
     public = {model: winner for model, winner in winners(aged).items() if model not in qualified}
-    answering = public | qualified
+    named = public | qualified
+    aliases = alias_holders(aged, named)
+    answering = named | aliases
     winning = {winner.key for winner in public.values()}
     listed = [*public, *(name for name, service in qualified.items() if service.key not in winning)]
     return RoutingTable(
@@ -231,10 +279,26 @@ def _table(
         models={model: f"{owner.namespace}:{owner.name}" for model, owner in sorted(answering.items())},
         cards={model: _card(model, owner) for model, owner in sorted(answering.items())},
         listed=tuple(sorted(listed)),
+        aliases=frozenset(aliases),
+        refused=_refused(aged, answering),
     )
 
 
-def _piece(obj: Object, *, foreign: bool) -> _Piece | None:
+def _refused(aged: Sequence[RoutedService], answering: Container[str]) -> dict[str, str]:
+    """By id that nobody answers for: the reason of the oldest refusal. Ids of other namespaces are left out."""
+    found: dict[str, str] = {}
+    for service in aged:
+        refusal = service.route.refusal
+        if refusal is None or not service.route.internal:
+            continue
+        for model in refusal.models:
+            own = "/" not in model or model.startswith(f"{service.namespace}/")
+            if own and model not in answering and MODEL_ID.fullmatch(model):
+                found.setdefault(model, refusal.reason)
+    return dict(sorted(found.items()))
+
+
+def _read_slice(obj: Object, *, foreign: bool) -> _Slice | None:
     """Reads an EndpointSlice; None where it says nothing that can be used."""
     try:
         metadata = obj["metadata"]
@@ -248,9 +312,11 @@ def _piece(obj: Object, *, foreign: bool) -> _Piece | None:
         used = ready if foreign else [endpoint for endpoint in ready if _is_pod(endpoint, namespace)]
         # All addresses of one endpoint are the same pod: the API asks consumers to use the first.
         hosts = tuple({endpoint["addresses"][0] for endpoint in used})
-        return _Piece(owner, family, ports, hosts, len(used) < len(ready)) if family in ("IPv4", "IPv6") else None
+        return _Slice(owner, family, ports, hosts, len(used) < len(ready)) if family in ("IPv4", "IPv6") else None
     except Exception as error:  # noqa: BLE001 - one slice must not end what serves the others
-        log.warning("EndpointSlice %s cannot be read: %s", obj["metadata"].get("name"), type(error).__name__)
+        log.warning(
+            "Ignoring EndpointSlice %s, which cannot be read: %s", obj["metadata"].get("name"), type(error).__name__
+        )
         return None
 
 
@@ -266,7 +332,7 @@ def _is_pod(endpoint: Object, namespace: str) -> bool:
     return target.get("kind") == "Pod" and target.get("namespace", namespace) == namespace
 
 
-def _addresses(pieces: Iterable[_Piece], port: str) -> tuple[str, ...]:
+def _addresses(pieces: Iterable[_Slice], port: str) -> tuple[str, ...]:
     """Addresses of a Service's endpoints, sorted. IPv4 where it has both families."""
     found: dict[str, set[str]] = {"IPv4": set(), "IPv6": set()}
     for piece in pieces:

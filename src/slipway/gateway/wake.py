@@ -1,8 +1,8 @@
-"""Waking: where requests wait for a model that was scaled to zero, its scale is set to one.
+"""The waker: scales a model from zero to one when requests wait for it.
 
-HAProxy is asked who waits only while there are models that could be woken. Other gateways may do the same: the write
-carries the version that was read, and one replica is all that any of them asks for. More is the autoscaler's work.
-Each model is tried by itself: one that fails, or whose scale is slow to answer, holds no other one up.
+It polls HAProxy for waiting requests only while some model is scaled to zero. Other gateways may do the same: each
+write carries the version that was read, and asks for one replica only. More replicas are the autoscaler's job. Each
+model is scaled in a task of its own, so that one that fails or answers slowly delays no other.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from slipway.gateway.cli import CommandFailed
+from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.table import EMPTY, Backend, RoutingTable
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError, Conflict
+from slipway.kube.errors import ApiError, ConflictError
 from slipway.kube.objects import Key, Kind
 from slipway.serving.route import ScaleTarget
 
@@ -46,25 +46,25 @@ def sleepers(table: RoutingTable) -> dict[str, Sleeper]:
 
 
 class Waker:
-    """Wakes what is waited for."""
+    """Scales models from zero when requests wait for them."""
 
     def __init__(
         self,
         client: Client,
         waiting: Callable[[], Awaitable[Mapping[str, int]]],
-        refused: Callable[[Backend, str], None],
+        report: Callable[[Backend, str], None],
     ) -> None:
-        """`waiting` gives the number of waiting requests by backend and may raise CommandFailed.
+        """`waiting` gives the number of waiting requests by backend and may raise CommandError.
 
-        `refused` is told once when a backend cannot be woken, and why.
+        `report` is called with a backend that cannot be scaled and the reason, once for each reason.
         """
         self._client = client
         self._waiting = waiting
-        self._refused = refused
-        self._told: dict[Sleeper | None, str] = {}
-        """What was told last of each; None: of the question who waits."""
-        self._rest: dict[Sleeper, float] = {}
-        """Until when each is left alone."""
+        self._report = report
+        self._reported: dict[Sleeper | None, str] = {}
+        """The last failure reported for each; None: for the list of waiting requests."""
+        self._resting: dict[Sleeper, float] = {}
+        """Until when each is not tried again."""
 
     async def run(self, current: Callable[[], RoutingTable]) -> None:
         """Wakes until cancelled."""
@@ -77,27 +77,27 @@ class Waker:
                     table = current()
                     asleep = sleepers(table)
                 now = loop.time()
-                self._rest = {sleeper: until for sleeper, until in self._rest.items() if until > now}
-                wanted = {
+                self._resting = {sleeper: until for sleeper, until in self._resting.items() if until > now}
+                due = {
                     asleep[name]: table.backends[name]
-                    for name in (await self._waited_for() if asleep else ())
-                    if name in asleep and asleep[name] not in self._rest
+                    for name in (await self._waiting_backends() if asleep else ())
+                    if name in asleep and asleep[name] not in self._resting
                 }
-                for sleeper, backend in wanted.items():
-                    self._rest[sleeper] = math.inf
+                for sleeper, backend in due.items():
+                    self._resting[sleeper] = math.inf
                     tries.create_task(self._try(sleeper, backend))
 
-    async def _waited_for(self) -> Iterable[str]:
+    async def _waiting_backends(self) -> Iterable[str]:
         try:
             names = [name for name, number in (await self._waiting()).items() if number]
-        except CommandFailed as error:
-            log.debug("who waits is not known: %s", error)
+        except CommandError as error:
+            log.debug("Could not list waiting requests: %s", error)
             return ()
         except Exception as error:  # a bug must not end what serves the models that are awake
-            if self._new(None, _kind(error)):
-                log.exception("who waits cannot be read")
+            if self._is_news(None, _unexpected(error)):
+                log.exception("Unexpected error while listing waiting requests")
             return ()
-        self._told.pop(None, None)
+        self._reported.pop(None, None)
         return names
 
     async def _try(self, sleeper: Sleeper, backend: Backend) -> None:
@@ -107,29 +107,29 @@ class Waker:
         except Exception as error:  # noqa: BLE001 - a bug must stop this model only
             self._failed(sleeper, backend, error)
         else:
-            self._told.pop(sleeper, None)
+            self._reported.pop(sleeper, None)
             if woken:
-                log.info("%s %s/%s was woken", target.plural, sleeper.namespace, target.name)
+                log.info("Scaled %s %s/%s from zero to one", target.plural, sleeper.namespace, target.name)
         finally:
-            self._rest[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+            self._resting[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
 
     def _failed(self, sleeper: Sleeper, backend: Backend, error: Exception) -> None:
         expected = isinstance(error, ApiError)
-        target, fault = sleeper.target, str(error) if expected else _kind(error)
+        target, fault = sleeper.target, str(error) if expected else _unexpected(error)
         message = f"{target.plural} {target.name} cannot be scaled from zero: {fault}"
-        if self._new(sleeper, message):
+        if self._is_news(sleeper, message):
             log.warning("Service %s/%s: %s", backend.namespace, backend.service, message, exc_info=not expected)
-            self._refused(backend, message)
+            self._report(backend, message)
 
-    def _new(self, subject: Sleeper | None, message: str) -> bool:
-        """Whether this was not told of it last."""
-        new = self._told.get(subject) != message
-        self._told[subject] = message
+    def _is_news(self, subject: Sleeper | None, message: str) -> bool:
+        """Whether this differs from the last failure reported for ``subject``."""
+        new = self._reported.get(subject) != message
+        self._reported[subject] = message
         return new
 
 
-def _kind(error: Exception) -> str:
-    """An error that nobody expected. What it says is left to the log: an Event is read by more people."""
+def _unexpected(error: Exception) -> str:
+    """The public description of an unexpected error. Its text goes to the log only: more people read Events."""
     return f"{type(error).__name__}, see the gateway's log"
 
 
@@ -146,7 +146,7 @@ async def wake(client: Client, sleeper: Sleeper) -> bool:
             await client.replace(
                 kind, {**scale, "spec": {"replicas": 1}}, field_manager="slipway-gateway", subresource="scale"
             )
-        except Conflict:
+        except ConflictError:
             if reading == _READINGS:
                 raise
         else:

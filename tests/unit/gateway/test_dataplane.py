@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway.cli import CommandFailed, NotRunning
 from slipway.gateway.dataplane import DataPlane, write_files
-from slipway.gateway.render import State
+from slipway.gateway.haproxy_socket import CommandError, NotRunningError
+from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import Settings
 
 
@@ -36,8 +36,8 @@ async def listening(path: Path, answer: str, prompt: str = "") -> AsyncIterator[
 async def test_a_haproxy_that_is_told_to_end_is_not_revived(tmp_path: Path) -> None:
     dataplane = DataPlane(Settings(run_directory=str(tmp_path)))
     async with listening(tmp_path / "master.sock", "Success=1\n") as told:
-        with pytest.raises(NotRunning):
-            await dataplane.apply(State())
+        with pytest.raises(NotRunningError):
+            await dataplane.apply(DesiredState())
     assert told == []
     assert (tmp_path / "haproxy.cfg").exists(), "who starts next reads what is wanted"
 
@@ -48,7 +48,7 @@ async def test_a_haproxy_with_older_settings_is_loaded_anew(tmp_path: Path) -> N
         listening(tmp_path / "master.sock", "Success=1\n") as told,
         listening(tmp_path / "haproxy.sock", "", "\n> "),
     ):
-        await dataplane.apply(State())
+        await dataplane.apply(DesiredState())
     assert told == ["reload"]
 
 
@@ -58,9 +58,9 @@ async def test_reloads_do_not_follow_at_once(tmp_path: Path) -> None:
         listening(tmp_path / "master.sock", "Success=1\n") as told,
         listening(tmp_path / "haproxy.sock", "", "\n> "),
     ):
-        await dataplane.apply(State())
-        with pytest.raises(CommandFailed, match="loaded anew"):
-            await dataplane.apply(State())
+        await dataplane.apply(DesiredState())
+        with pytest.raises(CommandError, match="not reloading"):
+            await dataplane.apply(DesiredState())
     assert told == ["reload"]
 
 
@@ -70,8 +70,8 @@ async def test_a_reload_that_fails_is_told(tmp_path: Path) -> None:
         listening(tmp_path / "master.sock", "Success=0\n--\nbad line 7\n\n"),
         listening(tmp_path / "haproxy.sock", "", "\n> "),
     ):
-        with pytest.raises(CommandFailed, match="bad line 7"):
-            await dataplane.apply(State())
+        with pytest.raises(CommandError, match="bad line 7"):
+            await dataplane.apply(DesiredState())
 
 
 def test_files_are_replaced_as_a_whole_and_only_where_they_differ(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_an_id_that_passes_to_another_service_is_told_of_both() -> None:
     seen.observe(table(*BOTH, advisor="bank:advisor"), UIDS)
     moved = seen.observe(table("tenant:thief", advisor="tenant:thief"), {"tenant:thief": "2"})
     assert moved == [THEFT]
-    assert "advisor are now led to Service tenant/thief" in moved[0].told_to_loser()
-    assert "to Service bank/advisor before" in moved[0].told_to_winner()
+    assert "advisor are now led to Service tenant/thief" in moved[0].message_to_loser()
+    assert "to Service bank/advisor before" in moved[0].message_to_winner()
 
 
 def test_an_id_that_nobody_had_for_a_while_is_remembered() -> None:
@@ -66,7 +66,7 @@ def test_many_ids_of_one_pair_are_one_handover_whose_message_is_bounded() -> Non
     seen.observe(table(*BOTH, **dict.fromkeys(names, "bank:advisor")), UIDS)
     moved = seen.observe(table(*BOTH, **dict.fromkeys(names, "tenant:thief")), UIDS)
     assert len(moved) == 1
-    assert "m0, m1, m2 and 61 more" in moved[0].told_to_loser()
+    assert "m0, m1, m2 and 61 more" in moved[0].message_to_loser()
 
 
 def test_a_namespace_that_takes_and_leaves_ids_cannot_have_those_of_others_forgotten() -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import hashlib
+import json
+from typing import Any
 
-from slipway.gateway.keys import hashes
+import pytest
+
+from slipway.gateway.keys import RIGHTS, Keyring, Rights, hashes, keyring
+
+NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 
 
 def secret(**values: bytes) -> dict[str, dict[str, str]]:
@@ -24,3 +31,83 @@ def test_empty_values_and_a_missing_secret_let_nobody_in() -> None:
 
 def test_equal_keys_count_once() -> None:
     assert [name for _unused, name in hashes(secret(b=b"same", a=b"same"))] == ["a"]
+
+
+def with_rights(rights: object, **values: bytes) -> dict[str, Any]:
+    text = rights if isinstance(rights, str) else json.dumps(rights)
+    return secret(**(values or {"alice": b"sk-1", "bob": b"sk-2"})) | {"metadata": {"annotations": {RIGHTS: text}}}
+
+
+def read(
+    made: dict[str, Any], before: Keyring | None = None, *, now: dt.datetime = NOW, counted: bool = True
+) -> tuple[Keyring, tuple[str, ...]]:
+    return keyring(made, before or Keyring(), now, tokens_counted=counted)
+
+
+def names(ring: Keyring) -> set[str]:
+    return {name for _unused, name in ring.hashes}
+
+
+def test_rights_are_read_by_name_of_the_key() -> None:
+    given = {
+        "owner": "search",
+        "models": ["m", "team/*"],
+        "requestsPerMinute": 5,
+        "tokensPerMinute": 7,
+        "requestsAtOnce": 2,
+    }
+    ring, problems = read(with_rights({"alice": given}))
+    assert (names(ring), problems) == ({"alice", "bob"}, ())
+    assert ring.rights["alice"].limits == "5:7:2"
+    assert ring.rights["alice"].restricted
+    assert "bob" not in ring.rights
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"requestsPerMinute": -1},
+        {"requestsPerMinute": 0},
+        {"tokensPerMinute": 1.5},
+        {"requestsAtOnce": "3"},
+        {"requestsAtOnce": 10**30},
+        {"unknown": 1},
+        {"models": "m"},
+        {"selector": "a ==== b"},
+        {"ends": "tomorrow"},
+        {"ends": "2030-01-01T00:00:00"},
+        [],
+        None,
+    ],
+    ids=str,
+)
+def test_a_key_whose_rights_are_nonsense_keeps_its_last_good_ones(nonsense: object) -> None:
+    good, _unused = read(with_rights({"alice": {"requestsPerMinute": 5}}))
+    ring, problems = read(with_rights({"alice": nonsense, "bob": {"owner": "b"}}), good)
+    assert ring.rights == {"alice": Rights(requests_per_minute=5), "bob": Rights(owner="b")}
+    assert len(problems) == 1
+    assert "alice" in problems[0]
+    fresh, _unused = read(with_rights({"alice": nonsense}))
+    assert names(fresh) == {"bob"}, "what it may do has never been known"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{" * 1000, '{"alice": NaN}', "x" * 300_000], ids=range(6))
+def test_an_annotation_that_cannot_be_read_changes_no_rights(text: str) -> None:
+    good, _unused = read(with_rights({"alice": {"requestsPerMinute": 5}}))
+    ring, problems = read(with_rights(text), good)
+    assert ring == good
+    assert len(problems) == 1
+    assert names(read(with_rights(text))[0]) == set(), "at the start nobody is let in"
+
+
+def test_a_key_ends() -> None:
+    made = with_rights({"alice": {"ends": "2026-11-23T01:00:00+01:00"}, "bob": {"ends": "2026-11-23T00:00:01Z"}})
+    assert names(read(made)[0]) == {"bob"}
+    assert names(read(made, now=NOW + dt.timedelta(seconds=1))[0]) == set()
+    assert names(read(made, now=NOW - dt.timedelta(seconds=1))[0]) == {"alice", "bob"}
+
+
+def test_tokens_are_limited_only_where_they_are_counted() -> None:
+    ring, problems = read(with_rights({"alice": {"tokensPerMinute": 5}}), counted=False)
+    assert names(ring) == {"bob"}
+    assert "countTokens" in problems[0]

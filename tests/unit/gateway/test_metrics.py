@@ -7,13 +7,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from slipway.gateway.metrics import Answers, HaproxyCollector
 
 COLUMNS = (
-    "pxname svname scur act bin bout wretr wredis cli_abrt hrsp_1xx hrsp_2xx hrsp_3xx hrsp_4xx hrsp_5xx hrsp_other"
+    "pxname svname scur act bin bout wretr wredis cli_abrt srv_abrt"
+    " hrsp_1xx hrsp_2xx hrsp_3xx hrsp_4xx hrsp_5xx hrsp_other"
 )
 STATISTICS = f"""# {COLUMNS.replace(" ", ",")}
-public,FRONTEND,7,,100,200,,,,0,5,0,2,1,0
-ns:m,10.0.0.1:80,2,1,10,20,1,0,0,0,3,0,0,0,0
-ns:m,BACKEND,2,1,10,20,1,4,6,0,3,0,0,1,0
-control,BACKEND,0,1,1,1,0,0,0,0,9,0,0,0,0"""
+public,FRONTEND,7,,100,200,,,,,0,5,0,2,1,0
+ns:m,10.0.0.1:80,2,1,10,20,1,0,0,0,0,3,0,0,0,0
+ns:m,BACKEND,2,1,10,20,1,4,6,5,0,3,0,0,1,0
+control,BACKEND,0,1,1,1,0,0,0,0,0,9,0,0,0,0"""
 FIRST_BYTES = "# table: x\n0x7f: key=ns:m use=0 exp=0 shard=0 gpc0=1500 gpc1=3"
 
 
@@ -25,7 +26,7 @@ def text(answers: Answers | None) -> str:
 
 
 def test_each_model_is_counted_by_its_backend() -> None:
-    shown = text(Answers(STATISTICS, FIRST_BYTES, "ns:m 2 3 4\n"))
+    shown = text(Answers(STATISTICS, FIRST_BYTES, "ns:m 2 3 4 0\n"))
     model = 'model="m",namespace="ns"'
     for line in (
         f'slipway_gateway_requests_total{{code="2xx",{model}}} 3.0',
@@ -34,6 +35,7 @@ def test_each_model_is_counted_by_its_backend() -> None:
         f'slipway_gateway_requests_refused_total{{{model},reason="full"}} 3.0',
         f'slipway_gateway_requests_refused_total{{{model},reason="timeout"}} 4.0',
         f"slipway_gateway_redispatches_total{{{model}}} 4.0",
+        f"slipway_gateway_cut_answers_total{{{model}}} 5.0",
         f"slipway_gateway_time_to_first_byte_seconds_sum{{{model}}} 1.5",
         f"slipway_gateway_time_to_first_byte_seconds_count{{{model}}} 3.0",
         'slipway_gateway_responses_total{code="4xx"} 2.0',
@@ -41,6 +43,13 @@ def test_each_model_is_counted_by_its_backend() -> None:
     ):
         assert line in shown.splitlines(), shown
     assert '"control"' not in shown
+
+
+def test_who_waited_for_the_next_server_is_counted_once() -> None:
+    waited = "ns:m,unanswered,1,0,0,0,0,0,0,0,0,1,0,0,0,0"
+    shown = text(Answers(f"{STATISTICS}\n{waited}", FIRST_BYTES, "")).splitlines()
+    assert 'slipway_gateway_requests_total{code="2xx",model="m",namespace="ns"} 2.0' in shown
+    assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in shown
 
 
 def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
@@ -55,6 +64,26 @@ def test_without_haproxy_only_that_is_said() -> None:
 
 def test_models_that_are_gone_are_shown_no_more() -> None:
     first_bytes = f"{FIRST_BYTES}\n0x80: key=ns:gone use=0 exp=0 shard=0 gpc0=15 gpc1=3"
-    shown = text(Answers(STATISTICS, first_bytes, "ns:gone 0 3 4\nns:m 1 0 0\n"))
+    shown = text(Answers(STATISTICS, first_bytes, "ns:gone 0 3 4 0\nns:m 1 0 0 0\n"))
     assert "gone" not in shown
     assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 1.0' in shown
+
+
+def test_tokens_are_the_sum_of_the_threads_and_those_of_deleted_models_are_left_out() -> None:
+    threads = ("ns:m alice 10 4 5 1 0 5\nns:gone alice 1 1 1 1 1 1\n", "ns:m alice 1 0 2 0 1 0\nns:m - 7 0 0 0 0 0\n")
+    shown = text(Answers(STATISTICS, FIRST_BYTES, "", threads)).splitlines()
+    for key, kind, count in (
+        ("alice", "input", 11.0),
+        ("alice", "cached", 4.0),
+        ("alice", "output", 7.0),
+        ("alice", "reasoning", 1.0),
+        ("-", "input", 7.0),
+    ):
+        assert f'slipway_gateway_tokens_total{{key="{key}",kind="{kind}",model="m",namespace="ns"}} {count}' in shown
+    labels = 'key="alice",kind="output",model="m",namespace="ns"'
+    assert f"slipway_gateway_estimated_tokens_total{{{labels}}} 5.0" in shown
+    assert not [line for line in shown if "gone" in line]
+
+
+def test_where_no_tokens_are_counted_none_are_shown() -> None:
+    assert "slipway_gateway_tokens" not in text(Answers(STATISTICS, FIRST_BYTES, ""))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from slipway.gateway import surface
+from slipway.gateway import http_api
 from slipway.gateway.selector import HEADER
 from slipway.gateway.table import Backend, Card, RoutingTable
 
@@ -37,7 +37,7 @@ def current() -> Current:
 
 @pytest.fixture
 async def client(current: Current) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(surface.model_list(lambda: current.table))) as found:
+    async with TestClient(TestServer(http_api.model_list(lambda: current.table))) as found:
         yield found
 
 

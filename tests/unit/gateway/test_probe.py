@@ -23,7 +23,7 @@ async def test_an_endpoint_is_shown_when_it_listens_and_told_of() -> None:
     endpoint = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     assert shown(prober, table(endpoint)) == ()
     await server.start_serving()
-    await asyncio.wait_for(changed.wait(), 5)
+    await asyncio.wait_for(changed.wait(), 60)
     assert shown(prober, table(endpoint)) == (endpoint,)
     await prober.close()
     server.close()

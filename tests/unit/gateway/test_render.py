@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import errors, haproxy
-from slipway.gateway.render import State, files
+from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import PrefixHash, Route, ScaleTarget
+from slipway.serving.route import Canary, PrefixHash, Route, ScaleTarget
 
 GOLDEN = Path(__file__).parent / "golden"
 HASHED = Route(strategy="PrefixHash", prefix_hash=PrefixHash(mean_load_factor=150))
@@ -22,23 +22,25 @@ TABLE = RoutingTable(
     {
         "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080"), HASHED),
         "team:cold": Backend("team", "cold", (), COLD),
-        "team:six": Backend("team", "six", ("[fd00::1]:8080",)),
+        "team:six": Backend("team", "six", ("[fd00::1]:8080",), Route(canary=Canary("new", 10))),
+        "team:new": Backend("team", "new", ("[fd00::2]:8080",), Route(internal=True)),
     },
     {"llama": "default:llama", "default/llama": "default:llama", "cold": "team:cold", "team/cold": "team:cold"},
     {},
     (),
 )
-STATE = State(TABLE, (("00FF", "alice"),), ready=True)
+STATE = DesiredState(TABLE, (("00FF", "alice"),), ready=True)
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "state"),
     [
-        ("first", Settings(), State()),
+        ("first", Settings(), DesiredState()),
         ("full", Settings(api_keys_secret="keys", threads=4, listen="127.0.0.1:9000", max_body_bytes=1048576), STATE),
+        ("page", Settings(ui=True, api_keys_secret="keys"), DesiredState()),
     ],
 )
-def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: State) -> None:
+def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: DesiredState) -> None:
     made = files(settings, state)
     for file in (
         "haproxy.cfg",
@@ -47,6 +49,8 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Sta
         "wake.map",
         "labels.map",
         "rings.map",
+        "shares.map",
+        "canaries.map",
         "keys.map",
         "state.map",
         "paths.map",
@@ -59,17 +63,29 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Sta
         assert golden.read_text() == text
 
 
+def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
+    assert "tokens" not in files(Settings(), STATE)["haproxy.cfg"]
+    counting = files(Settings(count_tokens=True, threads=2), STATE)["haproxy.cfg"]
+    assert "filter lua.tokens" in counting
+    assert [line.split()[-1] for line in counting.splitlines() if "stats socket" in line and "thread" in line] == [
+        "1",
+        "2",
+    ]
+
+
 def test_the_static_part_does_not_depend_on_the_table() -> None:
     version = re.compile(r"slipway_version str\((\w{16})\)")
-    found = {match for state in (State(), STATE) for match in version.findall(files(Settings(), state)["haproxy.cfg"])}
+    found = {
+        match for state in (DesiredState(), STATE) for match in version.findall(files(Settings(), state)["haproxy.cfg"])
+    }
     assert found == {haproxy.version(Settings())}
     assert haproxy.version(Settings()) != haproxy.version(Settings(threads=3))
 
 
-@pytest.mark.parametrize("failure", errors.BY_STATUS)
-def test_each_error_file_is_a_whole_answer(failure: errors.Failure) -> None:
-    head, _unused, body = errors.error_file(failure).partition("\r\n\r\n")
-    assert head.startswith(f"HTTP/1.1 {failure.status} ")
+@pytest.mark.parametrize("error", errors.BY_STATUS)
+def test_each_error_file_is_a_whole_answer(error: errors.ErrorResponse) -> None:
+    head, _unused, body = errors.error_file(error).partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {error.status} ")
     assert f"content-length: {len(body)}" in head
     assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
     assert "'" not in body, "it would end the quotes in haproxy.cfg"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from slipway.gateway.selector import label_text
-from slipway.serving.selector import InvalidSelector, chosen, parse
+from slipway.serving.selector import InvalidSelectorError, chosen, parse
 
 from ...selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 
@@ -24,7 +24,7 @@ def test_labels_that_do_not_fulfil_a_selector(text: str) -> None:
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_what_is_no_selector(text: str) -> None:
-    with pytest.raises(InvalidSelector):
+    with pytest.raises(InvalidSelectorError):
         parse(text)
 
 
@@ -33,7 +33,7 @@ def test_what_is_no_selector(text: str) -> None:
 )
 def test_a_long_selector_is_refused_soon(text: str) -> None:
     began = time.thread_time()  # what others compute meanwhile does not count
-    with pytest.raises(InvalidSelector):
+    with pytest.raises(InvalidSelectorError):
         parse(text)
     assert time.thread_time() - began < 1
 
@@ -42,7 +42,7 @@ def test_all_selectors_have_to_be_fulfilled() -> None:
     assert chosen(parse(), LABELS)
     assert chosen(parse("app", "tier=1"), LABELS)
     assert not chosen(parse("app", "tier=2"), LABELS)
-    with pytest.raises(InvalidSelector):
+    with pytest.raises(InvalidSelectorError):
         parse("none", "app=(")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway.settings import InvalidSettings, Settings, address, load
+from slipway.gateway.settings import InvalidSettingsError, Settings, address, load
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
@@ -30,14 +30,14 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidSettings, match=r"gateway\.yaml"):
+    with pytest.raises(InvalidSettingsError, match=r"gateway\.yaml"):
         load(file)
 
 
 def test_a_limit_with_which_haproxy_would_not_start_is_refused_with_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text("memoryBytes: 314572800")
-    with pytest.raises(InvalidSettings, match=r"memory limit .*gateway_resources.*lower maxBodyBytes or threads"):
+    with pytest.raises(InvalidSettingsError, match=r"memory limit .*gateway_resources.*lower maxBodyBytes or threads"):
         load(file)
     file.write_text("memoryBytes: 402653184")
     assert load(file).memory_bytes == 402653184
@@ -75,6 +75,6 @@ def test_who_may_have_which_id_is_read(tmp_path: Path) -> None:
 def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidSettings) as refused:
+    with pytest.raises(InvalidSettingsError) as refused:
         load(file)
     assert named in str(refused.value)

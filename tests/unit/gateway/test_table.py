@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.table import MOST_ENDPOINTS, PASSED_OVER, Assembler, build
+from slipway.gateway.table import MOST_ENDPOINTS, PASSED_OVER, TableBuilder, build
 from slipway.serving.claims import Rules
+from slipway.serving.unready import Unready
 
 LABEL = "slipway.inference/route"
 
@@ -219,7 +220,7 @@ def test_the_cost_of_a_table_grows_with_its_services_and_not_with_their_square()
 def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeypatch: pytest.MonkeyPatch) -> None:
     services = [versioned(service(f"s{n}", models=[f"m{n}"])) for n in range(50)]
     slices = [versioned(piece(f"s{n}", endpoint(f"10.0.0.{n + 1}"))) for n in range(50)]
-    assembler = Assembler()
+    assembler = TableBuilder()
     assembler.build(services, slices)
     read: list[str] = []
 
@@ -229,7 +230,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
 
     monkeypatch.setattr("slipway.serving.route._read", fail)
     pieces: list[Any] = []
-    monkeypatch.setattr("slipway.gateway.table._piece", lambda obj, **_unused: pieces.append(obj))
+    monkeypatch.setattr("slipway.gateway.table._read_slice", lambda obj, **_unused: pieces.append(obj))
     services[7] = versioned(service("s7", models=["other"]), "2")
     slices[9] = versioned(piece("s9", endpoint("10.0.0.99")), "2")
     table, faults = assembler.build(services, slices)
@@ -241,7 +242,7 @@ def test_a_change_of_one_service_or_slice_does_not_read_the_others_again(monkeyp
 
 
 def test_a_service_made_again_is_read_again() -> None:
-    assembler = Assembler()
+    assembler = TableBuilder()
     old = versioned(service("s", models=["old"]))
     assembler.build([old], [])
     new = service("s", models=["new"])
@@ -367,3 +368,35 @@ def test_a_service_that_cannot_be_read_is_one_fault(fields: dict[str, Any]) -> N
     table, faults = build([service("bad") | fields, service("m2")], [])
     assert set(table.models) == {"m2", "default/m2"}
     assert [fault.service for fault in faults] == ["bad"]
+
+
+def stand_in(
+    name: str, *models: str, namespace: str = "default", since: str = "2025-01-01T00:00:00Z"
+) -> dict[str, Any]:
+    refusal = {"reason": "InvalidSpec", "models": models}
+    return service(f"refused-{name}", namespace, since, internal=True, refusal=refusal)
+
+
+def test_ids_of_refused_models_lead_nowhere_and_have_a_reason() -> None:
+    table, faults = build([stand_in("bad", "bad", "default/bad")], [])
+    assert table.refused == {"bad": "InvalidSpec", "default/bad": "InvalidSpec"}
+    assert (table.models, table.listed, faults) == ({}, (), ())
+
+
+def test_a_refusal_takes_no_id_from_anybody_however_old_it_is() -> None:
+    table, _faults = build([stand_in("m1", "m1", "default/m1"), service("m1", "other")], [])
+    assert table.models["m1"] == "other:m1"
+    assert table.refused == {"default/m1": "InvalidSpec"}
+
+
+def test_a_refusal_says_nothing_of_other_namespaces_ids() -> None:
+    table, _faults = build([stand_in("bad", "other/bad", "no\nid")], [])
+    assert table.refused == {}
+
+
+def test_a_service_tells_why_none_of_its_endpoints_answers() -> None:
+    told = service("m1")
+    told["metadata"]["annotations"]["slipway.inference/unready"] = '{"reason": "ImagePullBackOff", "final": true}'
+    table, _faults = build([told, service("m2")], [])
+    assert table.backends["default:m1"].unready == Unready("ImagePullBackOff", final=True)
+    assert table.backends["default:m2"].unready is None

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from slipway.gateway import wake
-from slipway.gateway.cli import NotRunning
+from slipway.gateway.haproxy_socket import NotRunningError
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.gateway.wake import Sleeper, Waker, sleepers
-from slipway.kube.errors import ApiError, Conflict, Forbidden
+from slipway.kube.errors import ApiError, ConflictError, ForbiddenError
 from slipway.kube.objects import Key, Kind
 from slipway.serving.route import Route, ScaleTarget
 
@@ -110,11 +110,11 @@ async def test_a_scale_that_is_not_zero_is_left_alone() -> None:
 
 
 async def test_a_conflict_is_read_again_and_not_for_ever() -> None:
-    api = Api(0, Conflict("newer"))
+    api = Api(0, ConflictError("newer"))
     assert await wake.wake(api, SLEEPER)  # type: ignore[arg-type]
     assert len(api.read) == 2
-    with pytest.raises(Conflict):
-        await wake.wake(Api(0, *[Conflict("newer")] * 3), SLEEPER)  # type: ignore[arg-type]
+    with pytest.raises(ConflictError):
+        await wake.wake(Api(0, *[ConflictError("newer")] * 3), SLEEPER)  # type: ignore[arg-type]
 
 
 async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is_one() -> None:
@@ -141,7 +141,7 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
     async def ask() -> dict[str, int]:
         nonlocal asked
         asked += 1
-        raise NotRunning("away")
+        raise NotRunningError("away")
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
         task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(lambda current=current: current))  # type: ignore[arg-type, misc]
@@ -154,7 +154,7 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
 
 
 async def test_a_refusal_is_told_once_and_tried_again() -> None:
-    api = Api(0, Forbidden("not yours"), Forbidden("not yours"))
+    api = Api(0, ForbiddenError("not yours"), ForbiddenError("not yours"))
     told = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
     assert told == ["ns:model-llama models llama cannot be scaled from zero: not yours"]
     assert len(api.written) == 1
@@ -222,4 +222,4 @@ async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothin
     assert not task.done()
     task.cancel()
     assert len(api.written) == 1
-    assert [record.levelno for record in caplog.records if "who waits" in record.message] == [logging.ERROR]
+    assert [record.levelno for record in caplog.records if "waiting requests" in record.message] == [logging.ERROR]

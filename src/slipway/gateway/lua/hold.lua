@@ -3,8 +3,8 @@
 -- Places are shared among clients: where there is none left, one who has more than another has to give the newest of his to
 -- the other. So nobody can shut others out, and who is alone may have all.
 --
--- Sets txn.hold to: released, full, timeout, left (the client went away), or moved (a reload replaced this process: its
--- successor takes the request).
+-- Sets txn.hold to: released, full, timeout, failed (no server will come until somebody acts), left (the client went away),
+-- or moved (a reload replaced this process: its successor takes the request).
 -- Loaded once for all threads, so that the limits hold for the process. Arguments: seconds to wait and places for each
 -- model; the same for models that are woken when requests wait; the map of these; the map of models whose servers are not
 -- to be used yet, or no more; bytes that all waiting bodies may have; host and port on which a successor would listen.
@@ -15,6 +15,7 @@ local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
 local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
 
 local client_of = require("client").of
+local reasons = require("reasons")
 
 local woken_backends = Map.new(wake_map, Map._str)
 local held_backends = Map.new(held_map, Map._str)
@@ -32,7 +33,7 @@ local waiting = {}
 local bytes_held = 0
 local bytes_of = {}           -- client -> bytes of his that are held
 local displaced = {}          -- ticket -> true, of requests whose place another client got
-local totals = {}             -- backend -> {full, timeout}: how many were turned away
+local totals = {}             -- backend -> {full, timeout, failed}: how many were turned away
 local last_ticket = 0
 
 local function clock()
@@ -174,16 +175,23 @@ local function may_pass(room, servers, now)
 end
 
 local function refuse(txn, backend, why)
-    local total = totals[backend] or {full = 0, timeout = 0}
+    local total = totals[backend] or {full = 0, timeout = 0, failed = 0}
     totals[backend] = total
     total[why] = total[why] + 1
     txn:set_var("txn.hold", why)
 end
 
+local function fails(backend)
+    local _, final = reasons.of_backend(backend)
+    return final
+end
+
 -- The end of the wait, or nil: still waiting.
 local function outcome(txn, backend, room, now, deadline)
-    local servers = not held_backends:lookup(backend) and txn.c:nbsrv(backend) or 0   -- nil: the model was deleted meanwhile
+    local proxy = not held_backends:lookup(backend) and core.backends[backend]   -- nil: the model was deleted meanwhile
+    local servers = proxy and proxy:get_srv_act() or 0
     if servers > 0 and may_pass(room, servers, now) then return "released" end
+    if servers == 0 and fails(backend) then return "failed" end
     if now >= deadline then return "timeout" end
     return nil
 end
@@ -226,11 +234,11 @@ local function hold(txn)
         end
     until ended
     leave(backend, room, ticket)
-    if ended == "timeout" or ended == "full" then return refuse(txn, backend, ended) end
+    if ended == "timeout" or ended == "full" or ended == "failed" then return refuse(txn, backend, ended) end
     txn:set_var("txn.hold", ended)
 end
 
--- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout".
+-- "show slipway hold" on the command socket: one line a model, "backend waiting full timeout failed".
 local function show(applet)
     local now = clock()
     local names = {}
@@ -241,7 +249,8 @@ local function show(applet)
     for backend in pairs(totals) do names[backend] = true end
     for backend in pairs(names) do
         local room, total = waiting[backend], totals[backend]
-        applet:send(("%s %d %d %d\n"):format(backend, room and room.count or 0, total and total.full or 0, total and total.timeout or 0))
+        total = total or {full = 0, timeout = 0, failed = 0}
+        applet:send(("%s %d %d %d %d\n"):format(backend, room and room.count or 0, total.full, total.timeout, total.failed))
     end
 end
 

@@ -1,19 +1,21 @@
 """The loop that keeps HAProxy equal to the table: something changed -> table -> files and commands.
 
-It does not know where the table comes from (a cluster, a file): a source puts tables and keys in and calls `changed`.
+It does not know where the table comes from (a cluster, a file): a source publishes snapshots of what it knows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from slipway.gateway.balancing import server_name
-from slipway.gateway.cli import CommandFailed
 from slipway.gateway.dataplane import DataPlane
+from slipway.gateway.haproxy_socket import CommandError
+from slipway.gateway.keys import Rights
 from slipway.gateway.probe import Prober
-from slipway.gateway.render import State
-from slipway.gateway.table import EMPTY, RoutingTable
+from slipway.gateway.render import DesiredState
+from slipway.gateway.table import EMPTY, RoutingTable, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -24,49 +26,53 @@ _CHECK_SECONDS = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
-class Control:
-    """Holds what is wanted and applies it."""
+class ReconcileLoop:
+    """Holds the desired state and applies it."""
 
     def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
         self._prober = Prober(self.changed)
         self._changed = asyncio.Event()
-        self._keys: tuple[tuple[str, str], ...] = ()
+        self._published = asyncio.Event()
+        self._snapshot = Snapshot(EMPTY)
         self._leaving = False
-        self.table: RoutingTable = EMPTY
+        self._applied = asyncio.Event()
+
+    @property
+    def table(self) -> RoutingTable:
         """The newest table, with all endpoints: what the model list shows."""
-        self.applied = asyncio.Event()
-        """Set when HAProxy has had its first table."""
+        return self._snapshot.table
+
+    @property
+    def rights(self) -> Mapping[str, Rights]:
+        """Rights of the API keys, by name."""
+        return self._snapshot.rights
 
     @property
     def ready(self) -> bool:
-        """Whether this replica should get traffic."""
-        return self.applied.is_set() and not self._leaving
+        """Whether this replica should get traffic: HAProxy has had its first table, and no end is near."""
+        return self._applied.is_set() and not self._leaving
 
     def changed(self) -> None:
-        """Something in what is wanted may be new."""
+        """The desired state may be new."""
         self._changed.set()
 
-    def route(self, table: RoutingTable) -> None:
-        """Takes a new table."""
-        if table != self.table:
-            self.table = table
-            self.changed()
-
-    def admit(self, keys: tuple[tuple[str, str], ...]) -> None:
-        """Takes new API keys (hash and name)."""
-        if keys != self._keys:
-            self._keys = keys
+    def publish(self, snapshot: Snapshot) -> None:
+        """Takes a new table and new API keys."""
+        self._published.set()
+        if snapshot != self._snapshot:
+            self._snapshot = snapshot
             self.changed()
 
     def leave(self, leaving: bool) -> None:
-        """Says to the outside that no more traffic should come, or takes that back."""
+        """Announces that no more traffic should come, or takes that back."""
         self._leaving = leaving
         self.changed()
 
     async def run(self) -> None:
-        """Applies until cancelled. Begins when HAProxy runs, so that the servers in use need no probe."""
+        """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
+            await self._published.wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:
@@ -78,8 +84,8 @@ class Control:
         while True:
             try:
                 return await self._dataplane.servers()
-            except CommandFailed as error:
-                log.info("waiting for HAProxy: %s", error)
+            except CommandError as error:
+                log.info("Waiting for HAProxy: %s", error)
                 await asyncio.sleep(1)
 
     def _trust(self, running: set[str]) -> None:
@@ -96,13 +102,14 @@ class Control:
         pause = _FIRST_PAUSE
         while True:
             self._changed.clear()
-            state = State(self._prober.filter(self.table), self._keys, ready=not self._leaving)
+            keys, rights = self._snapshot.keys, self._snapshot.rights
+            state = DesiredState(self._prober.filter(self.table), keys, rights, ready=not self._leaving)
             try:
                 await self._dataplane.apply(state)
-            except CommandFailed as error:
-                log.warning("HAProxy does not follow, next attempt in %.1f s: %s", pause, error)
+            except CommandError as error:
+                log.warning("Could not apply the new state to HAProxy; retrying in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
-                self.applied.set()
+                self._applied.set()
                 return

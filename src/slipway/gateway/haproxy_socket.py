@@ -1,4 +1,4 @@
-"""The command line of HAProxy over its Unix socket: one command at a time, answers told apart by prompts."""
+"""HAProxy's Runtime API over its Unix socket: one command at a time, answers separated by prompts."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ _LIMIT = 1 << 26
 """Largest answer in bytes; statistics of ten thousand backends stay below it."""
 
 
-class CommandFailed(RuntimeError):
-    """HAProxy could not be reached, or did not do what it was told."""
+class CommandError(RuntimeError):
+    """HAProxy could not be reached, or refused a command."""
 
 
-class NotRunning(CommandFailed):
+class NotRunningError(CommandError):
     """Nobody listens on the socket: HAProxy has not started, is being restarted, or takes no more connections."""
 
 
-class CommandLine:
+class Session:
     """An open session on the socket of HAProxy's working process."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
-    async def ask(self, command: str) -> str:
+    async def query(self, command: str) -> str:
         """Sends one command and returns its answer without the blank lines around it.
 
-        Raises CommandFailed, also for a text that HAProxy would read as several commands.
+        Raises CommandError, also for a text that HAProxy would read as several commands.
         """
-        (answer,) = await self._ask([command])
+        (answer,) = await self._send([command])
         return answer
 
-    async def _ask(self, commands: Sequence[str]) -> list[str]:
-        """Sends commands at once and returns the answer to each. Raises CommandFailed."""
+    async def _send(self, commands: Sequence[str]) -> list[str]:
+        """Sends commands at once and returns the answer to each. Raises CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
-                raise CommandFailed(f"{_verb(command)}: not sent, as it is more than one command")
+                raise CommandError(f"{_verb(command)}: not sent, because it contains more than one command")
         verb = _verb(commands[0])
         try:
             async with asyncio.timeout(_SECONDS):
@@ -49,25 +49,25 @@ class CommandLine:
                 await self._writer.drain()
                 answers = [await self._reader.readuntil(_PROMPT) for _unused in commands]
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
-            raise CommandFailed(f"{verb}: {error or type(error).__name__}") from error
+            raise CommandError(f"{verb}: {error or type(error).__name__}") from error
         return [answer.removesuffix(_PROMPT).decode(errors="replace").strip("\n") for answer in answers]
 
-    async def tell(self, command: str, *answers: str) -> None:
-        """Sends a command whose success is one of `answers` (default: silence). Raises CommandFailed."""
-        _check(command, await self.ask(command), answers)
+    async def execute(self, command: str, *answers: str) -> None:
+        """Sends a command whose success is one of `answers` (default: silence). Raises CommandError."""
+        _check(command, await self.query(command), answers)
 
-    async def tell_all(self, commands: Sequence[str]) -> None:
+    async def execute_all(self, commands: Sequence[str]) -> None:
         """Sends commands at once whose success is silence, each of which may run though another fails.
 
-        Raises CommandFailed for the first that did.
+        Raises CommandError for the first that did.
         """
-        for command, answer in zip(commands, await self._ask(commands), strict=True):
+        for command, answer in zip(commands, await self._send(commands), strict=True):
             _check(command, answer)
 
 
 def _check(command: str, answer: str, answers: Sequence[str] = ()) -> None:
     if answer.strip() not in (answers or ("",)):
-        raise CommandFailed(f"{_verb(command)}: {answer.strip()}")
+        raise CommandError(f"{_verb(command)}: {answer.strip()}")
 
 
 def _verb(command: str) -> str:
@@ -76,22 +76,22 @@ def _verb(command: str) -> str:
 
 
 @asynccontextmanager
-async def session(socket: Path) -> AsyncIterator[CommandLine]:
-    """Opens a session for as long as the context lasts. Raises CommandFailed; NotRunning when nobody listens."""
+async def session(socket: Path) -> AsyncIterator[Session]:
+    """Opens a session for as long as the context lasts. Raises CommandError; NotRunningError when nobody listens."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket, limit=_LIMIT)
     except OSError as error:
-        raise NotRunning(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
+        raise NotRunningError(f"HAProxy does not listen on {socket.name}: {error.strerror}") from error
     try:
-        line = CommandLine(reader, writer)
-        await line.ask("prompt")
-        yield line
+        opened = Session(reader, writer)
+        await opened.query("prompt")
+        yield opened
     finally:
         writer.close()
 
 
 async def reload(master: Path) -> None:
-    """Makes the master start a new process from the files. Raises CommandFailed.
+    """Makes the master start a new process from the files. Raises CommandError.
 
     The old process ends with its last stream.
     """
@@ -104,6 +104,6 @@ async def reload(master: Path) -> None:
             log = b"" if verdict == b"Success=1\n" else await reader.readuntil(b"\n\n")
             writer.close()
     except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
-        raise CommandFailed(f"reload: {error or type(error).__name__}") from error
+        raise CommandError(f"reload: {error or type(error).__name__}") from error
     if log:
-        raise CommandFailed(f"reload: {log.decode(errors='replace').strip()}")
+        raise CommandError(f"reload: {log.decode(errors='replace').strip()}")

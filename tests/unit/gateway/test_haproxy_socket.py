@@ -1,4 +1,4 @@
-"""The command line of HAProxy: what is sent to it."""
+"""The socket of HAProxy: what is sent to it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.cli import CommandFailed, CommandLine
+from slipway.gateway.haproxy_socket import CommandError, Session
 
 
 class Writer:
@@ -21,43 +21,43 @@ class Writer:
         pass
 
 
-def line(writer: Any, answer: bytes = b"\n> ") -> CommandLine:
+def session(writer: Any, answer: bytes = b"\n> ") -> Session:
     reader = asyncio.StreamReader()
     reader.feed_data(answer)
-    return CommandLine(reader, writer)
+    return Session(reader, writer)
 
 
 async def test_a_command_is_one_line_and_its_answer_comes_without_blank_lines() -> None:
     writer = Writer()
-    assert await line(writer, b"\n0x1 key value\n\n> ").ask("show map /run/models.map") == "0x1 key value"
+    assert await session(writer, b"\n0x1 key value\n\n> ").query("show map /run/models.map") == "0x1 key value"
     assert writer.written == b"show map /run/models.map\n"
 
 
 @pytest.mark.parametrize("text", ["a;show info", "a\nshow info", "a\rb", "a\\;b"])
 async def test_what_would_be_read_as_more_than_one_command_is_not_sent(text: str) -> None:
     writer = Writer()
-    with pytest.raises(CommandFailed, match="add map: not sent"):
-        await line(writer).ask(f"add map /run/models.map {text} ns:m")
+    with pytest.raises(CommandError, match="add map: not sent"):
+        await session(writer).query(f"add map /run/models.map {text} ns:m")
     assert writer.written == b""
 
 
 async def test_many_commands_go_at_once_and_each_answer_is_read() -> None:
     writer = Writer()
-    session = line(writer, b"\n> " * 3 + b"7\n> ")
-    await session.tell_all(["add map /m a b", "set map /m c d", "del map /m e"])
+    opened = session(writer, b"\n> " * 3 + b"7\n> ")
+    await opened.execute_all(["add map /m a b", "set map /m c d", "del map /m e"])
     assert writer.written == b"add map /m a b\nset map /m c d\ndel map /m e\n"
-    assert await session.ask("get var x") == "7"
+    assert await opened.query("get var x") == "7"
 
 
 async def test_of_many_commands_the_one_that_failed_is_named_without_its_values() -> None:
-    session = line(Writer(), b"\n> entry not found.\n\n> \n> 7\n> ")
-    with pytest.raises(CommandFailed, match=r"\Aset map: entry not found\.\Z"):
-        await session.tell_all(["add map /m secret b", "set map /m secret d", "del map /m e"])
-    assert await session.ask("get var x") == "7"
+    opened = session(Writer(), b"\n> entry not found.\n\n> \n> 7\n> ")
+    with pytest.raises(CommandError, match=r"\Aset map: entry not found\.\Z"):
+        await opened.execute_all(["add map /m secret b", "set map /m secret d", "del map /m e"])
+    assert await opened.query("get var x") == "7"
 
 
 async def test_of_many_commands_none_is_sent_where_one_would_be_read_as_more() -> None:
     writer = Writer()
-    with pytest.raises(CommandFailed, match="not sent"):
-        await line(writer).tell_all(["add map /m a b", "add map /m c;d e"])
+    with pytest.raises(CommandError, match="not sent"):
+        await session(writer).execute_all(["add map /m a b", "add map /m c;d e"])
     assert writer.written == b""

@@ -11,17 +11,18 @@ import msgspec
 from aiohttp import web
 
 from slipway.gateway import errors
+from slipway.gateway.keys import UNLIMITED, Rights
+from slipway.gateway.limits import KEY_HEADER, backends_of
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import address
 from slipway.gateway.table import EMPTY, Card, RoutingTable
-from slipway.serving.selector import InvalidSelector, Requirement, chosen, parse
+from slipway.serving.route import TEXT_GENERATION
+from slipway.serving.selector import InvalidSelectorError, Requirement, chosen, parse
 
-TEXT_GENERATION = "TextGeneration"
-"""Models that say what they can do are listed by default where this is among it."""
 MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""
 _AT_A_TIME = 200
-"""Models that are looked at before others get their turn in the process that steers HAProxy."""
+"""Models to filter before yielding to the other tasks of the process."""
 
 
 class ModelList:
@@ -33,20 +34,24 @@ class ModelList:
         self._texts: Mapping[str, bytes] = {}
         self._usual = _body(())
 
-    async def body(self, features: frozenset[str], wanted: Sequence[Requirement]) -> bytes:
-        """The answer as JSON: of models that can do any of these features, and fulfil the selector."""
+    async def body(
+        self, features: frozenset[str], requirements: Sequence[Requirement], rights: Rights = UNLIMITED
+    ) -> bytes:
+        """The answer as JSON: of models that can do any of these features, fulfil the selector, and may be asked."""
         table = self._current()
         if table is not self._written:
             self._texts = {model: msgspec.json.encode(table.cards[model].public()) for model in table.listed}
             self._usual = _body(self._texts[model] for model in table.listed if shown(table.cards[model], frozenset()))
             self._written = table
-        if not features and not wanted:
+        if not features and not requirements and not rights.restricted:
             return self._usual
         texts, found = self._texts, []
+        allowed = backends_of(rights, table) if rights.restricted else None
         for start in range(0, len(table.listed), _AT_A_TIME):
             for model in table.listed[start : start + _AT_A_TIME]:
                 card = table.cards[model]
-                if shown(card, features) and chosen(wanted, card.labels):
+                permitted = allowed is None or table.models[model] in allowed
+                if permitted and shown(card, features) and chosen(requirements, card.labels):
                     found.append(texts[model])
             await asyncio.sleep(0)
         return _body(found)
@@ -56,28 +61,39 @@ def _body(cards: Iterable[bytes]) -> bytes:
     return b'{"object":"list","data":[' + b",".join(cards) + b"]}"
 
 
-def model_list(current: Callable[[], RoutingTable]) -> web.Application:
-    """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes. Both obey label selectors."""
+def model_list(
+    current: Callable[[], RoutingTable], rights: Callable[[], Mapping[str, Rights]] = dict
+) -> web.Application:
+    """``/v1/models`` and ``/v1/models/{id}``; ids may hold slashes. Both obey label selectors and keys' `rights`."""
     models = ModelList(current)
+
+    def rights_of(request: web.Request) -> Rights:
+        return rights().get(request.headers.get(KEY_HEADER, ""), UNLIMITED)
 
     async def listed(request: web.Request) -> web.Response:
         try:
-            wanted = _wanted(request)
-        except Refusal as refusal:
-            return _refused(refusal.failure)
-        body = await models.body(frozenset(request.query.getall("feature", [])), wanted)
+            requirements = _requirements(request)
+        except RequestError as error:
+            return _respond(error.response)
+        body = await models.body(frozenset(request.query.getall("feature", [])), requirements, rights_of(request))
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
     async def one(request: web.Request) -> web.Response:
         try:
-            wanted = _wanted(request)
-        except Refusal as refusal:
-            return _refused(refusal.failure)
+            requirements = _requirements(request)
+        except RequestError as error:
+            return _respond(error.response)
         model = request.match_info["model"]
-        card = current().cards.get(model)
-        if card and chosen(wanted, card.labels):
+        table, own = current(), rights_of(request)
+        card = table.cards.get(model)
+        permitted = not own.restricted or table.models.get(model) in backends_of(own, table)
+        if card and permitted and chosen(requirements, card.labels):
             return web.json_response(card.public())
-        return _refused(_unknown(model))
+        reason = table.refused.get(model)
+        if reason and not own.restricted:
+            body = errors.not_ready(model, "is refused", reason)
+            return web.Response(status=503, text=body, content_type="application/json", headers={"Retry-After": "10"})
+        return _respond(_unknown(model))
 
     application = web.Application()
     application.add_routes([web.get("/v1/models", listed), web.get(r"/v1/models/{model:[\s\S]+}", one)])
@@ -85,41 +101,48 @@ def model_list(current: Callable[[], RoutingTable]) -> web.Application:
 
 
 def shown(card: Card, features: frozenset[str]) -> bool:
-    """Whether the list shows a model: by any feature asked for; else text generators, and those that tell none."""
+    """Whether the list shows a model: one with any requested feature; by default text generators and unknown ones."""
     if features:
         return not features.isdisjoint(card.features)
     return not card.features or TEXT_GENERATION in card.features
 
 
-class Refusal(Exception):
-    """The request cannot be answered as it is."""
+class RequestError(Exception):
+    """The request is answered with an error."""
 
-    def __init__(self, failure: errors.Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
+    def __init__(self, response: errors.ErrorResponse) -> None:
+        super().__init__(response.message)
+        self.response = response
 
 
-def _wanted(request: web.Request) -> Sequence[Requirement]:
-    """Raises Refusal."""
+def _requirements(request: web.Request) -> Sequence[Requirement]:
+    """Raises RequestError."""
     selectors = request.headers.getall(HEADER, [])
     if sum(map(len, selectors)) > MOST_SELECTOR:
-        raise Refusal(errors.LONG_SELECTOR)
+        raise RequestError(errors.LONG_SELECTOR)
     try:
         return parse(*selectors)
-    except InvalidSelector as error:
-        raise Refusal(errors.BAD_SELECTOR) from error
+    except InvalidSelectorError as error:
+        raise RequestError(errors.BAD_SELECTOR) from error
 
 
-def _unknown(model: str) -> errors.Failure:
-    return errors.Failure(404, f"The model `{model[:128]}` does not exist.", param="model", code="model_not_found")
+def _unknown(model: str) -> errors.ErrorResponse:
+    return errors.ErrorResponse(
+        404, f"The model `{model[:128]}` does not exist.", param="model", code="model_not_found"
+    )
 
 
-def _refused(failure: errors.Failure) -> web.Response:
-    return web.Response(status=failure.status, text=failure.body(), content_type="application/json")
+def _respond(error: errors.ErrorResponse) -> web.Response:
+    return web.Response(status=error.status, text=error.body(), content_type="application/json")
 
 
-def operations(ready: Callable[[], bool], numbers: Callable[[], Awaitable[bytes]]) -> web.Application:
-    """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``."""
+def operations(
+    ready: Callable[[], bool], refresh: Callable[[], Awaitable[None]], text: Callable[[], bytes]
+) -> web.Application:
+    """``/healthz`` (the process runs), ``/readyz`` (the first table is applied and no end is near), ``/metrics``.
+
+    A scrape awaits `refresh`, then gets `text`.
+    """
 
     async def healthz(_unused: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -129,7 +152,8 @@ def operations(ready: Callable[[], bool], numbers: Callable[[], Awaitable[bytes]
 
     async def metrics(_unused: web.Request) -> web.Response:
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        return web.Response(body=await numbers(), headers=headers)
+        await refresh()
+        return web.Response(body=text(), headers=headers)
 
     application = web.Application()
     application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from slipway.gateway.runtime import (
+from slipway.gateway import unanswered
+from slipway.gateway.runtime_diff import (
     HELD,
     Command,
-    Running,
     RunningBackend,
+    RunningState,
     arrivals,
     batches,
     parse_backends,
@@ -16,6 +17,7 @@ from slipway.gateway.runtime import (
 )
 from slipway.gateway.table import Backend, RoutingTable
 
+LAST = f"ns:m/unanswered {unanswered.server('/run')} backup"
 HEAD = "# pxname,svname,status,scur\n"
 
 
@@ -24,17 +26,19 @@ def table(**backends: list[str]) -> RoutingTable:
     return RoutingTable(made, {backend.service: name for name, backend in made.items()}, {}, ())
 
 
-def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -> Running:
-    found = {f"ns:{name}": RunningBackend(True, servers) for name, servers in backends.items()}
-    return Running("v", found, {"models.map": models or {}})
-
-
-def told(now: Running, wanted: RoutingTable) -> list[str]:
-    maps = {
-        "models.map": dict(wanted.models),
-        HELD: {name: "1" for name, b in wanted.backends.items() if not b.endpoints},
+def running(models: dict[str, str] | None = None, **backends: dict[str, bool]) -> RunningState:
+    found = {
+        f"ns:{name}": RunningBackend(True, {**servers, unanswered.NAME: True}) for name, servers in backends.items()
     }
-    commands = [*arrivals("/run", now, wanted, maps), *withdrawals("/run", now, wanted, maps)]
+    return RunningState("v", found, {"models.map": models or {}})
+
+
+def told(now: RunningState, desired: RoutingTable) -> list[str]:
+    maps = {
+        "models.map": dict(desired.models),
+        HELD: {name: "1" for name, b in desired.backends.items() if not b.endpoints},
+    }
+    commands = [*arrivals("/run", now, desired, maps), *withdrawals("/run", now, desired, maps)]
     return [command.text for command in commands]
 
 
@@ -46,10 +50,14 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
     assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
         "add map /run/hold.map ns:m 1",
         "add backend ns:m from model",
-        "add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 pool-conn-name var(txn.alone)",
+        f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        "enable health ns:m/10.0.0.1:80",
         "set server ns:m/10.0.0.1:80 state ready",
-        "add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 pool-conn-name var(txn.alone)",
+        f"add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        "enable health ns:m/fd00::1:80",
         "set server ns:m/fd00::1:80 state ready",
+        f"add server {LAST}",
+        "set server ns:m/unanswered state ready",
         "publish backend ns:m",
         "add map /run/models.map m ns:m",
         "del map /run/hold.map ns:m",
@@ -59,7 +67,8 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
 def test_new_servers_come_before_old_ones_leave() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
     assert told(now, table(m=["10.0.0.2:80"])) == [
-        "add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 pool-conn-name var(txn.alone)",
+        f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        "enable health ns:m/10.0.0.2:80",
         "set server ns:m/10.0.0.2:80 state ready",
         "set server ns:m/10.0.0.1:80 state maint",
     ]
@@ -86,6 +95,7 @@ def test_a_model_that_goes_leaves_the_map_first() -> None:
     assert told(now, table()) == [
         "del map /run/models.map m",
         "set server ns:m/10.0.0.1:80 state maint",
+        "set server ns:m/unanswered state maint",
         "unpublish backend ns:m",
     ]
 
@@ -125,3 +135,21 @@ def test_entries_of_maps_are_sent_together_and_nothing_else_is() -> None:
     sent = list(batches([entries[0], *others, *entries[1:]]))
     assert [len(batch) for batch in sent] == [1, 1, 1, 100, 49]
     assert [command for batch in sent for command in batch] == [entries[0], *others, *entries[1:]]
+
+
+def test_states_of_servers_are_sent_together() -> None:
+    texts = [
+        "add server a/b c",
+        "enable health a/b",
+        "set server a/b state ready",
+        "add map /m k v",
+        "publish backend a",
+    ]
+    sent = list(batches(map(Command, texts)))
+    assert [[command.text for command in batch] for batch in sent] == [texts[:1], texts[1:3], texts[3:4], texts[4:]]
+
+
+def test_the_server_of_those_who_wait_for_the_next_one_is_no_endpoint() -> None:
+    now = running({"m": "ns:m"}, m={})
+    assert now.backends["ns:m"].endpoints == {}
+    assert told(now, table(m=["10.0.0.1:80"]))[0] == "add map /run/hold.map ns:m 1"

@@ -14,8 +14,8 @@ import pytest
 import requests
 
 from slipway.gateway.haproxy import JSON_PATHS
-from slipway.gateway.standalone import Standalone
 from tests.gateway.conftest import PATIENCE, Api, Engine, settle, wait_for
+from tests.gateway.standalone import Standalone
 
 CHAT = "/v1/chat/completions"
 FIELDS = {"message", "type", "param", "code"}

@@ -1,6 +1,6 @@
 """A whole gateway on this machine, without Kubernetes: HAProxy and control process, fed from a table file.
 
-For tests, benchmarks and trying things out. HAProxy is the program that SLIPWAY_HAPROXY names, else the public image.
+For tests and benchmarks. HAProxy is the program that SLIPWAY_HAPROXY names, else the public image.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ class Standalone:
         self.control: subprocess.Popen[bytes] | None = None
 
     def route(
-        self, models: Mapping[str, Sequence[str] | Mapping[str, object]], keys: Mapping[str, str] | None = None
+        self,
+        models: Mapping[str, Sequence[str] | Mapping[str, object]],
+        keys: Mapping[str, str] | None = None,
+        refused: Mapping[str, str] | None = None,
     ) -> None:
-        """Writes the table, see static.Static. Takes effect within 0.2 s."""
-        text = json.dumps({"models": dict(models), "keys": dict(keys or {})})
+        """Writes the table, see file_source.TableFile. Takes effect within 0.2 s."""
+        text = json.dumps({"models": dict(models), "keys": dict(keys or {}), "refused": dict(refused or {})})
         new = self.table.with_suffix(".new")
         new.write_text(text)
         new.replace(self.table)
@@ -100,7 +103,7 @@ class Standalone:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/readyz", timeout=10):  # noqa: S310
+                with urllib.request.urlopen(f"{self.url}/readyz", timeout=10):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)

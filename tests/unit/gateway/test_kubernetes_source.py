@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from slipway.gateway.cluster import Cluster, Room
+from slipway.gateway.keys import RIGHTS
+from slipway.gateway.kubernetes_source import AnnotationBudget, KubernetesSource
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import EMPTY, RoutingTable, build
+from slipway.gateway.table import EMPTY, RoutingTable, Snapshot, build
+from slipway.gateway.wake import Waker
 from slipway.kube.client import Page, WatchEvent
-from slipway.kube.errors import NotFound
+from slipway.kube.errors import NotFoundError
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import EVENT, SECRET, Key, Kind
 from slipway.kube.store import Change
@@ -53,7 +55,7 @@ class Api:
         for obj in self.objects:
             if obj["kind"] == kind.kind and obj["metadata"]["name"] == name.name:
                 return obj
-        raise NotFound("not found")
+        raise NotFoundError("not found")
 
     async def create(self, kind: Kind, obj: dict[str, Any], **_unused: Any) -> dict[str, Any]:
         assert kind == EVENT
@@ -66,24 +68,17 @@ class Api:
 
 
 class Seen:
-    """Stands for Control."""
+    """Stands for ReconcileLoop."""
 
     def __init__(self) -> None:
-        self.table: RoutingTable = EMPTY
-        self.keys: tuple[tuple[str, str], ...] | None = None
-        self.order: list[str] = []
+        self.snapshots: list[Snapshot] = []
 
-    def route(self, table: RoutingTable) -> None:
-        self.order.append("route")
-        self.table = table
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
 
-    def admit(self, keys: tuple[tuple[str, str], ...]) -> None:
-        self.order.append("admit")
-        self.keys = keys
-
-    async def run(self) -> None:
-        self.order.append("run")
-        await asyncio.Event().wait()
+    @property
+    def table(self) -> RoutingTable:
+        return self.snapshots[-1].table if self.snapshots else EMPTY
 
 
 def service(
@@ -134,9 +129,14 @@ async def follow(
         return waiting or {}
 
     seen = Seen()
-    cluster = Cluster(api, api.metrics, secret, asked, settings or Settings())  # type: ignore[arg-type]
-    task = asyncio.create_task(cluster.run(seen))  # type: ignore[arg-type]
-    await until(lambda: "run" in seen.order)
+    source = KubernetesSource(api, api.metrics, secret, settings or Settings())  # type: ignore[arg-type]
+    waker = Waker(api, asked, source.report_not_woken)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        await asyncio.gather(source.run(seen.publish), waker.run(lambda: seen.table))
+
+    task = asyncio.create_task(run())
+    await until(lambda: seen.snapshots)
     return seen, task
 
 
@@ -197,14 +197,36 @@ async def test_keys_are_known_before_haproxy_is_ready() -> None:
         "data": {"alice": base64.b64encode(b"sk-1").decode()},
     }
     seen, task = await follow(Api(Metrics(), secret), Key("system", "keys"))
-    assert seen.keys == ((hashlib.sha256(b"sk-1").hexdigest().upper(), "alice"),)
-    assert seen.order == ["admit", "route", "run"]
+    assert seen.snapshots[0].keys == ((hashlib.sha256(b"sk-1").hexdigest().upper(), "alice"),)
+    await stop(task)
+
+
+async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is_not() -> None:
+    secret = {
+        "kind": SECRET.kind,
+        "metadata": {
+            "namespace": "system",
+            "name": "keys",
+            "uid": "u-1",
+            "resourceVersion": "1",
+            "annotations": {RIGHTS: '{"alice": {"requestsPerMinute": -1}}'},
+        },
+        "data": {"alice": base64.b64encode(b"sk-1").decode()},
+    }
+    api = Api(Metrics(), secret)
+    seen, task = await follow(api, Key("system", "keys"))
+    await until(lambda: api.written)
+    event = api.written[0]
+    assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("keys", "Warning", "InvalidKeyRights")
+    assert "requestsPerMinute" in event["message"]
+    assert "sk-1" not in json.dumps(event)
+    assert seen.snapshots[0].keys == ()
     await stop(task)
 
 
 async def test_a_missing_secret_means_no_keys() -> None:
     seen, task = await follow(Api(Metrics()), Key("system", "keys"))
-    assert seen.keys == ()
+    assert seen.snapshots[0].keys == ()
     await stop(task)
 
 
@@ -309,18 +331,18 @@ async def test_a_hostile_annotation_takes_its_service_out_and_nothing_else_and_h
 
 
 async def test_of_a_large_annotation_no_more_is_held_than_shows_that_it_is_too_large() -> None:
-    assert len(Room().trim(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
+    assert len(AnnotationBudget().trim(service("bad", "x" * 250_000))["metadata"]["annotations"][ROUTE]) == 16385
 
 
 async def test_annotations_of_one_namespace_take_a_bounded_part_of_memory_and_room_comes_back() -> None:
-    room = Room()
-    held = [room.trim(service(f"s{number}", "x" * 16_000, namespace="tenant")) for number in range(2000)]
+    budget = AnnotationBudget()
+    held = [budget.trim(service(f"s{number}", "x" * 16_000, namespace="tenant")) for number in range(2000)]
     assert sum(len(obj["metadata"]["annotations"][ROUTE]) for obj in held) < 5 << 20
-    good = room.trim(service("m1", '{"models": ["m1"]}'))
+    good = budget.trim(service("m1", '{"models": ["m1"]}'))
     assert good["metadata"]["annotations"][ROUTE] == '{"models": ["m1"]}'
     late = service("late", '{"models": ["late"]}', namespace="tenant")
-    room.leave(Change(held[0], None))
-    assert room.trim(late)["metadata"]["annotations"][ROUTE] == '{"models": ["late"]}'
+    budget.release(Change(held[0], None))
+    assert budget.trim(late)["metadata"]["annotations"][ROUTE] == '{"models": ["late"]}'
     _unused, (fault,) = build([held[-1]], [])
     assert "too large together" in fault.message
 
@@ -336,4 +358,28 @@ async def test_a_namespace_that_breaks_its_routes_all_day_is_not_told_without_en
     assert len(told) <= 100  # of at most two minutes
     assert len(api.written) <= 101
     assert "slipway_gateway_route_faults 301.0" in api.metrics.text().decode()
+    await stop(task)
+
+
+async def test_owners_and_faults_of_services_are_known_for_the_page() -> None:
+    owned, bad = service("m1"), service("bad", "{nonsense")
+    owner = {"apiVersion": "kubeai.org/v1", "kind": "Model", "name": "m1", "uid": "model-m1", "controller": True}
+    owned["metadata"]["ownerReferences"] = [{"kind": "Other", "uid": "other"}, owner]
+    api = Api(Metrics(), owned, bad)
+    source = KubernetesSource(api, api.metrics, None)  # type: ignore[arg-type]
+    task = asyncio.create_task(source.run(Seen().publish))
+    await until(lambda: source.faults)
+    assert source.owners() == {"ns:m1": "model-m1"}
+    assert [fault.service for fault in source.faults] == ["bad"]
+    assert source.away_since == 0.0
+    await stop(task)
+
+
+async def test_namespaces_that_are_not_chosen_are_not_for_the_page() -> None:
+    api = Api(Metrics(), namespace("chosen"))
+    source = KubernetesSource(api, api.metrics, None, Settings(routed_namespaces="slipway=yes"))  # type: ignore[arg-type]
+    task = asyncio.create_task(source.run(Seen().publish))
+    await until(lambda: source.serves()("chosen"))
+    assert not source.serves()("other")
+    assert not source.serves()("")
     await stop(task)

@@ -1,7 +1,7 @@
-"""What to tell a running HAProxy so that it does what the files say. Pure: two states in, commands out.
+"""The commands that bring a running HAProxy to the desired state. Pure: two states in, commands out.
 
 The running state is always read from HAProxy, never remembered: a restart of either process needs no special case.
-Order makes changes loseless: what is new exists before a map leads to it, what is old is left before it goes.
+The order loses no request: a new server exists before a map leads to it, an old one is left before it is removed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from slipway.gateway.balancing import server_name
+from slipway.gateway import unanswered
 from slipway.gateway.haproxy import MODEL_DEFAULTS
-from slipway.gateway.haproxy import server as haproxy_server
+from slipway.gateway.haproxy import servers as haproxy_servers
 from slipway.gateway.table import RoutingTable
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
 HELD = "hold.map"
 """The map of backends whose requests are held, whatever servers they have."""
 
-_ENTRIES = 100
-"""Entries of maps that are sent at once. One by one, thousands of them would keep the changes of others waiting."""
+_AT_ONCE = 100
+"""Commands that are sent at once. One by one, thousands of them would keep the changes of others waiting."""
 
 
 class Command(NamedTuple):
@@ -33,11 +33,20 @@ class Command(NamedTuple):
 
 
 def batches(commands: Iterable[Command]) -> Iterator[list[Command]]:
-    """Commands as they may be sent at once: entries of maps, which do not need each other. Any other goes alone."""
-    for entries, group in groupby(commands, key=lambda command: command.text.split(" ", 2)[1] == "map"):
+    """Commands as they may be sent at once: entries of maps, and states of servers, which do not need each other. Any
+    other goes alone."""
+    for kind, group in groupby(commands, key=_kind):
         waiting = list(group)
-        size = _ENTRIES if entries else 1
+        size = _AT_ONCE if kind else 1
         yield from (waiting[start : start + size] for start in range(0, len(waiting), size))
+
+
+def _kind(command: Command) -> str:
+    """What a command changes of which many may be sent at once; empty: something else."""
+    verb, what, *_unused = command.text.split(" ", 2)
+    if what == "map":
+        return "map"
+    return "server" if verb in ("enable", "set") else ""
 
 
 class RunningBackend(NamedTuple):
@@ -47,8 +56,13 @@ class RunningBackend(NamedTuple):
     servers: Mapping[str, bool]
     """Whether each server takes new requests, by its name."""
 
+    @property
+    def endpoints(self) -> dict[str, bool]:
+        """The servers that are endpoints of the model."""
+        return {name: active for name, active in self.servers.items() if name != unanswered.NAME}
 
-class Running(NamedTuple):
+
+class RunningState(NamedTuple):
     """What HAProxy knows now."""
 
     version: str
@@ -84,90 +98,94 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def arrivals(
-    directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
+    directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> list[Command]:
-    """Commands that bring what is wanted and does not run yet, and let the maps lead to it.
+    """Commands that add what is desired and missing, and let the maps lead to it.
 
     HAProxy chooses from a server a moment after it says that there is one: so requests for a backend whose first
     server comes, or whose last one goes, are held while that is under way.
     """
     return [
         *_map(directory, HELD, running.maps.get(HELD, {}), _held_meanwhile(running, table, maps)),
-        *_additions(running, table),
+        *_additions(directory, running, table),
         *(
             command
-            for name, wanted in maps.items()
+            for name, desired in maps.items()
             if name != HELD
-            for command in _map(directory, name, running.maps.get(name, {}), wanted)
+            for command in _map(directory, name, running.maps.get(name, {}), desired)
         ),
     ]
 
 
-def removals(running: Running, table: RoutingTable) -> list[Command]:
+def removals(running: RunningState, table: RoutingTable) -> list[Command]:
     """Commands that delete what is no longer used. HAProxy refuses them while a stream goes on: try again later."""
     commands = []
     for name, backend in running.backends.items():
-        wanted = _wanted_servers(table, name)
+        desired = _desired_servers("", table, name)
         commands += [
             Command(f"del server {name}/{server}", "Server deleted.")
             for server, active in backend.servers.items()
-            if server not in wanted and not active
+            if server not in desired and not active
         ]
         if name not in table.backends and not backend.published:
             commands.append(Command(f"del backend {name}", "Backend deleted."))
     return commands
 
 
-def _wanted_servers(table: RoutingTable, name: str) -> dict[str, str]:
+def _desired_servers(directory: str, table: RoutingTable, name: str) -> dict[str, str]:
     backend = table.backends.get(name)
-    return {server_name(endpoint): endpoint for endpoint in backend.endpoints} if backend else {}
+    return haproxy_servers(directory, backend) if backend else {}
 
 
-def _additions(running: Running, table: RoutingTable) -> Iterator[Command]:
+def _additions(directory: str, running: RunningState, table: RoutingTable) -> Iterator[Command]:
     for name in table.backends:
-        found = running.backends.get(name)
-        if found is None:
+        live = running.backends.get(name)
+        if live is None:
             yield Command(f"add backend {name} from {MODEL_DEFAULTS}", "New backend registered.")
-        servers = found.servers if found else {}
-        for server, endpoint in _wanted_servers(table, name).items():
+        servers = live.servers if live else {}
+        for server, text in _desired_servers(directory, table, name).items():
             if server not in servers:
-                yield Command(f"add server {name}/{server} {haproxy_server(endpoint)}", "New server registered.")
+                yield Command(f"add server {name}/{server} {text}", "New server registered.")
+                if unanswered.CHECK in text:
+                    yield Command(f"enable health {name}/{server}")
             if not servers.get(server):
                 yield Command(f"set server {name}/{server} state ready")
-        if found is None or not found.published:
+        if live is None or not live.published:
             yield Command(f"publish backend {name}", "Backend published.")
 
 
-def _map(directory: str, name: str, running: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Command]:
+def _map(directory: str, name: str, running: Mapping[str, str], desired: Mapping[str, str]) -> Iterator[Command]:
     path = f"{directory}/{name}"
-    for key, value in wanted.items():
+    for key, value in desired.items():
         if key not in running:
             yield Command(f"add map {path} {key} {value}")
         elif running[key] != value:
             yield Command(f"set map {path} {key} {value}")
     for key in running:
-        if key not in wanted:
+        if key not in desired:
             yield Command(f"del map {path} {key}")
 
 
 def withdrawals(
-    directory: str, running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
+    directory: str, running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Command]:
-    """Commands that send no more requests to what is not wanted, and let go those that were held for what came; to be
-    given when the arrivals are in use."""
+    """Commands that stop traffic to what is no longer desired, and release the requests held for what was added. Send
+    them when the additions are in use."""
     yield from _map(directory, HELD, _held_meanwhile(running, table, maps), maps[HELD])
     for name, backend in running.backends.items():
-        wanted = _wanted_servers(table, name)
+        desired = _desired_servers(directory, table, name)
         for server, active in backend.servers.items():
-            if active and server not in wanted:
+            if active and server not in desired:
                 yield Command(f"set server {name}/{server} state maint")
         if name not in table.backends and backend.published:
             yield Command(f"unpublish backend {name}", "Backend unpublished.")
 
 
-def _held_meanwhile(running: Running, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _held_meanwhile(
+    running: RunningState, table: RoutingTable, maps: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
     """The map's entries between arrivals and withdrawals: those of before and after, and backends whose first server
     comes."""
-    active = {name for name, backend in running.backends.items() if any(backend.servers.values())}
+    active = {name for name, backend in running.backends.items() if any(backend.endpoints.values())}
     starting = {name: "1" for name in table.backends if name not in active}
     return {**running.maps.get(HELD, {}), **maps[HELD], **starting}

@@ -1,0 +1,80 @@
+"""A file as the source of table and keys: for tests, benchmarks and gateways outside a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from slipway.gateway.keys import Rights
+from slipway.gateway.table import Backend, Card, Publish, RoutingTable, Snapshot
+from slipway.serving.route import Route
+from slipway.serving.unready import Unready
+
+_FILE_SECONDS = 0.1
+
+
+class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model whose route says more than its endpoints."""
+
+    endpoints: tuple[str, ...] = ()
+    route: Route = Route()
+    unready: Unready | None = None
+
+
+class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table in a JSON file: endpoints (``host:port``) by model, or a ModelEntry; API keys and rights by name."""
+
+    models: dict[str, tuple[str, ...] | ModelEntry]
+    keys: dict[str, str] = {}
+    refused: dict[str, str] = {}
+    """Reasons by id."""
+    rights: dict[str, Rights] = {}
+
+    def table(self) -> RoutingTable:
+        """As if each model were a Service of the namespace ``static``."""
+        models = {
+            name: model if isinstance(model, ModelEntry) else ModelEntry(model) for name, model in self.models.items()
+        }
+        backends = [
+            Backend("static", name, tuple(sorted(m.endpoints)), m.route, m.unready) for name, m in models.items()
+        ]
+        named = [b for b in backends if not b.route.internal]
+        aliases = {alias: b for b in reversed(named) for alias in b.route.aliases}
+        owners = aliases | {name: b for b in named for name in (b.service, f"static/{b.service}")}
+        cards = {
+            name: Card(name, 0, "slipway", "static", features=b.route.features, labels=b.route.labels)
+            for name, b in owners.items()
+        }
+        ids = {name: b.name for name, b in owners.items()}
+        listed = tuple(sorted(b.service for b in named))
+        return RoutingTable({b.name: b for b in backends}, ids, cards, listed, refused=self.refused)
+
+    def hashes(self) -> tuple[tuple[str, str], ...]:
+        """Of the keys, as keys.hashes gives them."""
+        return tuple(
+            sorted((hashlib.sha256(key.encode()).hexdigest().upper(), name) for name, key in self.keys.items())
+        )
+
+
+class FileSource:
+    """A table in a file; a change of the file takes effect at once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def run(self, publish: Publish) -> None:
+        """Publishes the file's table and keys now and at each change, until cancelled.
+
+        Raises OSError or msgspec.DecodeError for a file that cannot be read.
+        """
+        before: bytes | None = None
+        while True:
+            text = self._path.read_bytes()
+            if text != before:
+                file = msgspec.json.decode(text, type=TableFile)
+                publish(Snapshot(file.table(), file.hashes(), file.rights))
+                before = text
+            await asyncio.sleep(_FILE_SECONDS)

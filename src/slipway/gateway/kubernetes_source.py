@@ -1,0 +1,289 @@
+"""The cluster as the source of table and API keys: Services, EndpointSlices, names of namespaces, one Secret."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from prometheus_client import Gauge
+
+from slipway.gateway import keys
+from slipway.gateway.handovers import Handover, Handovers, Holder
+from slipway.gateway.keys import Keyring
+from slipway.gateway.settings import Settings
+from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, NotFoundError
+from slipway.kube.events import Recorder
+from slipway.kube.informer import Informer
+from slipway.kube.metrics import Metrics
+from slipway.kube.objects import (
+    ENDPOINT_SLICE,
+    NAMESPACE,
+    SECRET,
+    SERVICE,
+    Key,
+    Object,
+    controller_owner,
+    key,
+    uid,
+)
+from slipway.kube.store import Change
+from slipway.serving.claims import Rules, only_name
+from slipway.serving.route import MOST_PORTS, NOT_HELD, ROUTE, bounded
+from slipway.serving.unready import MOST_BYTES, UNREADY
+
+log = logging.getLogger(__name__)
+
+_KEYS_SECONDS = 5.0
+"""How often the Secret is read. Polling needs the least permission: one verb on one name."""
+_SETTLE_SECONDS = 0.02
+DEFAULTS = Settings()
+_MOST_HELD = 4 << 20
+"""Characters of annotations that are held of one namespace: many times what its room in the table can use."""
+_REPORTS_PER_MINUTE = 50
+"""Faults and handovers of one namespace that become log lines and Events, so that a noisy tenant floods neither."""
+
+
+class _RateLimiter:
+    """Limits reports per minute, for each subject separately, so that noise about one hides no other."""
+
+    def __init__(self) -> None:
+        self._minute = 0
+        self._counts: Counter[str] = Counter()
+
+    def allows(self, subject: str) -> bool:
+        """Whether one more report is allowed. Logs the first that is not."""
+        minute = int(time.monotonic() / 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, Counter()
+        self._counts[subject] += 1
+        if self._counts[subject] == _REPORTS_PER_MINUTE + 1:
+            log.warning("%s: too many in this minute; not reporting more", subject)
+        return self._counts[subject] <= _REPORTS_PER_MINUTE
+
+
+class KubernetesSource:
+    """Services with the route label and their EndpointSlices, by watch; the Secret of keys, by reading it."""
+
+    def __init__(
+        self,
+        client: Client,
+        metrics: Metrics,
+        secret: Key | None,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        """`secret` holds the API keys; None: no key is required.
+
+        Of `settings` it uses those about owners of ids, namespaces and foreign endpoints.
+        """
+        self._client = client
+        self._secret = secret
+        self._settings = settings
+        self._annotations = AnnotationBudget()
+        self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=self._annotations.trim)
+        self._services.add_handler(self._annotations.release)
+        # Slices carry the labels of their Service, so this watches those of routed Services only.
+        self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
+        chosen = settings.routed_namespaces
+        self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
+        self._builder = TableBuilder(foreign_endpoints=settings.foreign_endpoints)
+        self._handovers, self._limiter = Handovers(), _RateLimiter()
+        self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
+        self._reported: frozenset[Fault] = frozenset()
+        self.faults: tuple[Fault, ...] = ()
+        """Those of the newest table."""
+        self._keys, self._key_problems = Keyring(), frozenset[str]()
+        self._dirty = asyncio.Event()
+        self._faults = Gauge(
+            "slipway_gateway_route_faults",
+            "Services, or parts of their routes, that cannot be served.",
+            registry=metrics.registry,
+        )
+        self._owners = Gauge(
+            "slipway_gateway_key_info", "1 for each API key with an owner.", ("key", "owner"), registry=metrics.registry
+        )
+
+    async def run(self, publish: Publish) -> None:
+        """Publishes a first snapshot when table and keys are known, and each later one, until cancelled."""
+        informers = [self._services, self._slices, *([self._namespaces] if self._namespaces else [])]
+        for informer in informers:
+            informer.add_handler(lambda _unused: self._dirty.set())
+            informer.on_fault(self._recorder.record_fault)
+        async with asyncio.TaskGroup() as tasks:
+            for run in (*(informer.run for informer in informers), self._recorder.run):
+                tasks.create_task(run())
+            for informer in informers:
+                await informer.synced.wait()
+            if self._secret:
+                self._keys = await self._read_keys(self._secret)
+                tasks.create_task(self._watch_keys(self._secret))
+            while True:
+                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights))
+                await self._dirty.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+
+    def _new_table(self) -> RoutingTable:
+        self._dirty.clear()
+        services = self._services.store.all()
+        table, self.faults = self._builder.build(services, self._slices.store.all(), self._rules())
+        self._report_faults(frozenset(self.faults))
+        self._report_handovers(table, services)
+        return table
+
+    @property
+    def away_since(self) -> float:
+        """Unix time since when the API server does not answer; 0 while it does."""
+        return max(self._services.silent_since, self._slices.silent_since)
+
+    def serves(self) -> Callable[[str], bool]:
+        """Whether a namespace is one of those whose Services are served now; what has none is where all of them are."""
+        return self._rules().serves
+
+    def owners(self) -> dict[str, str]:
+        """Uid of the resource that each routed Service belongs to, by its backend's name."""
+        owned = ((key(service), controller_owner(service)) for service in self._services.store.all())
+        return {f"{name.namespace}:{name.name}": owner.uid for name, owner in owned if owner}
+
+    def _rules(self) -> Rules:
+        chosen = self._namespaces
+        namespaces = frozenset(key(obj).name for obj in chosen.store.all()) if chosen else None
+        return Rules(self._settings.id_owners, frozenset(self._settings.hub_organizations), namespaces)
+
+    def _report_faults(self, faults: frozenset[Fault]) -> None:
+        """Logs each new fault and records an Event for its Service."""
+        self._faults.set(len(faults))
+        reported = set(faults & self._reported)
+        for fault in sorted(faults - self._reported):
+            if not self._limiter.allows(f"faults in namespace {fault.namespace}"):
+                continue
+            reported.add(fault)
+            log.warning("Service %s/%s: %s", fault.namespace, fault.service, fault.message)
+            service = self._services.store.get(Key(fault.namespace, fault.service))
+            if service is not None:
+                self._recorder.record(SERVICE, service, "Warning", "InvalidRoute", fault.message)
+        self._reported = frozenset(reported)
+
+    def _report_handovers(self, table: RoutingTable, services: list[Object]) -> None:
+        """Logs ids that moved to another Service and records Events for both, even for one that is gone."""
+        uids = {f"{key(service).namespace}:{key(service).name}": uid(service) for service in services}
+        for handover in self._handovers.observe(table, uids):
+            between = f"ids that go from namespace {handover.loser.namespace} to {handover.winner.namespace}"
+            if self._limiter.allows(between):
+                self._report_handover(handover)
+
+    def _report_handover(self, handover: Handover) -> None:
+        loser, winner = handover.loser, handover.winner
+        log.warning("Service %s: %s", loser.key, handover.message_to_loser())
+        self._recorder.record(SERVICE, _named(loser), "Warning", "IdLost", handover.message_to_loser())
+        self._recorder.record(SERVICE, _named(winner), "Normal", "IdTaken", handover.message_to_winner())
+
+    def report_not_woken(self, backend: Backend, message: str) -> None:
+        """Records an Event for a Service whose model cannot be scaled from zero."""
+        service = self._services.store.get(Key(backend.namespace, backend.service))
+        if service is not None:
+            self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
+
+    async def _watch_keys(self, secret: Key) -> None:
+        while True:
+            await asyncio.sleep(_KEYS_SECONDS)
+            new = await self._read_keys(secret)
+            if new != self._keys:
+                self._keys = new
+                self._dirty.set()
+
+    async def _read_keys(self, secret: Key) -> Keyring:
+        """The keys; none without the Secret. Retries until the API server answers; old keys stay valid."""
+        pause = 1.0
+        while True:
+            try:
+                return self._keyring(await self._client.get(SECRET, secret))
+            except NotFoundError:
+                return Keyring()
+            except ApiError as error:
+                log.warning("Could not read Secret %s: %s", secret, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 30.0)
+
+    def _keyring(self, secret: Object) -> Keyring:
+        """The keys of the Secret. Logs what is newly wrong with their rights, and records an Event for it."""
+        counted = self._settings.count_tokens
+        now = dt.datetime.now(dt.UTC)
+        ring, problems = keys.keyring(secret, self._keys, now, tokens_counted=counted)
+        for problem in sorted(set(problems) - self._key_problems):
+            log.warning("Secret %s: %s", self._secret, problem)
+            self._recorder.record(SECRET, secret, "Warning", "InvalidKeyRights", problem)
+        self._key_problems = frozenset(problems)
+        self._owners.clear()
+        for name, rights in ring.rights.items():
+            if rights.owner:
+                self._owners.labels(name, rights.owner).set(1)
+        return ring
+
+
+def _named(holder: Holder) -> Object:
+    return {"metadata": {"namespace": holder.namespace, "name": holder.service, "uid": holder.uid}}
+
+
+class AnnotationBudget:
+    """Bounds the characters of annotations that the cache keeps for each namespace."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._held: Counter[str] = Counter()
+
+    def trim(self, service: Object) -> Object:
+        """A Service as it is cached, without its annotation once the namespace has used its budget."""
+        trimmed = _trim_service(service)
+        ident, namespace, annotations = uid(service), key(service).namespace, trimmed["metadata"]["annotations"]
+        size, others = len(annotations.get(ROUTE, "")), self._held[namespace] - self._sizes.get(ident, 0)
+        if others + size > _MOST_HELD:
+            size, annotations[ROUTE] = 0, NOT_HELD
+        self._sizes[ident], self._held[namespace] = size, others + size
+        return trimmed
+
+    def release(self, change: Change) -> None:
+        """Returns the budget of a deleted Service."""
+        if change.new is None and change.old is not None:
+            self._held[change.key.namespace] -= self._sizes.pop(uid(change.old), 0)
+
+
+def _trim_service(service: Object) -> Object:
+    """What the table reads of a Service, and what an Event about it needs. Of more than is read, enough to see that."""
+    metadata = service["metadata"]
+    kept = {
+        k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion", "creationTimestamp") if k in metadata
+    }
+    annotation = (metadata.get("annotations") or {}).get(ROUTE)
+    kept["annotations"] = {ROUTE: bounded(annotation)} if annotation is not None else {}
+    unready = (metadata.get("annotations") or {}).get(UNREADY, "")
+    if 0 < len(unready) <= MOST_BYTES:
+        kept["annotations"][UNREADY] = unready
+    kept["ownerReferences"] = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")][:1]
+    ports = ((service.get("spec") or {}).get("ports") or [])[: MOST_PORTS + 1]
+    return {"metadata": kept, "spec": {"ports": [{"name": port.get("name", "")} for port in ports]}}
+
+
+def _trim_slice(piece: Object) -> Object:
+    """What the table reads of an EndpointSlice."""
+    metadata = piece["metadata"]
+    kept = {k: metadata[k] for k in ("namespace", "name", "uid", "resourceVersion") if k in metadata}
+    kept["labels"] = {SERVICE_NAME: (metadata.get("labels") or {}).get(SERVICE_NAME, "")}
+    endpoints = [
+        {
+            "addresses": (endpoint.get("addresses") or [])[:1],
+            "conditions": endpoint.get("conditions") or {},
+            "targetRef": {k: v for k, v in (endpoint.get("targetRef") or {}).items() if k in ("kind", "namespace")},
+        }
+        for endpoint in piece.get("endpoints") or ()
+    ]
+    return {
+        "metadata": kept,
+        "addressType": piece.get("addressType", "IPv4"),
+        "ports": piece.get("ports") or [],
+        "endpoints": endpoints,
+    }

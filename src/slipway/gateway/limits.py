@@ -1,0 +1,146 @@
+"""What API keys may do, as rules of haproxy.cfg. Pure.
+
+Requests and tokens of the last minute are counted in a stick table, by name of the key. An answer's tokens are known at
+its end only, where no rule runs. So tokens.lua keeps them until the next request of that key comes to its thread, whose
+rules add them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipway.gateway import errors
+from slipway.gateway.keys import Rights
+from slipway.gateway.settings import Settings
+from slipway.gateway.table import RoutingTable
+from slipway.serving.selector import chosen, parse
+
+KEY_HEADER = "x-slipway-key"
+"""By which the control process is told the key of whoever asks for the model list."""
+TABLE = "keys"
+_SLOT = 3
+_EVERY = "/*"
+"""What follows a namespace where all of its models are meant."""
+
+
+def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
+    """Names of the backends that a key may ask, where it is restricted."""
+    named = {table.models[model] for model in rights.models if model in table.models}
+    spaces = {model.removesuffix(_EVERY) for model in rights.models if model.endswith(_EVERY)}
+    requirements = parse(rights.selector) if rights.selector.strip() else ()
+    if spaces or requirements:
+        named |= {
+            name
+            for name, backend in table.backends.items()
+            if backend.namespace in spaces or (requirements and chosen(requirements, backend.route.labels))
+        }
+    return frozenset(named)
+
+
+def maps(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, dict[str, str]]:
+    """Limits by key; keys that may ask some models only; and ``key/backend`` for each that these may ask."""
+    restricted = {name: own for name, own in rights.items() if own.restricted}
+    return {
+        "limits.map": {name: own.limits for name, own in rights.items() if own.limits},
+        "restricted.map": dict.fromkeys(restricted, "1"),
+        "allowed.map": {
+            f"{name}/{backend}": "1" for name, own in restricted.items() for backend in sorted(backends_of(own, table))
+        },
+    }
+
+
+def start(settings: Settings) -> str:
+    """Of the section ``global``."""
+    return f"    tune.stick-counters {_SLOT + 1}\n" if settings.api_keys_secret else ""
+
+
+def identify(settings: Settings) -> str:
+    """Rules that name the key, or refuse a request without one."""
+    known = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"
+    return f"""\
+    http-request set-var(txn.key) http_auth_bearer,{known}
+    http-request set-var(txn.key) req.fhdr(x-api-key),{known} unless {{ var(txn.key) -m found }}
+    http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
+
+
+def forget(settings: Settings) -> str:
+    """One of the last rules: a key in the header of Anthropic's clients goes no further."""
+    moved = "{ var(txn.hold) -m str moved }"
+    return f"    http-request del-header x-api-key unless {moved}\n" if settings.api_keys_secret else ""
+
+
+def introduce(settings: Settings) -> str:
+    """Rules of the model list's backend: it is told who asks, and no key."""
+    if not settings.api_keys_secret:
+        return ""
+    return f"""\
+    http-request del-header x-api-key
+    http-request set-header {KEY_HEADER} %[var(txn.key)]
+"""
+
+
+def restrict(settings: Settings) -> str:
+    """Rules once the backend is known: what a key may not ask, it cannot tell from what there is not."""
+    if not settings.api_keys_secret:
+        return ""
+    run = settings.run_directory
+    allowed = f"{{ var(txn.key),concat(/,txn.be),map_str({run}/allowed.map) -m found }}"
+    return (
+        f"    http-request lua.unknown_model if {{ var(txn.key),map_str({run}/restricted.map) -m found }} !{allowed}\n"
+    )
+
+
+def rules(settings: Settings) -> tuple[str, ...]:
+    """Rules that refuse what goes beyond the limits of a key, before a body is read."""
+    if not settings.api_keys_secret:
+        return ()
+    requests, tokens, at_once = (f"{{ var(txn.left_{name}) -m int" for name in ("requests", "tokens", "at_once"))
+    return (
+        f"""\
+    http-request set-var(txn.limits) var(txn.key),map_str({settings.run_directory}/limits.map)
+    acl limited var(txn.limits) -m found
+    http-request track-sc{_SLOT} var(txn.key) table {TABLE} if limited
+{_settle() if settings.count_tokens else ""}\
+{_left("requests", 1, f"sc_gpc_rate(0,{_SLOT})")}
+{_left("tokens", 2, f"sc_gpc_rate(1,{_SLOT})")}
+{_left("at_once", 3, f"sc_conn_cur({_SLOT})")}
+    http-request {errors.return_rule(errors.BUSY_KEY)} if {at_once} lt 0 }}
+    http-request {errors.return_rule(errors.MANY_REQUESTS)} if {requests} le 0 }}
+    http-request {errors.return_rule(errors.MANY_TOKENS)} if {tokens} le 0 }}
+    http-request sc-inc-gpc(0,{_SLOT}) if limited
+    http-request set-var(txn.left_requests) var(txn.left_requests),sub(1) if {requests} gt 0 }}
+{_headers("requests", 1)}
+{_headers("tokens", 2)}""",
+    )
+
+
+def _settle() -> str:
+    return f"""\
+    http-request lua.settle if limited
+    http-request sc-add-gpc(1,{_SLOT}) var(txn.settled) if limited {{ var(txn.settled) -m int gt 0 }}
+"""
+
+
+def _left(name: str, field: int, used: str) -> str:
+    """Sets ``txn.left_NAME`` where the key has this limit."""
+    return f"""\
+    http-request set-var(txn.used) {used} if limited
+    http-request set-var(txn.left_{name}) var(txn.limits),field({field},:),sub(txn.used) if limited"""
+
+
+def _headers(name: str, field: int) -> str:
+    left = f"var(txn.left_{name})"
+    return f"""\
+    http-after-response set-var(txn.left_{name}) int(0) if {{ {left} -m int lt 0 }}
+    http-after-response set-header x-ratelimit-limit-{name} %[var(txn.limits),field({field},:)] if {{ {left} -m found }}
+    http-after-response set-header x-ratelimit-remaining-{name} %[{left}] if {{ {left} -m found }}"""
+
+
+def sections(settings: Settings) -> str:
+    """The stick table."""
+    if not settings.api_keys_secret:
+        return ""
+    return f"""
+backend {TABLE} from base
+    stick-table type string len 253 size 20k expire 3m store conn_cur,gpc(2),gpc_rate(2,60s)
+"""

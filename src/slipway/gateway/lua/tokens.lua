@@ -1,0 +1,215 @@
+-- Counts the tokens of answers, by backend and name of the API key, from what engines say at the end of each: `usage`.
+--
+-- A filter of the public frontend, where tokens are counted at all. It reads and changes nothing: whatever an engine sends,
+-- its answer passes. Of each piece of an answer only `"usage":{...}` is looked at. Within a JSON string its quotes would be
+-- escaped, so this is a key. Where there are several (running counts, or an object of the model's own making), the largest
+-- number of each kind counts.
+--
+-- What an engine does not say is estimated, and counted as such: an event of a stream is one token, and CHARACTERS of the
+-- request are one. llama.cpp says `timings` at the end of every stream, also of those that asked for no usage.
+--
+-- Each call from HAProxy makes objects for it, which costs more than what is done here. HAProxy asks the filter's object for
+-- each function by its name, so those that are not needed, yet or any more, are hidden by a false.
+--
+-- Sets txn.tokens_input, txn.tokens_cached, txn.tokens_output, txn.tokens_reasoning, and txn.tokens_estimated, for the log.
+-- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself.
+
+local find, match, sub, lower = string.find, string.match, string.sub, string.lower
+
+local CHARACTERS = 4          -- of a request for each estimated token
+local MOST_DIGITS = 9         -- of a number that is believed
+local LONGEST = 8192          -- characters of an object `usage`
+local KEPT = 2048             -- characters of the last pieces that are kept for the end
+local GENERATES = {["/v1/chat/completions"] = true, ["/v1/completions"] = true, ["/v1/responses"] = true, ["/v1/messages"] = true}
+local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true}
+local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"response.incomplete"', '"response.failed"'}
+local LOGGED = {"input", "cached", "output", "reasoning"}
+local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
+
+local totals = {}             -- backend -> key -> column -> tokens
+local unsettled = {}          -- key -> tokens that no rule has added to its last minute yet
+
+-- The number behind a key of an object; nil for anything but a whole number of sensible size.
+local function number(object, key)
+    local digits = match(object, '"' .. key .. '"%s*:%s*(%d+)%s*[,}]')
+    return digits and #digits <= MOST_DIGITS and tonumber(digits) or nil
+end
+
+local function either(object, key, other)
+    return number(object, key) or number(object, other)
+end
+
+-- Takes over what an object says, where it is more than what was said before.
+local function raise(counts, kind, tokens)
+    if tokens and tokens > (counts[kind] or -1) then counts[kind] = tokens end
+end
+
+local function read_usage(counts, object)
+    local output = either(object, "completion_tokens", "output_tokens")
+    local cached, input = number(object, "cached_tokens"), number(object, "prompt_tokens")
+    if not input then
+        input = number(object, "input_tokens")
+        -- In Anthropic's protocol these are no part of input_tokens.
+        local read, written = number(object, "cache_read_input_tokens"), number(object, "cache_creation_input_tokens")
+        if input and read then cached, input = read, input + read end
+        if input and written then input = input + written end
+    end
+    local total = not input and number(object, "total_tokens")
+    if total then input = math.max(total - (output or 0), 0) end
+    raise(counts, "input", input)
+    raise(counts, "cached", cached)
+    raise(counts, "output", output)
+    raise(counts, "reasoning", number(object, "reasoning_tokens"))
+end
+
+local function read_timings(counts, text)
+    local object = match(text, '"timings"%s*:%s*(%b{})')
+    local read = object and number(object, "prompt_n")
+    if not read then return end
+    local cached = number(object, "cache_n")
+    raise(counts, "input", read + (cached or 0))
+    raise(counts, "cached", cached)
+    raise(counts, "output", number(object, "predicted_n"))
+end
+
+-- How many events begin in a piece. A raw line break cannot stand within JSON.
+local function events_of(piece)
+    local count, at = find(piece, "^data:") and 1 or 0, find(piece, "\ndata:", 1, true)
+    while at do
+        count = count + 1
+        at = find(piece, "\ndata:", at + 6, true)
+    end
+    return count
+end
+
+-- Reads every whole object `usage` of a text. Returns what may be the begin of one, for the next piece; nil for nothing.
+local function scan(counts, text)
+    local at = find(text, '"usage"', 1, true)
+    while at do
+        local object, after = match(text, "^%s*:%s*(%b{})()", at + 7)
+        if object then
+            read_usage(counts, object)
+        elseif find(text, "^%s*:?%s*$", at + 7) or find(text, "^%s*:%s*{", at + 7) then
+            return #text - at < LONGEST and sub(text, at) or nil
+        end
+        at = find(text, '"usage"', after or at + 7, true)
+    end
+    return match(text, '"u?s?a?g?e?$', -6)
+end
+
+local function is_end(text)
+    for _, mark in ipairs(ENDS) do
+        if find(text, mark, 1, true) then return true end
+    end
+    return false
+end
+
+-- Adds what is counted, less what was added of this answer before.
+local function add(self, txn, counts)
+    local keys = totals[self.backend] or {}
+    totals[self.backend] = keys
+    local sums = keys[self.key] or {}
+    keys[self.key] = sums
+    local before = (self.added.input or 0) + (self.added.output or 0)
+    unsettled[self.key] = (unsettled[self.key] or 0) + (counts.input or 0) + (counts.output or 0) - before
+    for _, column in ipairs(COLUMNS) do
+        sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
+        self.added[column] = counts[column]
+    end
+    for _, kind in ipairs(LOGGED) do
+        if counts[kind] then txn:set_var("txn.tokens_" .. kind, counts[kind]) end
+    end
+    txn:set_var("txn.tokens_estimated", (counts.estimated_input or counts.estimated_output) ~= nil)
+end
+
+local function estimate(counts, kind, tokens)
+    counts[kind] = math.max(counts[kind] or 0, tokens)
+    counts["estimated_" .. kind] = counts[kind]
+end
+
+local Tokens = {flags = filter.FLT_CFG_FL_HTX}
+Tokens.__index = Tokens
+
+function Tokens:new()
+    return setmetatable({http_payload = false, end_analyze = false}, Tokens)
+end
+
+-- Called at the end of each direction, also when client or engine went away; not where an answer's end was seen before.
+function Tokens:end_analyze(txn, channel)
+    if not channel:is_resp() then return filter.CONTINUE end
+    self.end_analyze = false
+    local counts = self.counts
+    if not counts then
+        -- A client that left while an engine worked: what it has read is all that is known.
+        if not find(txn.f:txn_sess_term_state(), "^CH") then return filter.CONTINUE end
+        counts = {}
+    end
+    local tail = (self.before or "") .. (self.last or "")
+    if not counts.output then read_timings(counts, tail) end
+    if not counts.input then estimate(counts, "input", self.size // CHARACTERS) end
+    -- Also a running count of a stream that was cut is none of the engine's last word.
+    if self.generates and (not counts.output or self.streamed and not is_end(tail)) then
+        estimate(counts, "output", self.events or 0)
+    end
+    add(self, txn, counts)
+    return filter.CONTINUE
+end
+
+-- Called with each piece of an answer. Returns nothing: all of it may go on.
+function Tokens:http_payload(txn, message)
+    local piece, counts = message:body(), self.counts
+    if not piece or piece == "" then return end
+    if self.streamed then self.events = self.events + events_of(piece) end
+    self.rest = scan(counts, self.rest and self.rest .. piece or piece)
+    self.before, self.last = self.last, #piece > KEPT and sub(piece, -KEPT) or piece
+    local told = counts.input and (counts.output or not self.generates)
+    if told and (not self.streamed or is_end(piece)) then
+        add(self, txn, counts)
+        self.end_analyze = false
+    end
+end
+
+-- Called for a request once all rules have let it pass, then for the answer.
+function Tokens:http_headers(txn, message)
+    if not message.channel:is_resp() then
+        local path = txn:get_var("txn.path")
+        self.generates = GENERATES[path]
+        if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
+            self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
+            self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
+        end
+        return filter.CONTINUE
+    end
+    if self.end_analyze == false then return filter.CONTINUE end
+    local status = txn.f:status()
+    if status < 200 or status > 299 then
+        self.end_analyze = false
+        return filter.CONTINUE
+    end
+    self.streamed = find(lower(txn.f:res_fhdr("content-type") or ""), "text/event-stream", 1, true) == 1
+    self.counts, self.events, self.http_payload = {}, 0, nil
+    filter.register_data_filter(self, message.channel)
+    return filter.CONTINUE
+end
+
+core.register_filter("tokens", Tokens, function(class) return class end)
+
+-- Hands the tokens of the key's answers to the rules, once.
+core.register_action("settle", {"http-req"}, function(txn)
+    local key = txn:get_var("txn.key")
+    txn:set_var("txn.settled", unsettled[key] or 0)
+    unsettled[key] = nil
+end)
+
+-- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.
+local function show(applet)
+    for backend, keys in pairs(totals) do
+        for key, sums in pairs(keys) do
+            local line = {backend, key}
+            for _, column in ipairs(COLUMNS) do line[#line + 1] = ("%d"):format(sums[column]) end
+            applet:send(table.concat(line, " ") .. "\n")
+        end
+    end
+end
+
+core.register_cli({"show", "slipway", "tokens"}, "show slipway tokens : tokens that this thread counted", show)

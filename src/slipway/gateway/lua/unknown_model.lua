@@ -1,0 +1,56 @@
+-- Answers requests whose model cannot be read, by the reason in txn.refused; 404 for a model that is not known; and 503 for
+-- one that is refused, failed, or did not become ready in time. The last three name the model: the only error bodies that
+-- hold text of the user.
+-- Loaded once in each thread; keeps no state.
+
+local reasons = require("reasons")
+local refusals = require("refusals")
+
+local SHOWN = 128
+
+-- A user's text for the inside of a JSON string: cut, what is not UTF-8 replaced, the rest escaped.
+local function escaped(text)
+    if #text > SHOWN then text = text:sub(1, SHOWN) .. "..." end
+    if not utf8.len(text) then text = text:gsub("[\x80-\xFF]", "?") end
+    return (text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end))
+end
+
+local function answer(txn, status, message, fields)
+    local reply = txn:reply{status = status}
+    reply:add_header("content-type", "application/json")
+    if status == 503 then reply:add_header("retry-after", "10") end
+    reply:set_body('{"error": {"message": "' .. message .. '", ' .. fields .. "}}")
+    txn:done(reply)
+end
+
+-- A reason is one word of letters, digits and _: it needs no escaping.
+local function not_ready(txn, before, reason)
+    local told = reason and ": " .. reason .. ". The status of its resource says more." or "."
+    local shown = reason and '"' .. reason .. '"' or "null"
+    answer(txn, 503, "The model `" .. escaped(txn:get_var("txn.model")) .. "` " .. before .. told,
+        '"type": "server_error", "param": null, "code": "model_not_ready", "reason": ' .. shown)
+end
+
+local function unknown_model(txn)
+    local model = txn:get_var("txn.model")
+    -- One that is known has labels that the request's selector leaves out.
+    local reason = not txn:get_var("txn.be") and reasons.of_id(model)
+    if reason then return not_ready(txn, "is refused", reason) end
+    answer(txn, 404, "The model `" .. escaped(model) .. "` does not exist.",
+        '"type": "invalid_request_error", "param": "model", "code": "model_not_found"')
+end
+
+-- txn.hold is "failed" where waiting helps nobody, else "timeout".
+local function unready_model(txn)
+    local reason = reasons.of_backend(txn:get_var("txn.be"))
+    if txn:get_var("txn.hold") == "failed" then return not_ready(txn, "cannot start", reason) end
+    not_ready(txn, "did not become ready in time", reason)
+end
+
+local function refuse(txn)
+    refusals.answer(txn, txn:get_var("txn.refused") or "broken")
+end
+
+core.register_action("refuse", {"http-req"}, refuse)
+core.register_action("unknown_model", {"http-req"}, unknown_model)
+core.register_action("unready_model", {"http-req"}, unready_model)

@@ -1,0 +1,29 @@
+"""What to do about a reason, as docs/troubleshooting.md says. scripts/advice.py writes advice.json from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+
+class Advice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of one reason."""
+
+    do: str = ""
+    cases: dict[str, str] = {}
+    """What to do where the message holds a text."""
+
+
+@cache
+def _all() -> dict[str, Advice]:
+    return msgspec.json.decode((resources.files(__package__) / "advice.json").read_bytes(), type=dict[str, Advice])
+
+
+def advise(reason: str, message: str) -> str:
+    """What to do about a condition of this reason; empty where nothing is known, or to be done."""
+    advice = _all().get(reason)
+    if advice is None:
+        return ""
+    return next((do for text, do in advice.cases.items() if text in message), advice.do)

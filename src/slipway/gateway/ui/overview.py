@@ -1,0 +1,310 @@
+"""What the page shows: resources, routing table and counters in, documents of the JSON interface out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.gateway.metrics import Figures
+from slipway.gateway.table import Backend, Fault, RoutingTable
+from slipway.gateway.ui.advice import advise
+from slipway.gateway.ui.resources import Resource, Told
+from slipway.kube.conditions import READY, RECONCILING, STALLED
+
+SERVICE = "services"
+"""Kind of a model that nobody declared but by a labelled Service."""
+ROUTED = "Routed"
+"""Condition that says whether ids lead to the resource."""
+
+
+class Cluster(NamedTuple):
+    """What is known of the cluster at one moment."""
+
+    resources: Sequence[Resource] = ()
+    owners: Mapping[str, str] = {}
+    """Uid of the resource that each routed Service belongs to, by its backend's name."""
+    faults: tuple[Fault, ...] = ()
+    away_since: float = 0.0
+    """Unix time since when the API server does not answer; 0 while it does."""
+    unread: tuple[str, ...] = ()
+    """Kinds about which the API server says nothing."""
+
+    def within(self, serves: Callable[[str], bool]) -> Cluster:
+        """The same without what is in namespaces that are not served: those who ask here need not know of it."""
+        return self._replace(
+            resources=[resource for resource in self.resources if serves(resource.namespace)],
+            faults=tuple(fault for fault in self.faults if serves(fault.namespace)),
+        )
+
+
+class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One model, or what belongs to models, as the page shows it. Fields that are empty are left out."""
+
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    """See docs/ui.md."""
+    reason: str = ""
+    message: str = ""
+    advice: str = ""
+    """What to do."""
+    ids: tuple[str, ...] = ()
+    """Ids that lead to it, the one to use first."""
+    features: tuple[str, ...] = ()
+    source: str = ""
+    created: int = 0
+    ready: int = 0
+    """Replicas that take requests."""
+    wanted: int | None = None
+    """Replicas that its spec asks for, where it says."""
+    active: int = 0
+    """Requests that replicas work on."""
+    waiting: int = 0
+    """Requests that wait for a replica."""
+    answered: int = 0
+    failed: int = 0
+    """Of the answers those with a status of 500 and above."""
+    first_byte_ms: int | None = None
+    """Mean time to the first byte of an answer."""
+    conflicts: tuple[str, ...] = ()
+    """What is wrong with its routes."""
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """A Service whose route is not served, or not as it asks for."""
+
+    namespace: str
+    service: str
+    message: str
+
+
+class Service(msgspec.Struct, frozen=True):
+    """A Service of a model, and its part of the requests."""
+
+    name: str
+    ids: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    strategy: str
+    canary: str
+    """The Service that gets a share of its requests; empty: none does."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """One model in full."""
+
+    model: Model
+    conditions: tuple[Told, ...]
+    services: tuple[Service, ...]
+
+
+def permitted(cluster: Cluster, table: RoutingTable, backends: Collection[str]) -> tuple[Cluster, RoutingTable]:
+    """What somebody may know who may ask these backends only."""
+    owned = {owner for name, owner in cluster.owners.items() if name in backends}
+    seen = cluster._replace(
+        resources=[resource for resource in cluster.resources if resource.uid in owned],
+        owners={name: owner for name, owner in cluster.owners.items() if name in backends},
+        faults=tuple(fault for fault in cluster.faults if f"{fault.namespace}:{fault.service}" in backends),
+    )
+    routed = table._replace(
+        backends={name: backend for name, backend in table.backends.items() if name in backends},
+        models={model: name for model, name in table.models.items() if name in backends},
+    )
+    return seen, routed
+
+
+def models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]) -> list[Model]:
+    """All of them, by namespace, name and kind."""
+    view = _View(cluster, table, figures)
+    known = {resource.uid for resource in cluster.resources}
+    found = [view.declared(resource) for resource in cluster.resources]
+    found += [view.bare(backend) for backend in view.without(known)]
+    return sorted(found, key=lambda model: (model.namespace, model.name, model.kind))
+
+
+def conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
+    """What is wrong with the routes of each Service: what cannot be served, and ids that lead to another one."""
+    found = [Conflict(*fault) for fault in cluster.faults]
+    for backend in table.backends.values():
+        for model in () if backend.route.internal else backend.route.models:
+            winner = table.models.get(model, backend.name)
+            if winner != backend.name:
+                text = f"the id {model!r} leads to Service {winner.replace(':', '/')}, which is older"
+                found.append(Conflict(backend.namespace, backend.service, text))
+    return sorted(found, key=lambda one: (one.namespace, one.service))
+
+
+def detail(
+    cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures], kind: str, namespace: str, name: str
+) -> Detail | None:
+    """One of them in full; None where there is none of this name."""
+    view = _View(cluster, table, figures)
+    for resource in cluster.resources:
+        if (resource.kind, resource.namespace, resource.name) == (kind, namespace, name):
+            return Detail(view.declared(resource), resource.conditions, view.services(resource.uid))
+    for backend in view.without({resource.uid for resource in cluster.resources}) if kind == SERVICE else ():
+        if (backend.namespace, backend.service) == (namespace, name):
+            return Detail(view.bare(backend), (), (view.service(backend),))
+    return None
+
+
+class _View:
+    """The routing table, arranged by who owns its Services."""
+
+    def __init__(self, cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]) -> None:
+        self._table, self._owners, self._figures = table, cluster.owners, figures
+        self._ids: dict[str, list[str]] = {}
+        for model, name in table.models.items():
+            self._ids.setdefault(name, []).append(model)
+        self._owned: dict[str, list[Backend]] = {}
+        for backend in table.backends.values():
+            self._owned.setdefault(self._owners.get(backend.name, ""), []).append(backend)
+        self._conflicts: dict[str, list[str]] = {}
+        for one in conflicts(cluster, table):
+            self._conflicts.setdefault(f"{one.namespace}:{one.service}", []).append(one.message)
+        self._services: dict[str, list[str]] = {}
+        for service, owner in cluster.owners.items():
+            self._services.setdefault(owner, []).append(service)
+
+    def without(self, known: set[str]) -> list[Backend]:
+        """Backends of none of these resources."""
+        return [backend for owner, owned in self._owned.items() if owner not in known for backend in owned]
+
+    def services(self, owner: str) -> tuple[Service, ...]:
+        """Those of a resource."""
+        return tuple(self.service(backend) for backend in self._of(owner))
+
+    def service(self, backend: Backend) -> Service:
+        """One of them."""
+        canary = backend.canary.partition(":")[2]
+        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, canary)
+
+    def declared(self, resource: Resource) -> Model:
+        """A resource that a user wrote."""
+        backends = self._of(resource.uid)
+        services = self._services.get(resource.uid, ())  # those that the table does not have, too
+        reachable = not services or any(self._ids.get(name) for name in services)
+        state, told = _state(resource, backends, reachable=reachable)
+        return self._model(
+            backends,
+            services,
+            kind=resource.kind,
+            namespace=resource.namespace,
+            name=resource.name,
+            state=state,
+            created=resource.created,
+            wanted=resource.wanted,
+            told=told,
+        )
+
+    def bare(self, backend: Backend) -> Model:
+        """A Service that no such resource owns."""
+        state, reason, message = "ready", "", ""
+        if not self._ids.get(backend.name) and not backend.route.internal:
+            state = "unreachable"
+        elif not backend.endpoints and backend.route.scale:
+            state = "asleep"
+        elif not backend.endpoints:
+            state, reason, message = "starting", "WaitingForPods", "The Service has no ready endpoint."
+        return self._model(
+            [backend],
+            (backend.name,),
+            kind=SERVICE,
+            namespace=backend.namespace,
+            name=backend.service,
+            state=state,
+            created=backend.route.created,
+            wanted=None,
+            told=Told("", "", reason, message),
+        )
+
+    def _model(
+        self,
+        backends: Sequence[Backend],
+        names: Iterable[str],
+        *,
+        kind: str,
+        namespace: str,
+        name: str,
+        state: str,
+        created: int,
+        wanted: int | None,
+        told: Told,
+    ) -> Model:
+        counted = [self._figures[backend.name] for backend in backends if backend.name in self._figures]
+        first_bytes = sum(one.first_bytes for one in counted)
+        return Model(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            state=state,
+            reason=told.reason,
+            message=told.message,
+            advice=_advice(state, told),
+            ids=tuple(model for backend in backends for model in self._named(backend)),
+            features=tuple(dict.fromkeys(feature for backend in backends for feature in backend.route.features)),
+            source=next((backend.route.source for backend in backends if backend.route.source), ""),
+            created=created,
+            ready=sum(len(backend.endpoints) for backend in backends if not _adapter(backend, backends)),
+            wanted=wanted,
+            active=sum(one.active for one in counted),
+            waiting=sum(one.waiting for one in counted),
+            answered=sum(one.answered for one in counted),
+            failed=sum(one.failed for one in counted),
+            first_byte_ms=round(sum(one.first_byte_ms for one in counted) / first_bytes) if first_bytes else None,
+            conflicts=tuple(message for one in sorted(names) for message in self._conflicts.get(one, ())),
+        )
+
+    def _of(self, owner: str) -> list[Backend]:
+        """Backends of a resource: the one that its own name leads to first, canaries last."""
+        return sorted(
+            self._owned.get(owner, ()),
+            key=lambda backend: (backend.route.internal, len(backend.service), backend.service),
+        )
+
+    def _named(self, backend: Backend) -> tuple[str, ...]:
+        """Ids of a backend as its route orders them; those that begin with the namespace come last."""
+        order = {model: place for place, model in enumerate(backend.route.models)}
+        qualified = f"{backend.namespace}/"
+        return tuple(
+            sorted(
+                self._ids.get(backend.name, ()),
+                key=lambda model: (model.startswith(qualified), order.get(model, len(order)), model),
+            )
+        )
+
+
+def _adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
+    """Whether another Service of the same resource leads to the same pods."""
+    return backend is not backends[0] and set(backend.endpoints) <= set(backends[0].endpoints)
+
+
+_NOTHING = Told("", "", "", "")
+_UNSEEN = "See that Slipway's controller runs, and that it serves this API."
+
+
+def _advice(state: str, told: Told) -> str:
+    """What to do about a state and the condition that says why."""
+    if state == "unseen":
+        return _UNSEEN
+    return "" if state in ("ready", "asleep") else advise(told.reason, told.message)
+
+
+def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) -> tuple[str, Told]:
+    """How a resource is, and the condition that says why."""
+    ready, changing, stalled = (resource.condition(type_) or _NOTHING for type_ in (READY, RECONCILING, STALLED))
+    if resource.leaving:
+        return "leaving", _NOTHING if ready.status == "True" else ready
+    if not ready.status:
+        return "unseen", Told("", "", "", "No controller has said anything of it yet.")
+    if ready.status != "True":
+        return ("failed", stalled) if stalled.status == "True" else ("starting", ready)
+    if stalled.status == "True":
+        return "degraded", stalled
+    if not reachable:
+        return "unreachable", resource.condition(ROUTED) or _NOTHING
+    if backends and not any(backend.endpoints for backend in backends):
+        return ("asleep" if any(backend.route.scale for backend in backends) else "stopped"), ready
+    return ("updating", changing) if changing.status == "True" else ("ready", ready)

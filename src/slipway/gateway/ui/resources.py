@@ -1,0 +1,117 @@
+"""What users declared, as the page needs it: the resources of the kinds that the settings name, by watch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from slipway.kube.client import Client
+from slipway.kube.informer import Informer
+from slipway.kube.objects import Kind, Object, created_unix, deleting, uid
+
+MOST_CONDITIONS = 20
+"""Conditions that are kept of one resource."""
+MOST_MESSAGE = 2000
+"""Characters that are kept of a condition's message, which may have a container's last lines."""
+
+
+class Told(NamedTuple):
+    """A condition of a status."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+class Resource(NamedTuple):
+    """What a user declared, and what its controller says of it."""
+
+    kind: str
+    """Plural and group, as kubectl takes it: ``models.example.com``."""
+    namespace: str
+    """Empty for one that belongs to the whole cluster."""
+    name: str
+    uid: str
+    created: int
+    """Unix seconds."""
+    leaving: bool
+    """Whether it is being deleted."""
+    wanted: int | None
+    """Replicas that its spec asks for; None: it does not say."""
+    conditions: tuple[Told, ...]
+
+    def condition(self, type_: str) -> Told | None:
+        """The condition of this type, if there is one."""
+        return next((told for told in self.conditions if told.type == type_), None)
+
+
+class Resources:
+    """The resources of several kinds, any of which the cluster may lack."""
+
+    def __init__(self, client: Client, kinds: Sequence[Kind]) -> None:
+        self._informers = [Informer(client, kind, trim=trim, optional="their API") for kind in kinds]
+
+    async def run(self) -> None:
+        """Keeps them up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self._informers:
+                tasks.create_task(informer.run())
+
+    def all(self) -> list[Resource]:
+        """In no particular order."""
+        return [
+            read(informer.kind, obj)
+            for informer in self._informers
+            if not informer.missing
+            for obj in informer.store.all()
+        ]
+
+    def unread(self) -> tuple[str, ...]:
+        """Names of the kinds about which the API server says nothing now."""
+        return tuple(_name(informer.kind) for informer in self._informers if informer.silent_since)
+
+
+def trim(obj: Object) -> Object:
+    """What is kept of a resource: its identity, its replicas and its conditions, within limits."""
+    metadata = obj["metadata"]
+    kept = ("namespace", "name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+    trimmed: Object = {"metadata": {field: metadata[field] for field in kept if field in metadata}}
+    spec, status = _mapping(obj.get("spec")), _mapping(obj.get("status"))
+    if isinstance(spec.get("replicas"), int):
+        trimmed["spec"] = {"replicas": spec["replicas"]}
+    conditions = status.get("conditions")
+    if isinstance(conditions, list):
+        trimmed["status"] = {"conditions": [_told(_mapping(one)) for one in conditions[:MOST_CONDITIONS]]}
+    return trimmed
+
+
+def read(kind: Kind, obj: Object) -> Resource:
+    """A trimmed object as a Resource."""
+    metadata = obj["metadata"]
+    return Resource(
+        _name(kind),
+        metadata.get("namespace", ""),
+        metadata["name"],
+        uid(obj),
+        created_unix(obj),
+        deleting(obj),
+        _mapping(obj.get("spec")).get("replicas"),
+        tuple(_mapping(obj.get("status")).get("conditions", ())),
+    )
+
+
+def _told(condition: Object) -> Told:
+    type_, status, reason, message = (
+        str(condition.get(field) or "") for field in ("type", "status", "reason", "message")
+    )
+    return Told(type_, status, reason, message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]} ...")
+
+
+def _mapping(value: Any) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _name(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}"

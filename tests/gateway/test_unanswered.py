@@ -1,0 +1,135 @@
+"""Requests whose engine dies before it began to answer wait for the next one. Nobody tells the gateway of the death."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import aiohttp
+import pytest
+import requests
+
+from slipway.gateway import haproxy_socket
+from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for, waiting
+from tests.gateway.standalone import Standalone
+from tests.gateway.test_lossless import CHAT, MEDIUM, SMALL, post, under_load
+
+HELD = b'{"model":"m1","x":{"held":true}}'
+
+
+@pytest.fixture(scope="module")
+def shared(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    with make_gateway(threads=2, holdSeconds=PATIENCE) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., Engine]) -> Engine:
+    return make_engine("only")
+
+
+@pytest.fixture
+def served(shared: Standalone, engine: Engine) -> Standalone:
+    """The model m1 on one engine."""
+    shared.route({"m1": [engine.endpoint]})
+    settle(shared)
+    wait_for(lambda: post(shared, SMALL) == 200)
+    return shared
+
+
+async def test_what_the_only_engine_had_not_begun_to_answer_is_answered_by_the_next_process(
+    served: Standalone, engine: Engine
+) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        asked = [asyncio.create_task(session.post(served.url + CHAT, data=HELD)) for _unused in range(20)]
+        await asyncio.to_thread(wait_for, lambda: engine.active == 20)
+        await asyncio.to_thread(engine.kill)
+        await asyncio.to_thread(wait_for, lambda: waiting(served) == 20)
+        engine.release(40)
+        await asyncio.to_thread(engine.start)
+        async with asyncio.timeout(PATIENCE):
+            assert [(await one).status for one in asked] == [200] * 20
+
+
+async def test_it_is_answered_by_another_pod_where_that_one_is_gone_for_good(
+    served: Standalone, engine: Engine, make_engine: Callable[..., Engine]
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        asked = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
+        await asyncio.to_thread(wait_for, lambda: engine.active == 1)
+        await asyncio.to_thread(engine.kill)
+        await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
+        other = make_engine("other")
+        other.release()
+        served.route({"m1": [other.endpoint]})
+        async with asyncio.timeout(PATIENCE):
+            answer = await asked
+        assert (answer.status, answer.headers["x-engine"]) == (200, "other")
+
+
+async def test_requests_are_answered_however_often_the_only_engine_dies(served: Standalone, engine: Engine) -> None:
+    async def die() -> None:
+        for _unused in range(5):
+            await asyncio.to_thread(engine.kill)
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(engine.start)
+            before = len(engine.bodies)
+            await asyncio.to_thread(wait_for, lambda known=before: len(engine.bodies) > known + 20)
+
+    seen = await under_load(served, die, (SMALL, MEDIUM))
+    assert set(seen) == {200}, seen
+
+
+async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: Standalone, engine: Engine) -> None:
+    async with aiohttp.ClientSession() as session:
+        asked = asyncio.create_task(session.post(served.url + CHAT, data=HELD))
+        await asyncio.to_thread(wait_for, lambda: engine.active == 1)
+        await asyncio.to_thread(engine.kill)
+        await asyncio.to_thread(wait_for, lambda: waiting(served) == 1)
+        workers = set(served.haproxy_pids())
+        await haproxy_socket.reload(served.run / "master.sock")
+        await asyncio.to_thread(wait_for, lambda: not workers >= set(served.haproxy_pids()))
+        engine.release(2)
+        await asyncio.to_thread(engine.start)
+        async with asyncio.timeout(PATIENCE):
+            assert (await asked).status == 200
+
+
+def test_who_waited_in_vain_is_told_so_on_a_connection_that_is_kept(
+    make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]
+) -> None:
+    engine = make_engine("only")
+    with make_gateway(holdSeconds=1) as gateway, requests.Session() as session:
+        gateway.route({"m1": [engine.endpoint]})
+        settle(gateway)
+        wait_for(lambda: session.post(gateway.url + CHAT, data=SMALL, timeout=PATIENCE).status_code == 200)
+        engine.kill()
+        for _unused in range(2):
+            answer = session.post(gateway.url + CHAT, data=SMALL, timeout=PATIENCE)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "model_not_ready")
+            assert answer.headers["retry-after"] == "10"
+
+
+def test_what_engines_die_of_is_not_sent_for_ever(
+    make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]
+) -> None:
+    """A request that has waited twice is not sent a third time."""
+    engine = make_engine("only")
+    with make_gateway(holdSeconds=PATIENCE) as gateway:
+        gateway.route({"m1": [engine.endpoint]})
+        settle(gateway)
+        asked: list[requests.Response] = []
+        client = threading.Thread(
+            target=lambda: asked.append(requests.post(gateway.url + CHAT, data=HELD, timeout=4 * PATIENCE))
+        )
+        client.start()
+        for deaths in range(3):
+            wait_for(lambda: engine.active == 1)
+            engine.kill()
+            if deaths < 2:
+                wait_for(lambda: waiting(gateway) == 1)
+                engine.start()
+        client.join(4 * PATIENCE)
+        assert (asked[0].status_code, asked[0].json()["error"]["code"]) == (503, "model_unavailable")
+        assert len(engine.bodies) == 3

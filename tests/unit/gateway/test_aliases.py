@@ -1,0 +1,96 @@
+"""Ids that a Service answers for while nobody has them as names of their own, and Services that answer for none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.gateway.file_source import TableFile
+from slipway.gateway.handovers import Handovers
+from slipway.gateway.table import RoutingTable, build
+from slipway.serving.claims import Rules
+from tests.unit.gateway.test_table import service
+
+HUB = "Qwen/Qwen2.5-0.5B-Instruct"
+OLD, NEW = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def table(*services: dict[str, Any], rules: Rules | None = None) -> RoutingTable:
+    """The table of Services about which there is nothing to complain."""
+    made, faults = build(services, [], *([rules] if rules else []))
+    assert faults == ()
+    return made
+
+
+def test_an_alias_is_answered_and_not_listed() -> None:
+    made = table(service("m1", aliases=[HUB]))
+    assert made.models == {"m1": "default:m1", "default/m1": "default:m1", HUB: "default:m1"}
+    assert made.cards[HUB].id == HUB
+    assert made.listed == ("m1",)
+
+
+def test_a_name_of_its_own_beats_an_alias_however_young_it_is() -> None:
+    made = table(service("m1", since=OLD, aliases=[HUB]), service("m2", since=NEW, models=[HUB]))
+    assert made.models[HUB] == "default:m2"
+    assert made.listed == (HUB, "m1")
+
+
+def test_a_qualified_id_beats_an_alias() -> None:
+    made = table(service("m1", since=OLD, aliases=["default/m2"]), service("m2", since=NEW))
+    assert made.models["default/m2"] == "default:m2"
+
+
+def test_of_several_services_with_an_alias_the_oldest_answers_and_no_one_complains() -> None:
+    made = table(service("a", since=NEW, aliases=[HUB]), service("b", since=OLD, aliases=[HUB]))
+    assert made.models[HUB] == "default:b"
+
+
+def test_an_alias_needs_the_same_permission_as_a_name() -> None:
+    asking = service("m1", aliases=["meta-llama/Llama-3.2-1B", "gpt-4o", "default/other"])
+    assert set(table(asking, rules=Rules(owners={"gpt-4o": "bank"})).models) == {"m1", "default/m1", "default/other"}
+    allowed = Rules(organizations=frozenset({"meta-llama"}), owners={"gpt-4o": "default"})
+    assert {"meta-llama/Llama-3.2-1B", "gpt-4o"} < set(table(asking, rules=allowed).models)
+
+
+@pytest.mark.parametrize("alias", ["", "a b", "a\nb", "-a", "\u00e9", "a" * 254])
+def test_an_alias_that_no_request_can_name_is_left_out(alias: str) -> None:
+    assert set(table(service("m1", aliases=[alias, "good"])).models) == {"m1", "default/m1", "good"}
+
+
+def test_aliases_take_room_in_the_table_as_names_do() -> None:
+    crowd = [service(f"s{n:03}", "crowd", aliases=[f"{n}-{i}-" + "a" * 200 for i in range(64)]) for n in range(100)]
+    made, faults = build(crowd, [])
+    assert 0 < len(made.backends) < 60
+    assert "one namespace" in faults[0].message
+
+
+def test_an_alias_that_goes_elsewhere_is_no_news_and_a_name_that_does_is() -> None:
+    first, second = service("a", since=OLD, aliases=[HUB]), service("b", since=NEW, aliases=[HUB])
+    seen = Handovers()
+    assert seen.observe(table(first, second), {}) == []
+    assert seen.observe(table(second), {}) == []
+    assert seen.observe(table(second, service("c", models=[HUB])), {}) == []
+    moved = seen.observe(table(second), {})
+    assert [(one.loser.service, one.winner.service, one.models) for one in moved] == [("c", "b", (HUB,))]
+
+
+def test_an_internal_service_answers_for_no_id_and_is_in_the_table() -> None:
+    made = table(service("m1"), service("m1-new", internal=True, models=["stolen"], aliases=[HUB]))
+    assert set(made.models) == {"m1", "default/m1"}
+    assert set(made.backends) == {"default:m1", "default:m1-new"}
+    assert made.listed == ("m1",)
+
+
+def test_a_table_in_a_file_has_aliases_and_internal_models_too() -> None:
+    text = b'{"models": {"m1": {"route": {"aliases": ["x", "m2"]}}, "m2": [], "new": {"route": {"internal": true}}}}'
+    made = msgspec.json.decode(text, type=TableFile).table()
+    assert made.models == {
+        "m1": "static:m1",
+        "static/m1": "static:m1",
+        "m2": "static:m2",
+        "static/m2": "static:m2",
+        "x": "static:m1",
+    }
+    assert made.listed == ("m1", "m2")

@@ -1,0 +1,93 @@
+"""The loop between a source and HAProxy: when it begins, and when this replica is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from slipway.gateway.haproxy_socket import NotRunningError
+from slipway.gateway.reconcile_loop import ReconcileLoop
+from slipway.gateway.render import DesiredState
+from slipway.gateway.table import EMPTY, Snapshot
+
+
+class DataPlane:
+    """As much of a DataPlane as the loop uses."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.applied: list[DesiredState] = []
+
+    async def servers(self) -> set[str]:
+        return set()
+
+    async def apply(self, state: DesiredState) -> None:
+        if self.failures:
+            raise self.failures.pop()
+        self.applied.append(state)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  # the condition is in another task
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(dataplane: DataPlane) -> AsyncIterator[ReconcileLoop]:
+    loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
+    task = asyncio.create_task(loop.run())
+    yield loop
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_nothing_is_applied_before_the_source_has_published() -> None:
+    dataplane = DataPlane()
+    async with running(dataplane) as loop:
+        loop.changed()
+        await asyncio.sleep(0.2)
+        assert (dataplane.applied, loop.ready) == ([], False)
+        loop.publish(Snapshot(EMPTY, (("00FF", "alice"),)))
+        await until(lambda: loop.ready)
+        assert [state.keys for state in dataplane.applied] == [(("00FF", "alice"),)]
+
+
+async def test_a_source_that_knows_nothing_makes_it_ready_too() -> None:
+    async with running(DataPlane()) as loop:
+        loop.publish(Snapshot(EMPTY))
+        await until(lambda: loop.ready)
+
+
+async def test_what_haproxy_refused_is_tried_again_and_only_then_it_is_ready() -> None:
+    dataplane = DataPlane(NotRunningError("away"))
+    async with running(dataplane) as loop:
+        loop.publish(Snapshot(EMPTY))
+        await until(lambda: not dataplane.failures)
+        assert not loop.ready
+        await until(lambda: loop.ready)
+
+
+async def test_the_same_snapshot_again_is_not_applied_again() -> None:
+    dataplane = DataPlane()
+    async with running(dataplane) as loop:
+        loop.publish(Snapshot(EMPTY))
+        await until(lambda: loop.ready)
+        loop.publish(Snapshot(EMPTY))
+        await asyncio.sleep(0.2)
+        assert len(dataplane.applied) == 1
+
+
+async def test_a_replica_that_leaves_is_not_ready_until_it_stays() -> None:
+    dataplane = DataPlane()
+    async with running(dataplane) as loop:
+        loop.publish(Snapshot(EMPTY))
+        await until(lambda: loop.ready)
+        loop.leave(True)
+        assert not loop.ready
+        await until(lambda: len(dataplane.applied) == 2)
+        assert not dataplane.applied[-1].ready
+        loop.leave(False)
+        assert loop.ready

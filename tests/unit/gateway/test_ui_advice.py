@@ -1,0 +1,46 @@
+"""What to do about each reason: the words are those of the troubleshooting page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+from slipway.gateway.ui.advice import advise
+
+ROOT = Path(__file__).parents[3]
+
+
+def _script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("advice_script", ROOT / "scripts/advice.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SCRIPT = _script()
+
+
+def test_the_file_is_what_the_page_says_now() -> None:
+    written = json.loads((ROOT / "src/slipway/gateway/ui/advice.json").read_text())
+    assert written == SCRIPT.advice(SCRIPT.PAGE.read_text()), "run: make generate"
+
+
+def test_a_heading_of_several_reasons_speaks_for_each() -> None:
+    told = "# T\n\n## One, Two\n\n**Means.** A.\n\n**Do.** See [there](x.md), `now`:\n\n```bash\nls\n```\n"
+    page = f"{told}\n## Three\n\n**Do.** Nothing.\n"
+    assert SCRIPT.advice(page) == {"One": {"do": "See there, `now`."}, "Two": {"do": "See there, `now`."}}
+
+
+def test_rows_of_a_table_are_cases() -> None:
+    rows = ("| message | do |", "| --- | --- |", "| cannot write ...: denied | Be root. |", "| gone | Wait. |")
+    page = "\n".join(("## One\n\n**Means.** A:\n", *rows, ""))
+    assert SCRIPT.advice(page) == {"One": {"cases": {"denied": "Be root.", "gone": "Wait."}}}
+
+
+def test_a_reason_that_nobody_knows_has_no_advice() -> None:
+    assert advise("Ready", "") == ""
+    assert advise("SomethingNew", "") == ""

@@ -1,0 +1,182 @@
+"""What is answered below /ui/: files, the JSON interface, and the headers that keep a browser safe."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from slipway.gateway.haproxy_socket import CommandError
+from slipway.gateway.keys import Rights
+from slipway.gateway.limits import KEY_HEADER
+from slipway.gateway.metrics import Answers
+from slipway.gateway.ui import access
+from slipway.gateway.ui.app import HEADERS, Page
+from tests.ui.worlds import World, every_state, many
+
+MOST_BYTES = 200_000
+"""What a browser loads to show a gateway with 1,000 models."""
+
+
+class Shown:
+    """What the page is given."""
+
+    def __init__(self) -> None:
+        self.world = every_state()
+        self.others: dict[str, Any] = {}
+        self.counted = True
+        self.asked = 0
+        self.rights: dict[str, Rights] = {}
+
+    async def counters(self) -> Answers:
+        self.asked += 1
+        if not self.counted:
+            raise CommandError("HAProxy does not answer")
+        return Answers("# pxname,svname\n", "", "")
+
+    def page(self) -> Page:
+        return Page(
+            lambda: self.world.shown()[1],
+            lambda: self.world.shown(**self.others)[0],
+            self.counters,
+            keys=False,
+            replica="gateway-0",
+            rights=lambda: self.rights,
+        )
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+@pytest.fixture
+async def client(shown: Shown) -> AsyncIterator[TestClient[Any, Any]]:
+    application = web.Application()
+    shown.page().add_to(application)
+    async with TestClient(TestServer(application)) as found:
+        yield found
+
+
+async def asked(client: TestClient[Any, Any], path: str) -> Any:
+    async with client.get(path) as answer:
+        assert answer.status == 200
+        return await answer.json()
+
+
+@pytest.mark.parametrize("name", access.FILES)
+async def test_each_file_is_served_with_headers_that_keep_a_browser_to_it(
+    client: TestClient[Any, Any], name: str
+) -> None:
+    async with client.get(f"/ui/{name}") as answer:
+        assert answer.status == 200
+        assert HEADERS.items() <= answer.headers.items()
+        assert await answer.read()
+
+
+async def test_a_browser_that_has_a_file_gets_no_second_copy(client: TestClient[Any, Any]) -> None:
+    async with client.get("/ui/main.js") as first:
+        tag = first.headers["ETag"]
+    async with client.get("/ui/main.js", headers={"If-None-Match": tag}) as second:
+        assert (second.status, await second.read()) == (304, b"")
+
+
+async def test_the_policy_allows_no_script_style_or_request_from_elsewhere_and_no_markup_from_text() -> None:
+    policy = HEADERS["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "require-trusted-types-for 'script'" in policy
+
+
+async def test_a_key_sees_only_models_that_it_may_ask(shown: Shown, client: TestClient[Any, Any]) -> None:
+    everything = await asked(client, "/ui/api/models")
+    shown.rights = {"team": Rights(models=("default/tiny",))}
+    async with client.get("/ui/api/models", headers={KEY_HEADER: "team"}) as answer:
+        own = await answer.json()
+    assert [(model["namespace"], model["name"]) for model in own["models"]] == [("default", "tiny")]
+    assert {conflict["service"] for conflict in own["conflicts"]} <= {"tiny"}
+    other = next(model for model in everything["models"] if model["name"] != "tiny")
+    path = f"/ui/api/models/{other['kind']}/{other['namespace']}/{other['name']}"
+    assert (await client.get(path)).status == 200
+    assert (await client.get(path, headers={KEY_HEADER: "team"})).status == 404
+    async with client.get("/ui/api/models", headers={KEY_HEADER: "operator"}) as answer:
+        assert (await answer.json())["models"] == everything["models"]
+
+
+async def test_the_overview_has_models_conflicts_and_who_says_it(client: TestClient[Any, Any]) -> None:
+    said = await asked(client, "/ui/api/models")
+    assert said["replica"] == "gateway-0"
+    assert (said["keys"], said["counted"]) == (False, True)
+    assert len(said["models"]) == 13
+    assert said["models"][0] == {
+        "kind": "models.krypton.ai",
+        "namespace": "default",
+        "name": "tiny",
+        "state": "ready",
+        "reason": "Ready",
+        "message": "1 of 1 replicas answers.",
+        "ids": ["tiny", "default/tiny"],
+        "features": ["TextGeneration"],
+        "source": "hf:Qwen/Qwen2.5-0.5B-Instruct-GGUF/qwen2.5-0.5b-instruct-q4_k_m.gguf",
+        "created": 1793610000,
+        "ready": 2,
+        "wanted": 2,
+    }
+    assert [conflict["service"] for conflict in said["conflicts"]] == ["draft", "tiny"]
+
+
+async def test_one_model_is_found_by_kind_namespace_and_name(client: TestClient[Any, Any]) -> None:
+    said = await asked(client, "/ui/api/models/models.kubeai.org/support/helper")
+    assert said["model"]["state"] == "degraded"
+    assert said["conditions"][0][:3] == ["Ready", "True", "OutOfGpuMemory"]
+    async with client.get("/ui/api/models/models.kubeai.org/support/nobody") as answer:
+        assert answer.status == 404
+        assert (await answer.json())["error"]["message"] == "There is no such model."
+
+
+async def test_a_resource_of_the_whole_cluster_has_a_dash_for_its_namespace(
+    client: TestClient[Any, Any], shown: Shown
+) -> None:
+    kind, obj = shown.world.resources[0]
+    del obj["metadata"]["namespace"]
+    said = await asked(client, f"/ui/api/models/{kind.plural}.{kind.group}/-/tiny")
+    assert said["model"]["namespace"] == ""
+
+
+async def test_many_pages_are_answered_from_one_look_at_haproxy(client: TestClient[Any, Any], shown: Shown) -> None:
+    shown.world = World()
+    for _unused in range(20):
+        await asked(client, "/ui/api/models")
+    assert shown.asked < 20
+
+
+async def test_without_haproxy_models_are_shown_without_figures(client: TestClient[Any, Any], shown: Shown) -> None:
+    shown.counted = False
+    said = await asked(client, "/ui/api/models")
+    assert said["counted"] is False
+    assert said["models"]
+
+
+async def test_an_api_server_that_is_away_is_told(client: TestClient[Any, Any], shown: Shown) -> None:
+    shown.others = {"away_since": 1793610000.5, "unread": ("models.kubeai.org",)}
+    said = await asked(client, "/ui/api/models")
+    assert (said["away_since"], said["unread"]) == (1793610000, ["models.kubeai.org"])
+
+
+async def test_a_page_with_1000_models_stays_small(client: TestClient[Any, Any], shown: Shown) -> None:
+    shown.world = many(1000)
+    size = 0
+    for path in (*(f"/ui/{name}" for name in access.FILES), "/ui/api/models"):
+        async with client.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            size += int(answer.headers["Content-Length"])
+    assert size < MOST_BYTES
+
+
+async def test_other_paths_have_nothing(client: TestClient[Any, Any]) -> None:
+    for path in ("/ui/nothing", "/ui/app.py", "/ui/api", "/ui/%2e%2e/app.py"):
+        async with client.get(path) as answer:
+            assert answer.status == 404

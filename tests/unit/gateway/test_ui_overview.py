@@ -1,0 +1,178 @@
+"""What the page shows of resources, routing table and counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.gateway.metrics import Answers, Figures, figures
+from slipway.gateway.ui import overview, resources
+from slipway.gateway.ui.overview import Model
+from tests.ui.worlds import CHAT, KRYPTON, KUBEAI, READY, SCALE, World, every_state, summary
+
+
+def shown(world: World, counted: dict[str, Figures] | None = None) -> dict[str, Model]:
+    cluster, table = world.shown()
+    return {f"{model.namespace}/{model.name}": model for model in overview.models(cluster, table, counted or {})}
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "reason"),
+    [
+        ("default/tiny", "ready", "Ready"),
+        ("default/tiny-from-zero", "asleep", "Ready"),
+        ("legacy/by-hand", "ready", ""),
+        ("research/llama-70b", "starting", "Unschedulable"),
+        ("research/mistral", "failed", "ImagePullBackOff"),
+        ("sandbox/draft", "unreachable", "NotRouted"),
+        ("sandbox/gone", "leaving", ""),
+        ("sandbox/new", "unseen", ""),
+        ("sandbox/old", "stopped", "Suspended"),
+        ("support/helper", "degraded", "OutOfGpuMemory"),
+        ("support/summarizer", "updating", "RollingOut"),
+    ],
+)
+def test_a_model_has_the_state_that_its_status_and_the_routing_table_say(name: str, state: str, reason: str) -> None:
+    model = shown(every_state())[name]
+    assert (model.state, model.reason) == (state, reason)
+
+
+def test_what_to_do_is_in_the_words_of_the_troubleshooting_page() -> None:
+    models = shown(every_state())
+    assert models["research/mistral"].advice.startswith(
+        "Check `spec.image`, and from a node whether the registry answers."
+    )
+    assert models["support/helper"].advice.startswith("Ask for a shorter context")
+    assert models["default/tiny"].advice == ""
+
+
+def test_a_model_that_no_controller_has_seen_leads_to_the_controller() -> None:
+    assert (
+        shown(every_state())["sandbox/new"].advice == "See that Slipway's controller runs, and that it serves this API."
+    )
+
+
+def test_of_reasons_with_several_causes_the_message_says_what_to_do() -> None:
+    world = World()
+    told = summary(("False", "DownloadFailed", "hf:a/b: the hub refuses more requests for now (429)"), stalled=True)
+    world.declare(KRYPTON, "ns", "m", *told)
+    assert shown(world)["ns/m"].advice == "Wait: it is tried again. Or use a token, or a mirror."
+
+
+def test_the_id_to_use_comes_first_and_the_one_with_the_namespace_last() -> None:
+    assert shown(every_state())["support/helper"].ids == ("helper", "support-bot", "support/helper")
+
+
+def test_an_id_that_an_older_service_has_is_told_as_a_conflict() -> None:
+    world = every_state()
+    assert shown(world)["team-b/tiny"].ids == ("team-b/tiny",)
+    assert shown(world)["team-b/tiny"].conflicts == ("the id 'tiny' leads to Service default/tiny, which is older",)
+    told = [(one.namespace, one.service) for one in overview.conflicts(*world.shown())]
+    assert told == [("sandbox", "draft"), ("team-b", "tiny")]
+
+
+def test_a_service_that_cannot_be_served_is_told_with_the_model_that_owns_it() -> None:
+    (conflict,) = shown(every_state())["sandbox/draft"].conflicts
+    assert "strategy" in conflict
+
+
+def test_replicas_of_an_adapter_are_those_of_its_model() -> None:
+    world = World()
+    uid = world.declare(KUBEAI, "ns", "base", *READY, replicas=2)
+    world.serve("ns", "base", uid, pods=2, features=CHAT)
+    world.serve("ns", "base-adapter", uid, pods=0, models=["base_adapter"])
+    world.slices[-1]["endpoints"] = world.slices[0]["endpoints"][:1]
+    model = shown(world)["ns/base"]
+    assert model.ready == 2
+    assert set(model.ids) == {"base", "ns/base", "base_adapter", "ns/base-adapter"}
+
+
+def test_requests_of_all_services_of_a_model_are_added_up() -> None:
+    world = World()
+    uid = world.declare(KUBEAI, "ns", "m", *READY)
+    world.serve("ns", "m", uid)
+    world.serve("ns", "m-new", uid, internal=True)
+    counted = {
+        "ns:m": Figures(active=2, waiting=1, answered=30, failed=1, first_byte_ms=3000, first_bytes=30),
+        "ns:m-new": Figures(active=1, waiting=0, answered=10, failed=0, first_byte_ms=5000, first_bytes=10),
+    }
+    model = shown(world, counted)["ns/m"]
+    assert (model.active, model.waiting, model.answered, model.failed, model.first_byte_ms) == (3, 1, 40, 1, 200)
+
+
+def test_a_service_without_endpoints_sleeps_where_a_request_can_start_it() -> None:
+    world = World()
+    world.serve("ns", "cold", pods=0, scale={**SCALE, "name": "cold"})
+    world.serve("ns", "empty", pods=0)
+    models = shown(world)
+    assert (models["ns/cold"].state, models["ns/empty"].state) == ("asleep", "starting")
+
+
+def test_one_model_in_full_has_its_conditions_and_services() -> None:
+    cluster, table = every_state().shown()
+    found = overview.detail(cluster, table, {}, "inferenceservices.inference.llmkube.dev", "research", "mistral")
+    assert found is not None
+    assert [told.type for told in found.conditions] == ["Ready", "Reconciling", "Stalled", "Available", "Progressing"]
+    assert [(service.name, service.ids) for service in found.services] == [("mistral", ("mistral", "research/mistral"))]
+    by_hand = overview.detail(cluster, table, {}, "services", "legacy", "by-hand")
+    assert by_hand is not None
+    assert by_hand.services[0].endpoints == ("10.0.11.1:8000",)
+    assert overview.detail(cluster, table, {}, "services", "default", "tiny") is None
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        [],
+        "text",
+        {"conditions": "none"},
+        {"conditions": [None, 5, {"type": ["x"], "status": None, "reason": {}}]},
+    ],
+)
+def test_a_status_of_any_shape_is_read(status: Any) -> None:
+    obj = {"metadata": {"namespace": "ns", "name": "m", "uid": "u"}, "spec": status, "status": status}
+    world = World()
+    world.resources.append((KUBEAI, obj))
+    assert shown(world)["ns/m"].state == "unseen"
+
+
+def test_long_messages_and_lists_of_conditions_are_cut() -> None:
+    conditions = [{"type": f"T{place}", "status": "True", "message": "x" * 50_000} for place in range(500)]
+    read = resources.read(
+        KUBEAI, resources.trim({"metadata": {"name": "m", "uid": "u"}, "status": {"conditions": conditions}})
+    )
+    assert len(read.conditions) == resources.MOST_CONDITIONS
+    assert len(read.conditions[0].message) < resources.MOST_MESSAGE + 10
+
+
+def test_nothing_but_identity_replicas_and_conditions_is_kept_of_a_resource() -> None:
+    obj = {
+        "metadata": {"namespace": "ns", "name": "m", "uid": "u", "annotations": {"secret": "x"}, "labels": {"a": "b"}},
+        "spec": {"replicas": 2, "env": {"TOKEN": "x"}},
+        "status": {"phase": "Ready", "conditions": []},
+    }
+    kept = resources.trim(obj)
+    assert kept == {
+        "metadata": {"namespace": "ns", "name": "m", "uid": "u"},
+        "spec": {"replicas": 2},
+        "status": {"conditions": []},
+    }
+
+
+def test_figures_are_those_of_backends_of_models() -> None:
+    statistics = (
+        "# pxname,svname,scur,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,hrsp_other\n"
+        "public,FRONTEND,9,0,90,0,0,0,0\nns:m,s1,4,0,7,0,0,0,0\nns:m,BACKEND,4,0,7,0,2,1,0\ncontrol,BACKEND,0,0,3,0,0,0,0\n"
+    )
+    first_bytes = "0x1: key=ns:m use=0 exp=0 shard=0 gpc0=700 gpc1=7\n"
+    assert figures(Answers(statistics, first_bytes, "ns:m 3 0 0\n")) == {"ns:m": Figures(4, 3, 10, 1, 700, 7)}
+
+
+def test_of_namespaces_that_are_not_served_nothing_is_shown() -> None:
+    cluster, _table = every_state().shown()
+    served = cluster.within(lambda namespace: namespace in ("default", "team-b"))
+    assert {resource.namespace for resource in served.resources} == {"default", "team-b"}
+    assert served.faults == ()
+    assert [fault.namespace for fault in cluster.faults] == ["sandbox"]
