@@ -85,7 +85,9 @@ options:
     elements: str
 requirements:
   - python >= 3.11
-  - kubernetes >= 24.2.0 (Python package)
+  - PyYAML for kubeconfigs that are files
+  - kubernetes >= 24.2.0 (Python package) for kubeconfigs whose user is known by an exec plugin or an auth provider
+    such as OIDC, and for proxies that speak TLS or SOCKS
 seealso:
   - module: kubernetes.core.k8s
 """

@@ -22,7 +22,7 @@ options:
         description: Name of the model. Where a model is served by itself, the gateway serves it under this name.
         type: str
       namespace:
-        description: Namespace of the model. Falls back to O(namespace).
+        description: Namespace of the model. Falls back to O(namespace). Models of the whole cluster have none.
         type: str
       labels:
         description: Labels of the model.
@@ -38,7 +38,10 @@ options:
         type: str
         aliases: [apiVersion]
       kind:
-        description: Kind of a manifest. It has to be C(Model).
+        description:
+          - Kind of the model. It has to be one that O(api) has for models.
+          - Without it, it is the only one or, for an API with several, the one of the whole cluster where there is no
+            namespace, and else the first that has one, such as C(ClusterBaseModel) and C(BaseModel).
         type: str
       metadata:
         description: Metadata of a manifest, with C(name), C(namespace), C(labels), C(annotations).

@@ -49,120 +49,15 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
-from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import (
-    ANYTHING,
-    DURATION,
-    MAPPING,
-    QUANTITY,
-    TEXT,
-    WHOLE,
-    Items,
-    Keys,
-    Names,
-    matching,
-    one_of,
-    read,
-)
+from ansible_collections.slipway.inference.plugins.plugin_utils._kubeai_config_schema import SCHEMA
+from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import of_schema, read
 
-# What an object of Kubernetes may be called.
-NAME_PATTERN = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"
-NAME = matching("a name of lower-case letters, digits, '-' and '.'", NAME_PATTERN)
-# Empty: there is none.
-NAME_OR_NONE = matching(NAME.expected, rf"|{NAME_PATTERN}")
-# A Model asks for NAME:COUNT.
-PROFILE = matching("a name without ':'", r"[^:\s]+")
-ANY_NAME = matching("a name", r"\S+")
-IMAGE = matching("an image", r"\S+")
-ENGINES = ("OLlama", "VLLM", "FasterWhisper", "Infinity", "SGLang", "LlamaCpp")
+DEFINITIONS = SCHEMA["$defs"]
+CONFIG = of_schema(SCHEMA, DEFINITIONS)
 # Keys of the original that say nothing here.
-WITHOUT_MEANING = (
-    "messaging",
-    "leaderElection",
-    "metricsAddr",
-    "healthAddress",
-    "allowPodAddressOverride",
-    "fixedSelfMetricAddrs",
-    "distributedInference",
-    "proxy",
-    "gatewayAPI",
-)
+WITHOUT_MEANING = [name for name, part in DEFINITIONS["SystemConfig"]["properties"].items() if part.get("deprecated")]
 # Helm puts the name of the release before it, unless that is part of it.
 ACCOUNT_OF_THE_CHART = "kubeai-models"
-
-
-def _place(value: Mapping[str, Any]) -> str:
-    known = value.get("storageClassName") or value.get("persistentVolumeName")
-    return "" if known else "needs storageClassName or persistentVolumeName"
-
-
-def _shared(value: Mapping[str, Any]) -> str:
-    return "" if "sharedFilesystem" in value else "needs sharedFilesystem"
-
-
-def _patch(value: Mapping[str, Any]) -> str:
-    needed = ["op", "path"]
-    needed += {"move": ["from"], "copy": ["from"], "remove": []}.get(str(value.get("op")), ["value"])
-    missing = [key for key in needed if key not in value]
-    return f"needs {' and '.join(missing)}" if missing else ""
-
-
-POINTER = matching("a path that begins with /, such as /spec/priorityClassName", r"/.*")
-QUANTITIES = Names(QUANTITY, ANY_NAME)
-
-CONFIG = Keys(
-    {
-        "secretNames": Keys(dict.fromkeys(("alibaba", "aws", "gcp", "huggingface", "oci"), NAME_OR_NONE)),
-        "modelServers": Keys(dict.fromkeys(ENGINES, Keys({"images": Names(IMAGE, ANY_NAME)}))),
-        "modelLoading": Keys({"image": TEXT}),
-        "resourceProfiles": Names(
-            Keys(
-                {
-                    "imageName": TEXT,
-                    "requests": QUANTITIES,
-                    "limits": QUANTITIES,
-                    "nodeSelector": Names(TEXT, ANY_NAME),
-                    "affinity": MAPPING,
-                    "tolerations": Items(MAPPING),
-                    "schedulerName": TEXT,
-                    "runtimeClassName": TEXT,
-                }
-            ),
-            PROFILE,
-        ),
-        "cacheProfiles": Names(
-            Keys(
-                {
-                    "sharedFilesystem": Keys(
-                        {"storageClassName": TEXT, "persistentVolumeName": TEXT, "storageSize": QUANTITY}, _place
-                    )
-                },
-                _shared,
-            ),
-            NAME,
-        ),
-        "modelServerPods": Keys(
-            {
-                "serviceAccountName": TEXT,
-                "podSecurityContext": MAPPING,
-                "securityContext": MAPPING,
-                "imagePullSecrets": Items(Keys({"name": NAME})),
-                "jsonPatches": Items(
-                    Keys(
-                        {
-                            "op": one_of("add", "remove", "replace", "move", "copy", "test"),
-                            "path": POINTER,
-                            "from": POINTER,
-                            "value": ANYTHING,
-                        },
-                        _patch,
-                    )
-                ),
-            }
-        ),
-        "modelRollouts": Keys({"surge": WHOLE}),
-        "modelAutoscaling": Keys({"interval": DURATION, "timeWindow": DURATION, "stateConfigMapName": TEXT}),
-    }
-)
 
 
 def kubeai_config(value: Any, name: str = "controller_kubeai_config") -> dict[str, Any]:

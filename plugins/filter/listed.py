@@ -27,7 +27,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ slipway_apis | slipway.inference.listed }}"
   vars:
-    slipway_apis: krypton, kubeai
+    slipway_apis: one, two
 """
 
 RETURN = r"""

@@ -4,9 +4,9 @@
 
 # Private to this collection: it may change in any release.
 
-"""The serving APIs as data: where each kind lives, when it is ready, when it has failed for good. Nothing here acts.
+"""The serving APIs: where each kind lives, when it is ready, when it has failed for good. Nothing here acts.
 
-A new API is a new entry. The modules, the wait engine and the messages read everything from here.
+What is known of each API stands in ``_apis_data.py``. The modules, the wait engine and the messages read it from here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.module_utils._rules import AllOf, AnyOf, Condition, Field, Rule
+from ansible_collections.slipway.inference.plugins.module_utils._apis_data import APIS
+from ansible_collections.slipway.inference.plugins.module_utils._rules import Condition, Rule, read
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Kind:
     facts: tuple[Fact, ...] = ()
     # Label selectors, with {name} of the object, of pods that may know the cause of a failure, the likeliest first.
     pods: tuple[str, ...] = ()
+    # Further kinds of the API that the same modules handle, where a manifest or a task names them.
+    others: tuple[Kind, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -69,8 +72,19 @@ class Kind:
 
     @property
     def resource(self) -> str:
-        """Name in RBAC and in messages, such as models.krypton.ai."""
+        """Name in RBAC and in messages, such as models.example.com."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def all(self) -> tuple[Kind, ...]:
+        """The kinds that its modules handle, itself first."""
+        return (self, *self.others)
+
+    def meant(self, name: str | None, namespace: str | None) -> Kind:
+        """That of these which has this name. Without a name the one of the whole cluster, where no namespace is given
+        and there is one; else itself."""
+        fit = [kind for kind in self.all if (kind.kind == name if name else not (kind.namespaced or namespace))]
+        return next(iter(fit), self)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Path on the API server of an object, or of all in a namespace or in the cluster."""
@@ -82,107 +96,41 @@ class Kind:
 EVENT = Kind("", "v1", "Event", "events")
 POD = Kind("", "v1", "Pod", "pods")
 
-KRYPTON_MODEL = Kind(
-    group="krypton.ai",
-    version="v1alpha1",
-    kind="Model",
-    plural="models",
-    ready=AllOf((Field("status.phase", within=("Ready",)), Condition("Progressing", "False", reasons=("Complete",)))),
-    failed=AnyOf(
-        (
-            Field("status.phase", within=("Failed",)),
-            Condition("Progressing", "False", other_than=("Complete",)),
-            Condition("Accepted", "False"),
-        )
-    ),
-    telling=(
-        Condition("Accepted", "True"),
-        Condition("Available", "True"),
-        Condition("Progressing", "False", reasons=("Complete",)),
-    ),
-    pods=("krypton.ai/model={name}",),
-)
 
-# A model that nobody asks anything has no replica, and that is as it should be.
-_AVAILABLE = Condition("Available", "True", excused=("ScaledToZero",))
-_COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
-# Only models with a cache, or with adapters, have these.
-_CACHE_LOADED = Condition("CacheLoaded", "True", optional=True)
-_ADAPTERS_LOADED = Condition("AdaptersLoaded", "True", excused=("ScaledToZero",), optional=True)
+def kinds(resources: list[Mapping[str, Any]]) -> dict[str, Kind]:
+    """Module that handles it -> kind, of one API's resources as the data has them. Of several that one module handles
+    the first with a namespace has the others."""
+    found: dict[str, Kind] = {}
+    by_name: dict[str, Kind] = {}
+    for module in dict.fromkeys(resource["module"] for resource in resources if resource.get("module")):
+        mine = [resource for resource in resources if resource.get("module") == module]
+        main = next((resource for resource in mine if resource.get("namespaced", True)), mine[0])
+        others = tuple(_kind(resource, by_name) for resource in mine if resource is not main)
+        found[module] = _kind(main, by_name, others)
+        by_name |= {kind.kind: kind for kind in found[module].all}
+    return found
 
-KUBEAI_MODEL = Kind(
-    group="kubeai.org",
-    version="v1",
-    kind="Model",
-    plural="models",
-    ready=AllOf((Condition("Accepted", "True"), _AVAILABLE, _COMPLETE, _CACHE_LOADED, _ADAPTERS_LOADED)),
-    failed=AnyOf(
-        (
-            Condition("Accepted", "False"),
-            Condition("Progressing", "False", other_than=("Complete",)),
-            Condition("CacheLoaded", "False", other_than=("LoadingCache",)),
-            Condition("AdaptersLoaded", "False", reasons=("AdapterFailed",)),
-        )
-    ),
-    telling=(Condition("Accepted", "True"), _CACHE_LOADED, _AVAILABLE, _ADAPTERS_LOADED, _COMPLETE),
-    phase="",
-    url="",
-    pods=(
-        "app=model,model={name}",
-        "batch.kubernetes.io/job-name=load-cache-{name}",
-        "batch.kubernetes.io/job-name=evict-cache-{name}",
-    ),
-)
 
-# Weights. They are ready when services can be started with them.
-LLMKUBE_MODEL = Kind(
-    group="inference.llmkube.dev",
-    version="v1alpha1",
-    kind="Model",
-    plural="models",
-    ready=Field("status.phase", within=("Ready",)),
-    failed=Field("status.phase", within=("Failed",)),
-    telling=(Condition("Available", "True"),),
-    url="",
-    pods=("app.kubernetes.io/name=model-loader,inference.llmkube.dev/model={name}",),
-)
+def _kind(resource: Mapping[str, Any], by_name: Mapping[str, Kind], others: tuple[Kind, ...] = ()) -> Kind:
+    fields = {name: value for name, value in resource.items() if name not in ("module", "wakes")}
+    for rule in ("ready", "failed", "settled", "refused"):
+        if rule in fields:
+            fields[rule] = read(fields[rule])
+    fields["telling"] = tuple(read(condition) for condition in fields.get("telling", ()))
+    fields["needs"] = tuple(Need(by_name[need["kind"]], need["path"]) for need in fields.get("needs", ()))
+    fields["facts"] = tuple(Fact(**fact) for fact in fields.get("facts", ()))
+    fields["pods"] = tuple(fields.get("pods", ()))
+    return Kind(**fields, others=others)
 
-LLMKUBE_SERVICE = Kind(
-    group="inference.llmkube.dev",
-    version="v1alpha1",
-    kind="InferenceService",
-    plural="inferenceservices",
-    ready=AllOf((Field("status.phase", within=("Ready",)), _COMPLETE)),
-    failed=AnyOf(
-        (
-            Field("status.phase", within=("Failed",)),
-            Condition("Progressing", "False", other_than=("Complete",)),
-            Condition("Accepted", "False"),
-        )
-    ),
-    # Without replicas because it was asked for none, or computed by a Mac outside of the cluster.
-    settled=AnyOf(
-        (
-            AllOf(
-                (
-                    Field("status.phase", within=("Stopped", "Suspended")),
-                    Condition("Accepted", "True"),
-                    Condition("Progressing", "False", reasons=("Complete",), excused=("ModelNotReady",)),
-                )
-            ),
-            Condition("Accepted", "False", reasons=("MetalOutOfReach",)),
-        )
-    ),
-    refused=Condition("Accepted", "False"),
-    needs=(Need(LLMKUBE_MODEL, "spec.modelRef"), Need(LLMKUBE_MODEL, "spec.vllmConfig.speculative.model")),
-    seen="status.observedModels",
-    telling=(Condition("Accepted", "True"), Condition("Available", "True"), _COMPLETE),
-    url="status.endpoint",
-    facts=(Fact("waiting_for", "status.waitingFor", ""), Fact("queue_position", "status.queuePosition", 0)),
-    pods=("inference.llmkube.dev/service={name}",),
-)
 
-# Kinds that the modules `model` and `model_info` handle, by the name of their API.
-MODELS: Mapping[str, Kind] = {"krypton": KRYPTON_MODEL, "kubeai": KUBEAI_MODEL, "llmkube": LLMKUBE_MODEL}
+_KINDS = {api: kinds(about["resources"]) for api, about in APIS.items()}
+# Kinds that the modules `model` and `model_info` handle, by the name of their API. The first is their default.
+MODELS: Mapping[str, Kind] = {api: found["model"] for api, found in _KINDS.items()}
 # And those of `inference_service` and `inference_service_info`.
-SERVICES: Mapping[str, Kind] = {"llmkube": LLMKUBE_SERVICE}
+SERVICES: Mapping[str, Kind] = {
+    api: found["inference_service"] for api, found in _KINDS.items() if "inference_service" in found
+}
+# And those of `benchmark_job`.
+BENCHMARKS: Mapping[str, Kind] = {
+    api: found["benchmark_job"] for api, found in _KINDS.items() if "benchmark_job" in found
+}

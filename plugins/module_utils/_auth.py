@@ -4,23 +4,21 @@
 
 # Private to this collection: it may change in any release.
 
-"""Credentials: from options and environment to a connection pool. Names and order are those of kubernetes.core.
+"""Credentials: from options and environment to a connection. Names and order are those of kubernetes.core.
 
 Each option is taken from the task, else from its K8S_AUTH_* variable. An address with credentials is enough by itself;
 else a kubeconfig or context that is named; else the pod's own account; else KUBECONFIG or ~/.kube/config.
-The official client reads all that (exec plugins, OIDC, certificates); requests are made by ``_client``.
+``_settings`` understands nearly all of it; the official client is imported for the rest alone, as that takes long.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils import _settings
+from ansible_collections.slipway.inference.plugins.module_utils._http import Connection, HttpConnection
 
 PROXY_HEADERS: dict[str, dict[str, Any]] = {
     "proxy_basic_auth": {"type": "str", "no_log": True},
@@ -51,18 +49,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 _SECRET_FIELDS = frozenset(
     {"token", "password", "client-key-data", "client-secret", "id-token", "access-token", "refresh-token", "secret"}
 )
-
-# Options that are set on the client's configuration as they are, by the name that they have there.
-_PLAIN = {
-    "validate_certs": "verify_ssl",
-    "ca_cert": "ssl_ca_cert",
-    "client_cert": "cert_file",
-    "client_key": "key_file",
-    "proxy": "proxy",
-    "no_proxy": "no_proxy",
-    "username": "username",
-    "password": "password",
-}
 
 
 def options(params: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -110,108 +96,13 @@ def secrets_of(kubeconfig: Any) -> Iterator[str]:
             yield from secrets_of(value)
 
 
-@dataclass
-class Connection:
-    """An address, a urllib3 pool that speaks TLS and proxies as configured, and headers with a fresh token."""
+def connect(params: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Connection:
+    """The connection that options and environment describe. Nothing is sent yet. Raises InferenceError."""
+    environment = os.environ if environment is None else environment
+    auth = options(params, environment)
+    settings = _settings.resolve(auth, environment)
+    if settings is not None:
+        return HttpConnection(settings)
+    from ansible_collections.slipway.inference.plugins.module_utils import _official
 
-    host: str
-    pool: Any
-    configuration: Any
-    impersonation: tuple[tuple[str, str], ...] = ()
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def headers(self) -> Any:
-        """Headers that identify the caller. A token that has expired is replaced."""
-        from urllib3 import HTTPHeaderDict
-
-        headers = HTTPHeaderDict({"User-Agent": "slipway.inference"})
-        with self._lock:
-            token = self.configuration.auth_settings().get("BearerToken", {}).get("value")
-        if token:
-            headers["Authorization"] = token
-        elif self.configuration.username and self.configuration.password:
-            headers["Authorization"] = self.configuration.get_basic_auth_token()
-        for name, value in self.impersonation:
-            headers.add(name, value)
-        return headers
-
-
-def connect(
-    params: Mapping[str, Any], environment: Mapping[str, str] | None = None, connections: int = 32
-) -> Connection:
-    """The connection that options and environment describe. Nothing is sent yet."""
-    try:
-        import urllib3
-        from kubernetes.client.rest import RESTClientObject
-    except ImportError as error:
-        raise InferenceError("missing_library", missing_required_lib("kubernetes")) from error
-    auth = options(params, os.environ if environment is None else environment)
-    configuration = _configuration(auth)
-    configuration.connection_pool_maxsize = connections
-    if not configuration.verify_ssl:
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    try:
-        pool = RESTClientObject(configuration).pool_manager
-    except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
-        raise InferenceError("no_connection_details", f"Certificates or proxy cannot be used: {error}.") from error
-    user, groups = auth.get("impersonate_user"), auth.get("impersonate_groups") or ()
-    headers = [("Impersonate-User", user)] if user else []
-    headers += [("Impersonate-Group", group) for group in groups]
-    return Connection(configuration.host.rstrip("/"), pool, configuration, tuple(headers))
-
-
-def _configuration(auth: Mapping[str, Any]) -> Any:
-    from kubernetes.client import Configuration
-
-    configuration = Configuration()
-    complete = auth.get("host") and (
-        auth.get("api_key")
-        or (auth.get("username") and auth.get("password"))
-        or (auth.get("client_cert") and auth.get("client_key"))
-    )
-    if not complete:
-        _load(auth, configuration)
-    if auth.get("host"):
-        configuration.host = auth["host"]
-    if auth.get("api_key"):
-        configuration.refresh_api_key_hook = None
-        configuration.api_key = {"authorization": f"Bearer {auth['api_key']}"}
-        configuration.api_key_prefix = {}
-    for name, attribute in _PLAIN.items():
-        if name in auth:
-            setattr(configuration, attribute, auth[name])
-    if auth.get("proxy_headers"):
-        from urllib3.util import make_headers
-
-        configuration.proxy_headers = make_headers(**auth["proxy_headers"])
-    return configuration
-
-
-def _load(auth: Mapping[str, Any], configuration: Any) -> None:
-    """Fills the configuration from a kubeconfig or from the pod that this runs in."""
-    import yaml
-    from kubernetes import config
-
-    kubeconfig, context = auth.get("kubeconfig"), auth.get("context")
-    further = {
-        "context": context,
-        "client_configuration": configuration,
-        "persist_config": bool(auth.get("persist_config")),
-    }
-    try:
-        if isinstance(kubeconfig, Mapping):
-            config.load_kube_config_from_dict(config_dict=kubeconfig, **further)
-            return
-        if not kubeconfig and not context:
-            try:
-                config.load_incluster_config(client_configuration=configuration)
-            except config.ConfigException:
-                pass
-            else:
-                return
-        paths = os.pathsep.join(os.path.expanduser(path) for path in str(kubeconfig or "").split(os.pathsep))
-        config.load_kube_config(config_file=paths or None, **further)
-    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, KeyError, TypeError) as error:
-        if auth.get("host"):
-            return  # An address alone is allowed: it may ask for no credentials.
-        raise InferenceError("no_connection_details", f"No usable kubeconfig: {str(error).rstrip('.')}.") from error
+    return _official.connect(auth)

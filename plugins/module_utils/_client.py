@@ -17,18 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlencode
 
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
-from ansible_collections.slipway.inference.plugins.module_utils._auth import Connection
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError, from_answer
+from ansible_collections.slipway.inference.plugins.module_utils._http import Answer, Connection, cut
 
 Object = dict[str, Any]
 
 FIELD_MANAGER = "slipway.inference"
 PAGE = 500
-CONNECT_SECONDS = 10
 ANSWER_SECONDS = 35
 # How long a server that never answered is asked.
 FIRST_CONTACT_SECONDS = 2.0
@@ -121,18 +120,13 @@ class Client:
         finally:
             answer.close()
 
-    def _events(self, answer: Any) -> Iterator[Object]:
-        from urllib3.exceptions import HTTPError
-
+    def _events(self, answer: Answer) -> Iterator[Object]:
         rest = b""
-        try:
-            for chunk in answer.stream(None):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line.strip():
-                        yield json.loads(line)
-        except (HTTPError, OSError, ValueError) as error:
-            raise InferenceError("unreachable", f"The stream was cut: {error}.", transient=True) from error
+        for chunk in answer.chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield _event(line)
 
     def _retried(self, request: Request, until: float) -> bytes:
         backoff, started = Backoff(), time.monotonic()
@@ -141,8 +135,7 @@ class Client:
             if left <= 0:
                 raise InferenceError("unreachable", "The time was up before the API server was asked.")
             try:
-                answer = self._send(request, min(ANSWER_SECONDS, left))
-                body: bytes = answer.data
+                body = self._send(request, min(ANSWER_SECONDS, left)).body
             except InferenceError as error:
                 limit = until if self._answered.is_set() else min(until, started + FIRST_CONTACT_SECONDS)
                 pause = error.retry_after if error.retry_after is not None else backoff.pause()
@@ -152,50 +145,31 @@ class Client:
             else:
                 return body
 
-    def _send(self, request: Request, seconds: float) -> Any:
+    def _send(self, request: Request, seconds: float) -> Answer:
         """One attempt. The body of the answer has not been read when the verb is watch."""
-        from urllib3 import Timeout
-        from urllib3.exceptions import HTTPError
-
-        headers = self._connection.headers()
-        headers["Accept"] = "*/*" if request.subresource == "log" else "application/json"
+        headers = {"Accept": "*/*" if request.subresource == "log" else "application/json"}
         if request.body is not None:
             headers["Content-Type"] = "application/apply-patch+yaml" if request.verb == "apply" else "application/json"
-        try:
-            answer = self._connection.pool.request(
-                _METHODS.get(request.verb, "GET"),
-                self._connection.host + request.target,
-                body=None if request.body is None else json.dumps(request.body).encode(),
-                headers=headers,
-                preload_content=request.verb != "watch",
-                retries=False,
-                redirect=False,
-                timeout=Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds, total=seconds),
-            )
-            # Of a watch, this reads only what the server says against it.
-            body = answer.data if answer.status >= 300 else b""
-        except (HTTPError, OSError) as error:
-            self._unreachable(error)
+        answer = self._connection.request(
+            _METHODS.get(request.verb, "GET"),
+            request.target,
+            headers,
+            None if request.body is None else json.dumps(request.body).encode(),
+            seconds,
+            streamed=request.verb == "watch",
+        )
         self._answered.set()
-        self._pass_warnings(answer.headers)
+        self._pass_warnings(answer.warnings)
         if answer.status >= 300:
             verb = _RBAC_VERBS.get(request.verb, request.verb)
-            retry_after = answer.headers.get("Retry-After")
-            raise from_answer(answer.status, body, retry_after, verb, request.kind.resource, request.where)
+            raise from_answer(
+                answer.status, answer.body, answer.retry_after, verb, request.kind.resource, request.where
+            )
         return answer
 
-    def _unreachable(self, error: Exception) -> NoReturn:
-        from urllib3.exceptions import SSLError
-
-        cause = getattr(error, "reason", None) or error
-        host = self._connection.host
-        if isinstance(error, SSLError) or isinstance(cause, SSLError):
-            raise InferenceError("certificate", f"The certificate of {host} cannot be verified: {cause}.") from error
-        raise InferenceError("unreachable", f"{host} cannot be reached: {_short(cause)}.", transient=True) from error
-
-    def _pass_warnings(self, headers: Any) -> None:
+    def _pass_warnings(self, headers: list[str]) -> None:
         # Warning: 299 - "text"
-        for header in headers.getlist("Warning") if hasattr(headers, "getlist") else ():
+        for header in headers:
             text = header.partition('"')[2].rpartition('"')[0].replace('\\"', '"')
             if text and text not in self._warned:
                 self._warned.add(text)
@@ -206,7 +180,9 @@ def _parameter(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _short(error: Any) -> str:
-    """``Connection refused`` out of an error that urllib3 has wrapped."""
-    text = str(error)
-    return text.rpartition("] ")[2].rstrip("'\").") or text if "[Errno" in text else text.rstrip(".")
+def _event(line: bytes) -> Object:
+    try:
+        event: Object = json.loads(line)
+    except ValueError as error:
+        raise cut(error) from error
+    return event

@@ -26,15 +26,18 @@ LABEL_LENGTH = 63
 
 
 def diagnose(client: Client, kind: Kind, resource: Mapping[str, Any], until: float) -> dict[str, Any]:
-    """``events``: the newest last, each with type, reason, message, count and object; ``log``: lines, or empty."""
+    """``events``: the newest last, each with type, reason, message, count and object, without those that repeat a
+    condition; ``log``: lines, or empty."""
     metadata = resource["metadata"]
     pod = _culprit(client, kind, metadata, until)
     events = _events(client, metadata, kind.kind, until)
     if pod is not None:
         events += _events(client, pod["metadata"], POD.kind, until)
     events.sort(key=_last_seen)
+    conditions = (resource.get("status") or {}).get("conditions") or []
+    known = {condition.get("message") for condition in conditions}
     return {
-        "events": [_event(event) for event in events[-EVENTS:]],
+        "events": [_event(event) for event in events if event.get("message") not in known][-EVENTS:],
         "log": _log(client, pod, until) if pod is not None else [],
     }
 
@@ -60,7 +63,8 @@ def label_value(name: str) -> str:
 def _pods(client: Client, selector: str, metadata: Mapping[str, Any], until: float) -> list[Object]:
     query = {"labelSelector": selector}
     try:
-        pods, _version = client.pages(Request("list", POD, metadata["namespace"], query=query), until)
+        # Pods of an object of the whole cluster may be in any namespace.
+        pods, _version = client.pages(Request("list", POD, metadata.get("namespace", ""), query=query), until)
     except InferenceError:
         return []
     return sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True)

@@ -51,18 +51,20 @@ class InferenceError(Exception):
     status: int = 0
     retry_after: float | None = None
     transient: bool = False
+    # What to do and where to look, beyond what the code says.
+    advice: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
 
     @property
     def hint(self) -> str:
-        return HINTS[self.code]
+        return "\n".join(filter(None, (HINTS[self.code], *self.advice)))
 
     @property
     def text(self) -> str:
-        """The message and what to do."""
-        return f"{self.message} {self.hint}".rstrip()
+        """The message, and what to do where the code says that."""
+        return f"{self.message} {HINTS[self.code]}".rstrip()
 
 
 def from_answer(
@@ -70,8 +72,8 @@ def from_answer(
 ) -> InferenceError:
     """The error in an answer of the API server.
 
-    ``verb`` and ``resource`` are RBAC's words, such as ``patch`` and ``models.krypton.ai``; ``where`` is the namespace,
-    with the name if there is one, or empty for the whole cluster.
+    ``verb`` and ``resource`` are RBAC's words, such as ``patch`` and ``models.example.com``; ``where`` is the
+    namespace, with the name if there is one, or empty for the whole cluster.
     """
     answer = _status_object(body)
     message = str(answer.get("message") or body[:500].decode(errors="replace").strip() or f"HTTP status {status}")
@@ -128,7 +130,7 @@ def _invalid(message: str, causes: Iterable[Mapping[str, str]]) -> str:
     told = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
     if told:
         return _sentence("; ".join(told))
-    # failed to create typed patch object (models/a; krypton.ai/v1alpha1, Kind=Model): .spec.x: field not declared ...
+    # failed to create typed patch object (models/a; example.com/v1, Kind=Model): .spec.x: field not declared ...
     return _sentence(message.partition("): ")[2] if "typed patch object" in message else message)
 
 

@@ -44,6 +44,7 @@ def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
         "vendors": vendors,
         "gpus": _described(tree, run, gpus),
         "nvswitches": len(_gpu_pci.switches(devices)),
+        "nvlink_managers": _gpu_pci.switch_managers(tree),
         "driver": driver(tree, run, vendor if driver_of == "auto" else driver_of, gpus),
         "nouveau_loaded": tree.exists("/sys/module/nouveau"),
         "secure_boot": _gpu_boot.secure_boot(tree),
@@ -65,6 +66,7 @@ def driver(tree: Tree, run: Run, vendor: str, gpus: Sequence[Device]) -> dict[st
         "loaded_kind": kind,
         "installed_version": installed_version,
         "installed_kind": installed_kind,
+        "source": _gpu_nvidia.source(tree) if module == "nvidia" else "",
     }
 
 

@@ -34,6 +34,8 @@ ARCHITECTURES: tuple[tuple[int, int, str], ...] = (
 )
 # What nvidia-smi is asked of each GPU.
 QUERY = ("pci.bus_id", "name", "uuid", "memory.total", "mig.mode.current")
+# Where a driver container mounts its root on the node.
+DRIVER_CONTAINER = "/run/nvidia/driver"
 VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 MIG_DEVICE = re.compile(r"^\s+MIG (\S+)\s.*\(UUID: (\S+?)\)")
 
@@ -67,6 +69,13 @@ def loaded_kind(text: str) -> str:
 def kind_of_license(text: str) -> str:
     """Which modules they are, by their licence: the open ones are MIT and GPL."""
     return ("open" if "MIT" in text or "GPL" in text else "proprietary") if text else ""
+
+
+def source(tree: Tree) -> str:
+    """Where the driver came from, if not in packages: ``container`` or ``runfile``, NVIDIA's own installer."""
+    if any(tree.exists(f"{DRIVER_CONTAINER}/usr/bin/{tool}") for tool in ("nvidia-smi", "nvidia-installer")):
+        return "container"
+    return "runfile" if tree.exists("/usr/bin/nvidia-uninstall") else ""
 
 
 def known_by_driver(tree: Tree, address: str) -> Card | None:

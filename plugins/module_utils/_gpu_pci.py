@@ -20,6 +20,9 @@ VENDORS = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 GPU_CLASSES = {"nvidia": ("03", "12"), "amd": ("03", "12"), "intel": ("03",)}
 # A bridge of no other kind: what NVSwitches call themselves.
 SWITCH_CLASS = "0680"
+# How the product data of an InfiniBand function names what manages the switches of NVLink 5, which PCI does not show.
+SWITCH_MANAGER = b"SW_MNG"
+INFINIBAND = "/sys/class/infiniband"
 # Where distributions keep the names of PCI devices.
 NAMES = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
 
@@ -62,6 +65,11 @@ def gpus(found: list[Device]) -> list[Device]:
 
 def switches(found: list[Device]) -> list[Device]:
     return [device for device in found if device.vendor == "nvidia" and device.pci_class.startswith(SWITCH_CLASS)]
+
+
+def switch_managers(tree: Tree) -> int:
+    """How many InfiniBand functions manage switches of NVLink 5, as NVIDIA's driver container finds them."""
+    return sum(SWITCH_MANAGER in tree.data(f"{INFINIBAND}/{name}/device/vpd") for name in tree.names(INFINIBAND))
 
 
 def vendors(found: list[Device]) -> list[str]:

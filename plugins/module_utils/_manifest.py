@@ -60,13 +60,14 @@ class Wanted:
 def parse(items: Iterable[tuple[Kind, Mapping[str, Any]]], namespace: str | None, need_spec: bool) -> list[Wanted]:
     """The objects that the items name, or one error that lists everything that is wrong with them.
 
-    ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to be deleted.
+    Each comes with a kind, and may be of another one that belongs to that: see ``Kind.meant``. ``namespace`` is that of
+    the items that name none; ``need_spec`` is False where objects are only to be deleted.
     """
     wanted: list[Wanted] = []
     problems: list[str] = []
     seen: set[Key] = set()
     numbers: Counter[Kind] = Counter()
-    items = [*items]
+    items = [(kind.meant(item.get("kind"), _given(item).get("namespace") or namespace), item) for kind, item in items]
     several = len({kind for kind, _item in items}) > 1
     for kind, item in items:
         numbers[kind] += 1
@@ -84,10 +85,7 @@ def parse(items: Iterable[tuple[Kind, Mapping[str, Any]]], namespace: str | None
 
 
 def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted:
-    given: dict[str, Any] = {**(item.get("metadata") or {})}
-    for field in ("name", "namespace", "labels", "annotations"):
-        if item.get(field) is not None:
-            given[field] = item[field]
+    given = _given(item)
     metadata: dict[str, Any] = {"name": str(given.get("name") or "")}
     if kind.namespaced:
         metadata["namespace"] = str(given.get("namespace") or namespace or "")
@@ -99,6 +97,14 @@ def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted
             metadata[field] = texts
     manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": item.get("spec")}
     return Wanted(Key(kind, metadata.get("namespace", ""), metadata["name"]), manifest)
+
+
+def _given(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What an item says of its metadata, short or in a manifest."""
+    short = {
+        field: item[field] for field in ("name", "namespace", "labels", "annotations") if item.get(field) is not None
+    }
+    return {**(item.get("metadata") or {}), **short}
 
 
 def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bool) -> Iterable[str]:
@@ -113,9 +119,10 @@ def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bo
         yield f"namespace {namespace} must consist of lower case letters, digits and '-'"
     if need_spec and not isinstance(item.get("spec"), Mapping):
         yield "spec is missing"
-    for field, wanted in (("api_version", kind.api_version), ("kind", kind.kind)):
+    names = " or ".join(one.kind for one in kind.all)
+    for field, wanted, told in (("api_version", kind.api_version, kind.api_version), ("kind", kind.kind, names)):
         if item.get(field) not in (None, wanted):
-            yield f"it is of {field.replace('api_version', 'apiVersion')} {item[field]}, not {wanted}"
+            yield f"it is of {field.replace('api_version', 'apiVersion')} {item[field]}, not {told}"
 
 
 def _text(value: Any) -> str:

@@ -12,12 +12,15 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 
 # How many names, and how many lines of a log, a message shows.
 NAMES = 10
 LOG_LINES = 5
+# Of how many reasons it says what to do.
+ADVISED = 3
 
 
 def names(labels: Sequence[str]) -> str:
@@ -50,7 +53,7 @@ def refused(
 def failed(results: Mapping[Key, Mapping[str, Any]], asked: Collection[Key]) -> InferenceError:
     told = {key: _state(result) for key, result in results.items()}
     code = "deleted" if all(result["reason"] == "Deleted" for result in results.values()) else "failed"
-    return InferenceError(code, _list(told, asked, "failed", "failed"))
+    return InferenceError(code, _list(told, asked, "failed", "failed"), advice=_advice(results))
 
 
 def late(
@@ -63,7 +66,23 @@ def late(
     return InferenceError(
         "controller_missing" if unseen and not trouble else "timeout",
         _list(told, asked, f"is not {state}", f"are not {state}", last),
+        advice=() if gone or trouble else _advice(results),
     )
+
+
+def _advice(results: Mapping[Key, Mapping[str, Any]]) -> tuple[str, ...]:
+    """What to do about the first reasons of these, and how to see more of the first object; nothing where nobody has
+    advice."""
+    reasons = list(dict.fromkeys(str(result.get("reason") or "") for result in results.values()))
+    known = [reason for reason in reasons if reason in ADVICE][:ADVISED]
+    several = len(reasons) > 1
+    lines = [f"What to do{f' about {reason}' if several else ''}: {ADVICE[reason]}" for reason in known]
+    return (*lines, f"To see more: {_describe(next(iter(results)))}") if known else ()
+
+
+def _describe(key: Key) -> str:
+    namespace = f" --namespace {key.namespace}" if key.namespace else ""
+    return f"kubectl describe {key.kind.resource}/{key.name}{namespace}"
 
 
 def _state(result: Mapping[str, Any]) -> str:

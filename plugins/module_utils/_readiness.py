@@ -63,6 +63,11 @@ def judge(kind: Kind, resource: Mapping[str, Any], wait_for: Rule | None = None)
     if kind.settled and not wait_for and holds(kind.settled, resource):
         return Verdict(SETTLED, reason, message)
     if kind.failed and holds(kind.failed, resource):
+        # Of several conditions that are not as they should be, it names the one that has failed. Older controllers do
+        # not write it.
+        stalled = condition(resource, "Stalled")
+        if stalled.get("status") == "True":
+            reason, message = stalled.get("reason", ""), stalled.get("message", "").strip()
         return Verdict(FAILED, reason or "Failed", message)
     if wait_for:
         return Verdict(WAITING, reason, f"{message} Waiting until {describe(wait_for)}.".strip())

@@ -128,6 +128,15 @@ def describe(rule: Rule) -> str:
     return f"{rule.path} is {'set' if rule.exists else 'not set'}"
 
 
+def read(data: Mapping[str, Any]) -> Any:
+    """The rule that plain data means: the fields of a Condition or a Field, or the rules of one of the others."""
+    for name, kind in (("all", AllOf), ("any", AnyOf)):
+        if name in data:
+            return kind(tuple(read(part) for part in data[name]))
+    fields = {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in data.items()}
+    return Field(**fields) if "path" in fields else Condition(**fields)
+
+
 def parse(options: Iterable[Mapping[str, Any]]) -> AllOf:
     """The rule that the option ``wait_for`` means: all of its entries."""
     return AllOf(tuple(_parse(option) for option in options))

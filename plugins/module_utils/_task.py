@@ -145,15 +145,19 @@ def run_state(module: Module, kinds: Mapping[str, Kind]) -> None:
     ``kinds``: of the objects in each option, those that others need first. The last is also that of a single object,
     and what ``wait_for`` speaks of.
     """
-    _ending(module, lambda: _change(module, kinds))
+    run(module, lambda: _change(module, kinds))
 
 
-def run_info(module: Module, kind: Kind, plural: str) -> None:
-    """Reads objects, and ends the module."""
-    _ending(module, lambda: _look(module, kind, plural))
+def run_info(
+    module: Module, kind: Kind, plural: str, told: Callable[[Object], Mapping[str, Any]] | None = None
+) -> None:
+    """Reads objects of a kind and of those that belong to it, and ends the module. ``told``: what the summary of an
+    object shows beyond the usual."""
+    run(module, lambda: _look(module, kind, plural, told))
 
 
-def _ending(module: Module, work: Callable[[], dict[str, Any]]) -> None:
+def run(module: Module, work: Callable[[], dict[str, Any]]) -> None:
+    """Ends the module with the result of ``work``, or with the error that it raises."""
     try:
         result = work()
     except InferenceError as error:
@@ -176,7 +180,7 @@ def _change(module: Module, kinds: Mapping[str, Kind]) -> dict[str, Any]:
         check_mode=module.check_mode,
         wait=params["wait"],
         wait_timeout=params["wait_timeout"],
-        wait_for={_main(kinds): _rules.parse(params["wait_for"])} if params["wait_for"] else {},
+        wait_for=dict.fromkeys(_main(kinds).all, _rules.parse(params["wait_for"])) if params["wait_for"] else {},
         force_conflicts=params["force_conflicts"],
     )
     if not wanted:
@@ -197,7 +201,7 @@ def _items(params: Mapping[str, Any], kinds: Mapping[str, Kind]) -> Iterator[tup
         for item in params[option] or ():
             yield kind, item
     if params["name"] is not None:
-        yield _main(kinds), {name: params[name] for name in _OBJECT}
+        yield _main(kinds), {name: params.get(name) for name in (*_OBJECT, "kind")}
 
 
 def _main(kinds: Mapping[str, Kind]) -> Kind:
@@ -205,26 +209,35 @@ def _main(kinds: Mapping[str, Kind]) -> Kind:
     return [*kinds.values()][-1]
 
 
-def _look(module: Module, kind: Kind, plural: str) -> dict[str, Any]:
+def _look(
+    module: Module, kind: Kind, plural: str, told: Callable[[Object], Mapping[str, Any]] | None
+) -> dict[str, Any]:
     params = module.params
     query = {
         "fieldSelector": f"metadata.name={params['name']}" if params["name"] else "",
         "labelSelector": ",".join(params["label_selectors"]),
     }
-    client = Client(_auth.connect(params), module.warn)
-    request = Request("list", kind, params["namespace"] or "", query=query)
-    try:
-        resources, _version = client.pages(request, time.monotonic() + _bulk.API_SECONDS)
-    except InferenceError as error:
-        if error.code == "definition_missing":
-            return {"changed": False, "api_found": False, plural: [], "resources": []}
-        raise
+    client, until = Client(_auth.connect(params), module.warn), time.monotonic() + _bulk.API_SECONDS
+    # What is of the whole cluster is in no namespace.
+    asked = [one for one in kind.all if one.namespaced or not params["namespace"]]
+    lists = [_listed(client, Request("list", one, params["namespace"] or "", query=query), until) for one in asked]
+    found = [(one, resource) for one, listed in zip(asked, lists, strict=True) for resource in listed or ()]
     return {
         "changed": False,
-        "api_found": True,
-        plural: [mask(summary(kind, resource)) for resource in resources],
-        "resources": [_shown(kind, resource) for resource in resources],
+        "api_found": not asked or any(listed is not None for listed in lists),
+        plural: [mask({**summary(one, resource), **(told(resource) if told else {})}) for one, resource in found],
+        "resources": [_shown(one, resource) for one, resource in found],
     }
+
+
+def _listed(client: Client, request: Request, until: float) -> list[Object] | None:
+    """All objects that a request asks for; None where the cluster does not know their kind."""
+    try:
+        return client.pages(request, until)[0]
+    except InferenceError as error:
+        if error.code == "definition_missing":
+            return None
+        raise
 
 
 def _shown(kind: Kind, resource: Object) -> Object:

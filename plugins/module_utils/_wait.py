@@ -158,7 +158,8 @@ class Board:
         """
         refused = key.kind.refused is not None and holds(key.kind.refused, item.resource or {})
         for need in key.kind.needs:
-            name = Key(need.kind, key.namespace, str(value_at(item.resource, need.path)))
+            namespace = key.namespace if need.kind.namespaced else ""
+            name = Key(need.kind, namespace, str(value_at(item.resource, need.path)))
             needed = self.items.get(name)
             if needed is None:
                 continue
@@ -225,7 +226,8 @@ class _Follower:
             self._board.give_up(error)
         except Exception as error:  # noqa: BLE001  (whatever it is, the wait has to end with it)
             kind, namespace = self._place
-            text = f"Following {kind.resource} in {namespace} ended: {type(error).__name__}: {error}."
+            where = f" in {namespace}" if namespace else ""
+            text = f"Following {kind.resource}{where} ended: {type(error).__name__}: {error}."
             self._board.give_up(InferenceError("internal_error", text))
 
     def _follow(self) -> None:

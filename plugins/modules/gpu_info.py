@@ -155,6 +155,13 @@ nvswitches:
   returned: success
   type: int
   sample: 4
+nvlink_managers:
+  description:
+    - Number of InfiniBand functions that manage switches of NVLink 5, as in HGX B200 and B300. PCI does not show those
+      switches themselves.
+  returned: success
+  type: int
+  sample: 0
 driver:
   description: The driver of RV(vendor), or of O(vendor) where that is said.
   returned: success
@@ -193,6 +200,12 @@ driver:
           C(modinfo) to ask.
       type: str
       sample: open
+    source:
+      description:
+        - How a driver of NVIDIA came where that was not by packages. V(runfile) is NVIDIA's own installer, V(container)
+          a container with the driver, such as that of its operator. Empty where neither is seen.
+      type: str
+      sample: runfile
 nouveau_loaded:
   description: Whether the driver nouveau is loaded, which keeps that of NVIDIA out.
   returned: success

@@ -23,6 +23,7 @@ description:
   - A service that is asked for no replicas, or is suspended, is as it should be once its pods are gone. So is one whose
     model is computed by a Mac outside of the cluster. Such a service does not fail the task, and is not C(ready).
 extends_documentation_fragment:
+  - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
   - slipway.inference.models
   - slipway.inference.state
@@ -39,13 +40,6 @@ attributes:
   idempotent:
     support: full
 options:
-  api:
-    description:
-      - Serving API of the services and models.
-      - V(llmkube) is C(inference.llmkube.dev/v1alpha1).
-    type: str
-    choices: [llmkube]
-    default: llmkube
   inference_services:
     description:
       - The services. Each is described either by O(inference_services[].name), O(inference_services[].namespace),
@@ -154,6 +148,25 @@ EXAMPLES = r"""
       - field: status.phase
         in: [WaitingForGPU, Creating, Ready]
 
+- name: Serve a model of OME with a runtime that the cluster chooses
+  slipway.inference.inference_service:
+    api: ome
+    namespace: chat
+    models:
+      - name: llama-3-2-1b-instruct
+        kind: ClusterBaseModel
+        spec:
+          storage:
+            storageUri: hf://meta-llama/Llama-3.2-1B-Instruct
+            path: /raid/models/meta/llama-3-2-1b-instruct
+    inference_services:
+      - name: chat
+        spec:
+          model:
+            name: llama-3-2-1b-instruct
+          engine:
+            minReplicas: 1
+
 - name: Stop a service, and keep it
   slipway.inference.inference_service:
     name: qwen2-0-5b
@@ -181,7 +194,7 @@ results:
   elements: dict
   contains:
     kind:
-      description: Kind of the object, V(Model) or V(InferenceService).
+      description: Kind of the object, such as V(Model) or V(InferenceService).
       returned: always
       type: str
       sample: InferenceService
@@ -225,6 +238,18 @@ results:
       returned: for a service when O(state=present), unless the API server refused it
       type: int
       sample: 2
+    nodes_ready:
+      description: Nodes that have the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
+    nodes_failed:
+      description: Nodes that could not get the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
       returned: when O(state=present), unless the API server refused it, or when it was not gone in time
@@ -282,7 +307,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._task import Mod
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(SERVICES), "default": "llmkube"},
+            "api": {"type": "str", "choices": sorted(SERVICES), "default": next(iter(SERVICES))},
             **state_arguments("models", "inference_services"),
         },
         mutually_exclusive=[("inference_services", name) for name in ("name", "labels", "annotations", "spec")],

@@ -16,6 +16,7 @@ description:
   - Reads inference services by name, namespace or labels, or all in the cluster, and says of each whether it answers,
     where, and if not why.
 extends_documentation_fragment:
+  - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
   - slipway.inference.attributes
 attributes:
@@ -29,13 +30,6 @@ attributes:
     support: full
     details: It changes nothing.
 options:
-  api:
-    description:
-      - Serving API of the services.
-      - V(llmkube) is C(inference.llmkube.dev/v1alpha1).
-    type: str
-    choices: [llmkube]
-    default: llmkube
   name:
     description: Only services of this name.
     type: str
@@ -47,6 +41,12 @@ options:
     type: list
     elements: str
     default: []
+  why:
+    description:
+      - Whether to tell of each service which runtime it has and why, for an API that chooses runtimes.
+    type: bool
+    default: false
+    version_added: 0.5.0
 seealso:
   - module: slipway.inference.inference_service
   - module: slipway.inference.model_info
@@ -61,6 +61,21 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ item.queue_position }} {{ item.namespace }}/{{ item.name }} {{ item.waiting_for }}"
   loop: "{{ found.inference_services | selectattr('queue_position') | sort(attribute='queue_position') }}"
+  loop_control:
+    label: "{{ item.name }}"
+
+- name: Ask why a service has the runtime that it has
+  slipway.inference.inference_service_info:
+    api: ome
+    name: llama-3-2-1b-instruct
+    namespace: chat
+    why: true
+  register: told
+
+- name: Show the runtimes that did not fit
+  ansible.builtin.debug:
+    msg: "{{ item.name }}: {{ item.reason }}"
+  loop: "{{ told.inference_services | map(attribute='excluded') | flatten }}"
   loop_control:
     label: "{{ item.name }}"
 
@@ -124,6 +139,54 @@ inference_services:
       description: Conditions in the status of the service, as RV(slipway.inference.model#module:results[].conditions).
       type: list
       elements: dict
+    runtime:
+      description:
+        - The runtime that it has, with its kind, its score, who has chosen it, and which would come next. As the
+          status of the service has it.
+        - Empty where it has none.
+      returned: when O(why=true)
+      type: dict
+      version_added: 0.5.0
+      contains:
+        name:
+          description: Name of the runtime.
+          type: str
+          sample: srt-llama-3-2-1b-instruct
+        kind:
+          description: Kind of the runtime.
+          type: str
+          sample: ClusterServingRuntime
+        score:
+          description: How well it fits.
+          type: int
+        chosen:
+          description: Who has chosen it, C(Service) in its spec or C(Selection).
+          type: str
+        next:
+          description: The two that fit best after it, each with C(name), C(kind) and C(score).
+          type: list
+          elements: dict
+        better:
+          description: One that fits better and came later. It serves once the spec names it, or this one does not fit.
+          type: dict
+    excluded:
+      description: Where no runtime fits, those that do not, the closest first and 50 at most.
+      returned: when O(why=true)
+      type: list
+      elements: dict
+      version_added: 0.5.0
+      contains:
+        name:
+          description: Name of the runtime.
+          type: str
+          sample: srt-llama-3-3-70b-instruct
+        kind:
+          description: Kind of the runtime.
+          type: str
+          sample: ClusterServingRuntime
+        reason:
+          description: The first thing that keeps it from fitting, in words.
+          type: str
 resources:
   description:
     - The services as the API server has them, without C(metadata.managedFields) and with secrets masked.
@@ -147,19 +210,30 @@ status:
   type: int
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible_collections.slipway.inference.plugins.module_utils._apis import SERVICES
 from ansible_collections.slipway.inference.plugins.module_utils._task import Module, info_arguments, run_info
+
+
+def runtimes(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a status tells of the choice of a runtime."""
+    status = resource.get("status") or {}
+    return {"runtime": status.get("runtime") or {}, "excluded": status.get("excluded") or []}
 
 
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(SERVICES), "default": "llmkube"},
+            "api": {"type": "str", "choices": sorted(SERVICES), "default": next(iter(SERVICES))},
+            "why": {"type": "bool", "default": False},
             **info_arguments(),
         },
         supports_check_mode=True,
     )
-    run_info(module, SERVICES[module.params["api"]], "inference_services")
+    told = runtimes if module.params["why"] else None
+    run_info(module, SERVICES[module.params["api"]], "inference_services", told)
 
 
 if __name__ == "__main__":

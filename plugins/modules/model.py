@@ -20,7 +20,10 @@ description:
   - A KubeAI model that is scaled to zero counts as ready. The first request to it starts a replica.
   - An LLMKube model is weights. It is ready when services can be started with them;
     M(slipway.inference.inference_service) registers it together with those services.
+  - A model of Deckhouse is ready when it is published. One that is uploaded is waited for until somebody has uploaded
+    it, as M(slipway.inference.model_upload) does; O(wait_for) can end the wait when its upload is open.
 extends_documentation_fragment:
+  - slipway.inference.apis.of_models
   - slipway.inference.k8s_auth
   - slipway.inference.models
   - slipway.inference.state
@@ -37,19 +40,19 @@ attributes:
   idempotent:
     support: full
 options:
-  api:
-    description:
-      - Serving API of the models.
-      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1), V(llmkube) is
-        C(inference.llmkube.dev/v1alpha1).
-    type: str
-    choices: [krypton, kubeai, llmkube]
-    default: krypton
   name:
     description: Name of a single model, instead of O(models).
     type: str
+  kind:
+    description:
+      - Kind of a single model. For an API with several kinds of models, such as V(BaseModel) and V(ClusterBaseModel).
+      - Without it the model is of the kind that O(models[].kind) says.
+    type: str
+    version_added: 0.5.0
   namespace:
-    description: Namespace of the single model, or of those in O(models) that name none. It has to exist.
+    description:
+      - Namespace of the single model, or of those in O(models) that name none. It has to exist.
+      - Models of the whole cluster have none, whatever is said here.
     type: str
   labels:
     description: Labels of a single model.
@@ -69,6 +72,7 @@ notes:
 seealso:
   - module: slipway.inference.inference_service
   - module: slipway.inference.model_info
+  - module: slipway.inference.model_upload
 """
 
 EXAMPLES = r"""
@@ -119,6 +123,17 @@ EXAMPLES = r"""
     namespace: models
     state: absent
 
+- name: Bring a model of OME onto nodes, for every namespace, and wait until one has it
+  slipway.inference.model:
+    api: ome
+    name: llama-3-2-1b-instruct
+    kind: ClusterBaseModel
+    spec:
+      storage:
+        storageUri: hf://meta-llama/Llama-3.2-1B-Instruct
+        path: /raid/models/meta/llama-3-2-1b-instruct
+        key: hf-token
+
 - name: Register KubeAI models, one that starts with the first request and one that always runs
   slipway.inference.model:
     api: kubeai
@@ -140,6 +155,15 @@ EXAMPLES = r"""
           features: [TextEmbedding]
           resourceProfile: cpu:1
           minReplicas: 1
+
+- name: Publish a model of Hugging Face into the cluster's registry, and wait until workloads can read it
+  slipway.inference.model:
+    api: deckhouse
+    name: qwen3-0-6b
+    namespace: models
+    spec:
+      source:
+        url: https://huggingface.co/Qwen/Qwen3-0.6B
 """
 
 RETURN = r"""
@@ -160,7 +184,7 @@ results:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model.
+      description: Namespace of the model. Empty for one of the whole cluster.
       returned: always
       type: str
       sample: models
@@ -187,6 +211,40 @@ results:
       returned: when O(state=present), unless the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
+    nodes_ready:
+      description: Nodes that have the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
+    nodes_failed:
+      description: Nodes that could not get the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
+    progress:
+      description: How much of it is uploaded or published.
+      returned: for a model of Deckhouse
+      type: str
+      sample: 17%
+      version_added: 0.5.0
+    digest:
+      description: Digest of its artifact in the registry; empty until it is published.
+      returned: for a model of Deckhouse
+      type: str
+      sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
+      version_added: 0.5.0
+    upload_secret:
+      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
+      returned: for a model of Deckhouse
+      type: str
+      version_added: 0.5.0
+    upload_namespace:
+      description: Namespace of that Secret.
+      returned: for a model of Deckhouse
+      type: str
+      version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
       returned: when O(state=present), unless the API server refused it, or when it was not gone in time
@@ -292,10 +350,11 @@ from ansible_collections.slipway.inference.plugins.module_utils._task import Mod
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
+            "api": {"type": "str", "choices": sorted(MODELS), "default": next(iter(MODELS))},
+            "kind": {"type": "str"},
             **state_arguments("models"),
         },
-        mutually_exclusive=[("models", name) for name in ("name", "labels", "annotations", "spec")],
+        mutually_exclusive=[("models", name) for name in ("name", "kind", "labels", "annotations", "spec")],
         required_one_of=[("models", "name")],
         supports_check_mode=True,
     )

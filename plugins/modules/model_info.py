@@ -16,6 +16,7 @@ description:
   - Reads models by name, namespace or labels, or all in the cluster, and says of each whether it answers, where, and if
     not why.
 extends_documentation_fragment:
+  - slipway.inference.apis.of_models
   - slipway.inference.k8s_auth
   - slipway.inference.attributes
 attributes:
@@ -29,19 +30,11 @@ attributes:
     support: full
     details: It changes nothing.
 options:
-  api:
-    description:
-      - Serving API of the models.
-      - V(krypton) is C(krypton.ai/v1alpha1), V(kubeai) is C(kubeai.org/v1), V(llmkube) is
-        C(inference.llmkube.dev/v1alpha1).
-    type: str
-    choices: [krypton, kubeai, llmkube]
-    default: krypton
   name:
     description: Only models of this name.
     type: str
   namespace:
-    description: Only models of this namespace. Without it, those of all namespaces.
+    description: Only models of this namespace. Without it, those of all namespaces and of the whole cluster.
     type: str
   label_selectors:
     description: Only models whose labels match all of these, such as V(team=search) or V(team in (search, ads\)).
@@ -106,7 +99,7 @@ models:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model.
+      description: Namespace of the model. Empty for one of the whole cluster.
       type: str
       sample: models
     ready:
@@ -120,6 +113,40 @@ models:
       description: As RV(slipway.inference.model#module:results[].url).
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
+    nodes_ready:
+      description: Nodes that have the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
+    nodes_failed:
+      description: Nodes that could not get the files of a model.
+      returned: for a model of OME
+      type: list
+      elements: str
+      version_added: 0.5.0
+    progress:
+      description: How much of it is uploaded or published.
+      returned: for a model of Deckhouse
+      type: str
+      sample: 17%
+      version_added: 0.5.0
+    digest:
+      description: Digest of its artifact in the registry; empty until it is published.
+      returned: for a model of Deckhouse
+      type: str
+      sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
+      version_added: 0.5.0
+    upload_secret:
+      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
+      returned: for a model of Deckhouse
+      type: str
+      version_added: 0.5.0
+    upload_namespace:
+      description: Namespace of that Secret.
+      returned: for a model of Deckhouse
+      type: str
+      version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
       type: str
@@ -160,7 +187,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._task import Mod
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(MODELS), "default": "krypton"},
+            "api": {"type": "str", "choices": sorted(MODELS), "default": next(iter(MODELS))},
             **info_arguments(),
         },
         supports_check_mode=True,

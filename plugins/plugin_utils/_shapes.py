@@ -90,6 +90,55 @@ def _keys(value: Mapping[str, Any], shape: Keys, path: str, problems: list[str])
     return known
 
 
+# --- JSON Schema ------------------------------------------------------------------------------------------------------
+
+
+def of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Shape:
+    """The shape that a JSON Schema describes, as far as it is of the words that msgspec writes.
+
+    ``description`` of a text is what an error calls it. Deprecated keys are not among those that it has.
+    """
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].rpartition("/")[2]]
+        return of_schema({**target, **{key: part for key, part in schema.items() if key != "$ref"}}, definitions)
+    if schema.get("type") == "object":
+        return _mapping_of_schema(schema, definitions)
+    if schema.get("type") == "array":
+        return Items(of_schema(schema["items"], definitions))
+    if "enum" in schema:
+        return one_of(*schema["enum"])
+    if schema.get("type") == "string":
+        return matching(schema.get("description", TEXT.expected), schema["pattern"]) if "pattern" in schema else TEXT
+    return WHOLE if schema.get("type") == "integer" else ANYTHING
+
+
+def _mapping_of_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Shape:
+    if "properties" in schema:
+        known = {name: part for name, part in schema["properties"].items() if not part.get("deprecated")}
+        return Keys(
+            {name: of_schema(part, definitions) for name, part in known.items()}, lambda value: _missing(schema, value)
+        )
+    if not schema.get("additionalProperties"):
+        return MAPPING
+    of, names = of_schema(schema["additionalProperties"], definitions), schema.get("propertyNames", {})
+    if "enum" in names:
+        return Keys(dict.fromkeys(names["enum"], of))
+    return Names(of, matching(names["description"], names["pattern"]))
+
+
+def _missing(schema: Mapping[str, Any], value: Mapping[str, Any]) -> str:
+    """Which keys a mapping lacks: those that are required, always or by another key; or one of several."""
+    needed = list(schema.get("required", ()))
+    for rule in schema.get("allOf", ()):
+        if all(value.get(key) in part["enum"] for key, part in rule["if"]["properties"].items()):
+            needed += rule["then"]["required"]
+    missing = [key for key in needed if key not in value]
+    choices = [option["required"][0] for option in schema.get("anyOf", ())]
+    if choices and not any(value.get(key) for key in choices):
+        missing.append(" or ".join(choices))
+    return f"needs {' and '.join(missing)}" if missing else ""
+
+
 def near(name: str, known: Mapping[str, Any]) -> str:
     """``Did you mean a or b?``, or those there are when none of them is like it."""
     alike = difflib.get_close_matches(name, known, n=3, cutoff=0.5)

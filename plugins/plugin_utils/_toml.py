@@ -210,7 +210,8 @@ def _with_value(lines: list[str], path: Path, key: str, value: Any) -> list[str]
     text = f"{key_of(key)} = {value_of(value)}"
     for statement in own:
         if statement.key == (key,):
-            line = f"{_indent(lines[statement.first])}{text}"
+            comment = _comment("\n".join(lines[statement.first : statement.end]))
+            line = f"{_indent(lines[statement.first])}{text}{comment}"
             return [*lines[: statement.first], line, *lines[statement.end :]]
     if own:
         last = own[-1]
@@ -220,6 +221,18 @@ def _with_value(lines: list[str], path: Path, key: str, value: Any) -> list[str]
     if not path:
         return [text, *lines]
     return [*lines, "", header_of(path), text]
+
+
+def _comment(statement: str) -> str:
+    """The comment behind a statement, with the space before it: without that the statement says the same."""
+    said = read(statement)
+    for found in re.finditer(r"[ \t]*#", statement):
+        try:
+            if read(statement[: found.start()]) == said:
+                return statement[found.start() :]
+        except ValueError:
+            continue
+    return ""
 
 
 def _indent(line: str) -> str:

@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The option that names the serving API, with the choices that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import BENCHMARKS, MODELS, SERVICES, Kind
+
+
+def _option(kinds: Mapping[str, Kind]) -> str:
+    versions = ", ".join(f"V({api}) is C({kind.api_version})" for api, kind in kinds.items())
+    return rf"""
+options:
+  api:
+    description:
+      - Serving API of the resources.
+      - {versions}.
+    type: str
+    choices: [{", ".join(sorted(kinds))}]
+    default: {next(iter(kinds))}
+"""
+
+
+# Names of its parts are no names of fragments: "apis.models" would be taken for the fragment "models".
+class ModuleDocFragment:
+    # Annotated: of plain assignments ansible-test wants the text itself.
+    OF_MODELS: str = _option(MODELS)
+    OF_SERVICES: str = _option(SERVICES)
+    OF_BENCHMARKS: str = _option(BENCHMARKS)

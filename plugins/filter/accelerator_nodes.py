@@ -1,0 +1,273 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: accelerator_nodes
+short_description: Tell which nodes have accelerators, and which of them lack their plugin
+version_added: 0.5.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Reads the nodes of a cluster and the pods of device plugins, and tells of each node whose accelerators it has, which
+    labels it ought to have, what it offers, and whether its plugin runs.
+  - The role P(slipway.inference.device_plugin#role) uses it. One call takes milliseconds for hundreds of nodes.
+positional: _input, pods, settings
+options:
+  _input:
+    description: Nodes, as the API server lists them.
+    type: list
+    elements: dict
+    required: true
+  pods:
+    description: Pods of the plugins, as the API server lists them.
+    type: list
+    elements: dict
+    required: true
+  settings:
+    description: What the role knows and was told.
+    type: dict
+    required: true
+    suboptions:
+      vendors:
+        description:
+          - Vendor to C(resources), a pattern of the resources that are its accelerators, and C(nodes), rules of labels
+            any of which tells a node of it.
+        type: dict
+        required: true
+      said:
+        description: Node to vendor, or to V(none).
+        type: dict
+        default: {}
+      served:
+        description: Vendors whose nodes ought to have a plugin.
+        type: list
+        elements: str
+        default: []
+      label:
+        description: Label that carries the vendor.
+        type: str
+        required: true
+      manager:
+        description: Field manager of the labels.
+        type: str
+        required: true
+      selector:
+        description: Labels that a node must have for a plugin.
+        type: dict
+        default: {}
+      further_labels:
+        description: Label to node to value, for nodes of NVIDIA.
+        type: dict
+        default: {}
+      mig_label:
+        description: The one of these whose change cuts GPUs anew.
+        type: str
+        default: ""
+      revisions:
+        description: Revisions of the plugins as they were just applied.
+        type: list
+        elements: str
+        default: []
+      stuck_reasons:
+        description: What a container waits for when a person has to do something.
+        type: list
+        elements: str
+        default: []
+      tolerate:
+        description: How many of the nodes may lack their plugin, a number or a share.
+        type: raw
+        default: 0
+"""
+
+EXAMPLES = r"""
+- name: Show which nodes have GPUs
+  ansible.builtin.debug:
+    msg: "{{ (nodes.resources | slipway.inference.accelerator_nodes([], settings)).nodes }}"
+  vars:
+    settings:
+      label: slipway.inference/accelerator
+      manager: slipway.inference/device-plugin
+      vendors:
+        nvidia:
+          resources: ^nvidia[.]com/gpu
+          nodes:
+            - {key: nvidia.com/gpu.present, values: ["true"]}
+"""
+
+RETURN = r"""
+_value:
+  description: What was found.
+  type: dict
+  contains:
+    nodes:
+      description: >-
+        Name of a node to C(vendor), C(refused), C(labels), C(settled), C(cut_anew), C(selected), C(offers) and
+        C(ready).
+      type: dict
+    expected:
+      description: Nodes that ought to have a plugin.
+      type: list
+      elements: str
+    states:
+      description: Node to V(ready), V(stuck) or V(pending), by what the pod of its plugin does.
+      type: dict
+    stuck:
+      description: Nodes whose plugin cannot start until somebody does something.
+      type: list
+      elements: str
+    pending:
+      description: Nodes whose plugin is waited for.
+      type: list
+      elements: str
+    missing:
+      description: Nodes that ought to offer accelerators, and do not, or will not for long.
+      type: list
+      elements: str
+    awaited:
+      description: Those of them that are worth to be waited for.
+      type: list
+      elements: str
+    tolerable:
+      description: Whether so few lack accelerators that the others may go on.
+      type: bool
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import plain
+from ansible_collections.slipway.inference.plugins.plugin_utils._tolerance import share, tolerated
+
+Object = Mapping[str, Any]
+# By this label NVIDIA's operators keep their plugin off a node, and so does ours.
+DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
+REVISION = "slipway.inference/revision"
+
+
+def accelerator_nodes(nodes: Iterable[Object], pods: Iterable[Object], settings: Object) -> dict[str, Any]:
+    """The nodes by name, and lists of those that have, lack or wait for their plugin, in order."""
+    settings = plain(settings)
+    known = {node["metadata"]["name"]: _node(node, settings) for node in nodes}
+    served = settings.get("served") or []
+    expected = sorted(name for name, node in known.items() if node["selected"] and node["vendor"] in served)
+    states = _states(expected, pods, settings)
+    stuck = [name for name in expected if states[name] == "stuck"]
+    missing = [name for name in expected if states[name] == "stuck" or not known[name]["offers"]]
+    away = {name for name in missing if not known[name]["ready"]}
+    # Who is not ready is not waited for, unless so many are not that the run would end for it.
+    few = len(away) < len(expected) and len(away) <= tolerated(settings.get("tolerate", 0), len(expected))
+    excused = away if few else set()
+    return {
+        "nodes": known,
+        "expected": expected,
+        "states": states,
+        "stuck": stuck,
+        "pending": [name for name in expected if states[name] == "pending" and name not in excused],
+        "missing": missing,
+        "awaited": [name for name in missing if name not in excused and states[name] != "stuck"],
+        "tolerable": _tolerable(len(missing), len(away), len(expected), settings.get("tolerate", 0)),
+    }
+
+
+def _tolerable(missing: int, away: int, expected: int, tolerate: object) -> bool:
+    """One node that is not ready is nothing unusual anywhere; one that is ready and offers nothing is so among many."""
+    if missing in (0, expected):
+        return missing == 0
+    return missing <= share(tolerate, expected) or (missing == away and away <= tolerated(tolerate, expected))
+
+
+def _node(node: Object, settings: Object) -> dict[str, Any]:
+    metadata = node["metadata"]
+    name, labels = metadata["name"], metadata.get("labels") or {}
+    said = (settings.get("said") or {}).get(name, "")
+    vendors = settings["vendors"]
+    vendor = said or _labelled(labels, vendors) or labels.get(settings["label"], "")
+    vendor = vendor if vendor in vendors else ""
+    refused = said == "none"
+    wanted = {settings["label"]: vendor or "none"} if vendor or refused else {}
+    if vendor == "nvidia":
+        further = settings.get("further_labels") or {}
+        wanted |= {label: values[name] for label, values in further.items() if name in values}
+    mig = settings.get("mig_label", "")
+    return {
+        "vendor": vendor,
+        "refused": refused,
+        "labels": wanted,
+        "settled": _has(labels, wanted) and _managed(metadata, settings["manager"]) <= wanted.keys(),
+        "cut_anew": mig in wanted and wanted[mig] != labels.get(mig, ""),
+        "selected": _has(labels, settings.get("selector") or {})
+        and (DEPLOY not in labels or labels[DEPLOY] != "false"),
+        "offers": _offers(node, vendors[vendor]["resources"]) if vendor else {},
+        "ready": _ready(node),
+    }
+
+
+def _labelled(labels: Object, vendors: Object) -> str:
+    """The first vendor that a label of somebody else tells."""
+    for vendor, known in vendors.items():
+        if any(rule["key"] in labels and labels[rule["key"]] in rule["values"] for rule in known["nodes"]):
+            return str(vendor)
+    return ""
+
+
+def _has(labels: Object, wanted: Object) -> bool:
+    return all(label in labels and labels[label] == value for label, value in wanted.items())
+
+
+def _managed(metadata: Object, manager: str) -> set[str]:
+    """The labels that a node has of us. Server-side apply takes away what is not applied again."""
+    for entry in metadata.get("managedFields") or []:
+        if entry.get("manager") == manager:
+            fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:labels", {})
+            return {label.removeprefix("f:") for label in fields}
+    return set()
+
+
+def _offers(node: Object, resources: str) -> dict[str, Any]:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return {
+        name: count for name, count in allocatable.items() if count not in ("0", 0) and _pattern(resources).match(name)
+    }
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+def _ready(node: Object) -> bool:
+    """What says nothing of itself is taken for ready."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return all(condition["status"] == "True" for condition in conditions if condition["type"] == "Ready")
+
+
+def _states(expected: Iterable[str], pods: Iterable[Object], settings: Object) -> dict[str, str]:
+    states = dict.fromkeys(expected, "pending")
+    revisions, reasons = settings.get("revisions") or [], settings.get("stuck_reasons") or []
+    for pod in pods:
+        name = pod["spec"].get("nodeName", "")
+        if name in states and states[name] != "ready" and pod["metadata"]["labels"].get(REVISION) in revisions:
+            states[name] = _state(pod, reasons, states[name])
+    return states
+
+
+def _state(pod: Object, reasons: Iterable[str], otherwise: str) -> str:
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return "ready"
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    waiting = {((one.get("state") or {}).get("waiting") or {}).get("reason") for one in containers}
+    return "stuck" if waiting.intersection(reasons) else otherwise
+
+
+class FilterModule:
+    """Registers the filter."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"accelerator_nodes": accelerator_nodes}

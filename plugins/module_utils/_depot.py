@@ -1,0 +1,151 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""The depot's upload door: how far an upload is, and more bytes of it, in requests that each end in bounded time.
+
+What the depot says when it refuses is told; the token never is.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+
+SILENT_SECONDS = 660
+"""The depot waits up to ten minutes for a registry that is being tidied up."""
+ANSWER_BYTES = 8 << 20
+TOLD = 300
+"""Characters of an answer that are shown."""
+TUS = {"Tus-Resumable": "1.0.0"}
+# Status -> code, of what does not pass.
+CODES = {401: "unauthorized", 404: "not_found", 410: "unauthorized"}
+PASSING = frozenset({408, 423, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class State:
+    """``pieces``: (digest, size) of what is there, in order; none where it is published and gone."""
+
+    offset: int
+    length: int | None
+    complete: bool
+    pieces: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body[: 4 * TOLD].decode(errors="replace").strip()[:TOLD]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a model is uploaded. ``authority``: PEM text to trust; empty: whom the machine trusts."""
+
+    url: str
+    token: str
+    authority: str = ""
+    validate: bool = True
+
+    def state(self) -> State:
+        answer = self._asked("GET", {"Accept": "application/json"})
+        if answer.status != 200:
+            raise refusal(answer)
+        try:
+            told = json.loads(answer.body)
+            pieces = tuple((str(piece["digest"]), int(piece["size"])) for piece in told.get("pieces") or ())
+            length = told.get("length")
+            return State(int(told["offset"]), None if length is None else int(length), told["complete"] is True, pieces)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InferenceError("server_error", f"{self.place} does not answer as a depot.") from error
+
+    def more(self, offset: int, length: int, name: str, chunks: Iterable[bytes], size: int) -> Answer:
+        """Sends ``size`` bytes that belong at ``offset``. What the depot answers, whatever it is."""
+        headers = {
+            "Content-Type": "application/offset+octet-stream",
+            "Content-Length": str(size),
+            "Upload-Offset": str(offset),
+            "Upload-Length": str(length),
+            "X-Upload-Filename": _ascii(name),
+        }
+        return self._asked("PATCH", {**TUS, **headers}, chunks)
+
+    def anew(self, name: str, chunks: Iterable[bytes], size: int) -> Answer:
+        """Sends the whole, which takes the place of what is there."""
+        return self._asked("PUT", {"Content-Length": str(size), "X-Upload-Filename": _ascii(name)}, chunks)
+
+    @property
+    def place(self) -> str:
+        """Without the path, which names the model."""
+        split = urlsplit(self.url)
+        return f"{split.scheme}://{split.netloc}"
+
+    def _asked(self, method: str, headers: dict[str, str], chunks: Iterable[bytes] | None = None) -> Answer:
+        connection = self._connection()
+        path = urlsplit(self.url).path
+        try:
+            connection.putrequest(method, path)
+            for name, value in {"Authorization": f"Bearer {self.token}", **headers}.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            try:
+                for chunk in chunks or ():
+                    connection.send(chunk)
+            except OSError:
+                pass  # A refusal comes before all is sent. What it says is read.
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read(ANSWER_BYTES))
+        except ssl.SSLCertVerificationError as error:
+            said = f"The certificate of {self.place} cannot be verified: {error}."
+            raise InferenceError("certificate", said) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            what = str(error) or type(error).__name__
+            raise InferenceError("unreachable", f"{self.place} cannot be reached: {what}.", transient=True) from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        split = urlsplit(self.url)
+        try:
+            if split.scheme == "http":
+                return http.client.HTTPConnection(split.hostname or "", split.port, timeout=SILENT_SECONDS)
+            context = ssl.create_default_context(cadata=self.authority or None)
+            if not self.validate:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            host = split.hostname or ""
+            return http.client.HTTPSConnection(host, split.port, timeout=SILENT_SECONDS, context=context)
+        except (ValueError, ssl.SSLError) as error:
+            said = f"The address or authority of the depot is unusable: {error}."
+            raise InferenceError("invalid_input", said) from error
+
+
+def refusal(answer: Answer) -> InferenceError:
+    """Of an answer that is no success."""
+    code = CODES.get(answer.status, "server_error" if answer.status >= 500 and answer.status != 507 else "denied")
+    retry_after = answer.headers.get("Retry-After", "")
+    return InferenceError(
+        code,
+        f"The depot answered {answer.status}: {answer.text.rstrip('.')}.",
+        answer.status,
+        float(retry_after) if retry_after.isdecimal() else None,
+        transient=answer.status in PASSING,
+    )
+
+
+def _ascii(name: str) -> str:
+    return "".join(character if " " < character <= "~" else "_" for character in name)[-200:] or "model"

@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Kubeconfigs: several files become one, a context of which says which cluster is reached, and as whom.
+
+Of two entries of one name the first counts, of several current contexts the last, as in the official client. A relative
+path starts where the file lies that names it.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ansible.module_utils.basic import missing_required_lib
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+
+_NEEDS_CLIENT = ("exec", "auth-provider")
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig from which nothing can be learnt. It says why."""
+
+
+class Pem(NamedTuple):
+    """A certificate, several, or a key, in a file or as it would stand there; neither: there is none."""
+
+    path: str = ""
+    data: bytes = b""
+
+
+NO_PEM = Pem()
+
+
+class Entry(NamedTuple):
+    """What stands under a name, and the folder that relative paths in it start from."""
+
+    content: Mapping[str, Any]
+    folder: str
+
+
+@dataclass
+class Config:
+    """All that one or more kubeconfigs say, by name."""
+
+    clusters: dict[str, Entry] = field(default_factory=dict)
+    users: dict[str, Entry] = field(default_factory=dict)
+    contexts: dict[str, Entry] = field(default_factory=dict)
+    current: str | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """A cluster, and what identifies the user there."""
+
+    server: str = ""
+    validate: bool = True
+    tls_server_name: str = ""
+    proxy: str = ""
+    authority: Pem = NO_PEM
+    certificate: Pem = NO_PEM
+    key: Pem = NO_PEM
+    token: str = ""
+    token_file: str = ""
+    username: str = ""
+    password: str = ""
+
+
+def read(paths: str) -> Config:
+    """What the files say whose paths these are, separated as in PATH. Those that do not exist are left out. Raises
+    KubeconfigError, OSError."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise InferenceError("missing_library", missing_required_lib("PyYAML")) from error
+    config = Config()
+    existing = [path for part in paths.split(os.pathsep) if os.path.exists(path := os.path.expanduser(part))]
+    if not existing:
+        raise KubeconfigError("Invalid kube-config file. No configuration found.")
+    for path in existing:
+        with open(path, encoding="utf-8") as file:
+            try:
+                content = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  (both safe)
+            except (yaml.YAMLError, UnicodeDecodeError) as error:
+                raise KubeconfigError(f"{path} is no YAML: {error}") from error
+        if content is None:
+            raise KubeconfigError(f"Invalid kube-config. {path} file is empty")
+        _merge(config, _mapping(content, path), os.path.dirname(os.path.abspath(path)), path)
+    return config
+
+
+def from_dictionary(content: Mapping[str, Any]) -> Config:
+    """What a kubeconfig says that stands in the task. Raises KubeconfigError."""
+    config = Config()
+    _merge(config, content, "", "kube-config")
+    return config
+
+
+def access(config: Config, context: str | None) -> Access | None:
+    """What the context of this name, or the current one, says; None: only the official client understands its user.
+    Raises KubeconfigError."""
+    name = context or config.current
+    if name is None:
+        raise KubeconfigError("Invalid kube-config file. Expected key current-context")
+    chosen = _named(config.contexts, name, "contexts").content
+    cluster = _named(config.clusters, chosen.get("cluster"), "clusters")
+    user = config.users.get(chosen.get("user") or "", Entry({}, ""))
+    if any(user.content.get(key) for key in _NEEDS_CLIENT):
+        return None
+    server = str(cluster.content.get("server") or "").rstrip("/")
+    pems = {}
+    if server.startswith("https"):
+        pems = {
+            "authority": _pem(cluster, "certificate-authority"),
+            "certificate": _pem(user, "client-certificate"),
+            "key": _pem(user, "client-key"),
+        }
+    return Access(
+        server=server,
+        validate=not cluster.content.get("insecure-skip-tls-verify"),
+        tls_server_name=_text(cluster, "tls-server-name"),
+        proxy=_text(cluster, "proxy-url"),
+        token=_text(user, "token"),
+        token_file=_path(user, "tokenFile"),
+        username=_text(user, "username"),
+        password=_text(user, "password"),
+        **pems,
+    )
+
+
+def _merge(config: Config, content: Mapping[str, Any], folder: str, where: str) -> None:
+    for plural in ("cluster", "user", "context"):
+        known: dict[str, Entry] = getattr(config, f"{plural}s")
+        for name, entry in _entries(content, plural, where):
+            known.setdefault(name, Entry(entry, folder))
+    if "current-context" in content:
+        config.current = str(content["current-context"] or "")
+
+
+def _entries(content: Mapping[str, Any], kind: str, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    entries = content.get(f"{kind}s") or []
+    if not isinstance(entries, list):
+        raise KubeconfigError(f"Invalid kube-config file. Expected {where}/{kind}s to be a list")
+    for entry in entries:
+        if "name" not in _mapping(entry, f"{where}/{kind}s"):
+            text = f"Invalid kube-config file. Expected all values in {where}/{kind}s list to have 'name' key"
+            raise KubeconfigError(text)
+        yield str(entry["name"]), _mapping(entry.get(kind) or {}, f"{where}/{kind}s")
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise KubeconfigError(f"Invalid kube-config file. Expected {where} to hold objects")
+    return value
+
+
+def _named(entries: Mapping[str, Entry], name: Any, plural: str) -> Entry:
+    if name not in entries:
+        raise KubeconfigError(f"Invalid kube-config file. Expected object with name {name} in {plural} list")
+    return entries[name]
+
+
+def _text(entry: Entry, key: str) -> str:
+    value = entry.content.get(key)
+    return "" if value is None else str(value)
+
+
+def _path(entry: Entry, key: str) -> str:
+    text = _text(entry, key)
+    return os.path.normpath(os.path.join(entry.folder, text)) if text else ""
+
+
+def _pem(entry: Entry, key: str) -> Pem:
+    """Data in the kubeconfig counts before a file that it names."""
+    if data := _text(entry, f"{key}-data"):
+        try:
+            return Pem(data=base64.b64decode(data))
+        except ValueError as error:
+            raise KubeconfigError(f"{key}-data is not Base64: {error}") from error
+    path = _path(entry, key)
+    if path and not os.path.isfile(path):
+        raise KubeconfigError(f"File does not exist: {path}")
+    return Pem(path)

@@ -1,0 +1,296 @@
+#!/usr/bin/python
+
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: model_upload
+short_description: Upload a file or a folder to a model of Deckhouse
+version_added: 0.5.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Uploads a local file or folder to a Model or ClusterModel of Deckhouse whose source is an upload, and waits until it
+    is published.
+  - It waits until the model's upload is open, takes address and token from the Secret that its status names, sends what
+    is not there yet, and goes on after any cut. What an earlier run has sent is compared by its digests and not sent
+    again.
+  - A folder is sent as one tar, which is made while it is sent. Hidden files and folders stay out.
+  - A model that has been uploaded is left as it is.
+extends_documentation_fragment:
+  - slipway.inference.k8s_auth
+  - slipway.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: The file is read and compared with what is there, and nothing is sent.
+  diff_mode:
+    support: full
+    details: Names the file and its size.
+  idempotent:
+    support: full
+options:
+  src:
+    description:
+      - File or folder on the machine on which the module runs.
+      - A file is a GGUF, or a zip, tar, tar.gz or tar.zst with the files of a model.
+    type: path
+    required: true
+  name:
+    description: Name of the model. Either this or O(url).
+    type: str
+  namespace:
+    description: Namespace of the model. Without it the model is a ClusterModel.
+    type: str
+  url:
+    description:
+      - Address of the upload, as in the Secret, for who may read neither model nor Secret. Needs O(token).
+      - Then nothing is asked of the cluster, and nothing waited for but the upload.
+    type: str
+  token:
+    description: Token of the upload, as in the Secret.
+    type: str
+  checksum:
+    description:
+      - SHA-256 that the file has to have, V(sha256:...), before anything is sent. Of a folder it is that of the tar.
+    type: str
+  depot_namespace:
+    description: >-
+      Namespace of the depot, where the ConfigMap C(slipway-depot-ca) has the authority of its certificate. Where that
+      cannot be read the authorities of the machine are trusted.
+    type: str
+    default: slipway-system
+  depot_ca_cert:
+    description: Path of a file with the authority of the depot's certificate, instead.
+    type: path
+  depot_validate_certs:
+    description: Whether the depot's certificate is verified.
+    type: bool
+    default: true
+  wait:
+    description: Whether to wait until the model is published.
+    type: bool
+    default: true
+  wait_timeout:
+    description: Seconds that all of it may take.
+    type: int
+    default: 7200
+notes:
+  - The account needs the verb C(get) on the model, on the Secret of its upload and, for the authority, on the ConfigMap
+    C(slipway-depot-ca).
+  - What it is at, it writes into the system log of the machine, about every 256 MiB.
+seealso:
+  - module: slipway.inference.model
+"""
+
+EXAMPLES = r"""
+- name: Make a model that is uploaded, and go on when its upload is open
+  slipway.inference.model:
+    api: deckhouse
+    name: tiny
+    namespace: models
+    spec:
+      source:
+        upload: {}
+    wait_for:
+      - field: status.phase
+        in: [WaitForUpload, Publishing, Ready]
+
+- name: Upload it, and wait until workloads can read it
+  slipway.inference.model_upload:
+    name: tiny
+    namespace: models
+    src: /srv/models/tiny.gguf
+    checksum: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  register: uploaded
+
+- name: Upload the files of a model for the whole cluster
+  slipway.inference.model_upload:
+    name: qwen3-8b
+    src: /srv/models/Qwen3-8B
+
+- name: Upload to an address that somebody else has passed on
+  slipway.inference.model_upload:
+    url: "{{ upload_url }}"
+    token: "{{ upload_token }}"
+    src: /srv/models/tiny.gguf
+    depot_ca_cert: /etc/pki/depot.crt
+"""
+
+RETURN = r"""
+size:
+  description: Bytes of what is uploaded.
+  returned: success
+  type: int
+  sample: 4294967296
+checksum:
+  description: SHA-256 of what is uploaded. Empty where O(checksum) is not given.
+  returned: success
+  type: str
+  sample: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+resumed_at:
+  description: Bytes that were there before and not sent again.
+  returned: success
+  type: int
+sent:
+  description: Bytes that this task sent, those of requests that were cut left out.
+  returned: success
+  type: int
+phase:
+  description: Phase of the model; empty where O(url) was given.
+  returned: success
+  type: str
+  sample: Ready
+digest:
+  description: Digest of the artifact; empty until it is published.
+  returned: success
+  type: str
+  sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
+error_code:
+  description: What kind of failure it was, as RV(slipway.inference.model#module:error_code).
+  returned: on failure
+  type: str
+  sample: failed
+hint:
+  description: What to do about it. May be empty.
+  returned: on failure
+  type: str
+status:
+  description: HTTP status that the depot or the API server answered; V(0) if it is not about an answer.
+  returned: on failure
+  type: int
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils import _auth
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object
+from ansible_collections.slipway.inference.plugins.module_utils._content import Content, content
+from ansible_collections.slipway.inference.plugins.module_utils._depot import Door
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils._task import Module, run
+from ansible_collections.slipway.inference.plugins.module_utils._uploading import Cluster, Waiting, phase_of, send
+
+MIB = 1 << 20
+
+
+class Upload:
+    """One run of the module."""
+
+    def __init__(self, module: Module) -> None:
+        self._module, self._params = module, module.params
+        self._waiting = Waiting(self._params["wait_timeout"])
+
+    def result(self) -> dict[str, Any]:
+        what = content(self._params["src"])
+        if not what.size:
+            raise InferenceError("invalid_input", f"{self._params['src']} is empty.")
+        checksum = self._checksum(what)
+        told = self._by_address(what) if self._params["url"] else self._by_name(what)
+        return {"size": what.size, "checksum": checksum, **told}
+
+    def _checksum(self, what: Content) -> str:
+        wanted = (self._params["checksum"] or "").lower()
+        if not wanted:
+            return ""
+        found = what.digest(0, what.size)
+        if wanted.removeprefix("sha256:") != found.removeprefix("sha256:"):
+            raise InferenceError("invalid_input", f"{self._params['src']} has the checksum {found}, and not {wanted}.")
+        return found
+
+    def _by_address(self, what: Content) -> dict[str, Any]:
+        door = self._door({"url": self._params["url"], "token": self._params["token"]}, "")
+        if self._module.check_mode:
+            return self._sent(what, {}, changed=not door.state().complete)
+        resumed, sent = send(door, what, self._waiting, self._tell(what))
+        return self._sent(what, {}, resumed, sent, changed=sent > 0)
+
+    def _by_name(self, what: Content) -> dict[str, Any]:
+        params = self._params
+        client = Client(_auth.connect(params), self._module.warn)
+        cluster = Cluster(client, params["namespace"] or "", params["name"], params["depot_namespace"])
+        if self._module.check_mode:
+            return self._foretold(cluster, what)
+        model, opened = cluster.session(self._waiting)
+        if opened is None:
+            return self._sent(what, self._published(cluster, model), changed=False)
+        authority = cluster.authority()
+
+        def renewed() -> Door | None:
+            _model, again = cluster.session(self._waiting)
+            return self._door(again, authority) if again else None
+
+        told = send(self._door(opened, authority), what, self._waiting, self._tell(what), renewed)
+        return self._sent(what, self._published(cluster, model), *told, changed=True)
+
+    def _foretold(self, cluster: Cluster, what: Content) -> dict[str, Any]:
+        try:
+            model, _opened = cluster.session(self._waiting, wait=False)
+        except InferenceError as error:
+            if error.code not in ("not_found", "namespace_missing", "definition_missing"):
+                raise
+            self._module.warn(f"The model is not there yet; once it is, it would be uploaded. {error.message}")
+            return self._sent(what, {}, changed=True)
+        return self._sent(what, model, changed=phase_of(model) in ("", "Pending", "WaitForUpload"))
+
+    def _published(self, cluster: Cluster, model: Object) -> Object:
+        return cluster.published(self._waiting) if self._params["wait"] else model
+
+    def _door(self, opened: Mapping[str, str], authority: str) -> Door:
+        file = self._params["depot_ca_cert"]
+        if file:
+            try:
+                with open(file, encoding="ascii") as text:
+                    authority = text.read()
+            except (OSError, UnicodeError) as error:
+                raise InferenceError("invalid_input", f"{file} cannot be read: {error}.") from error
+        self._module.no_log_values.add(opened["token"])
+        return Door(opened["url"], opened["token"], authority, self._params["depot_validate_certs"])
+
+    def _tell(self, what: Content) -> Any:
+        return lambda there: self._module.log(f"{what.name}: {there // MIB} of {what.size // MIB} MiB are there")
+
+    def _sent(self, what: Content, model: Object, resumed: int = 0, sent: int = 0, *, changed: bool) -> dict[str, Any]:
+        before, after = "", f"{what.name}: {what.size} bytes\n"
+        return {
+            "changed": changed,
+            "diff": [{"before_header": "upload", "after_header": "upload", "before": before, "after": after}]
+            if changed
+            else [],
+            "resumed_at": resumed,
+            "sent": sent,
+            "phase": phase_of(model) if model else "",
+            "digest": ((model.get("status") or {}).get("artifact") or {}).get("digest") or "",
+        }
+
+
+def main() -> None:
+    module = Module(
+        argument_spec={
+            **_auth.ARGUMENTS,
+            "src": {"type": "path", "required": True},
+            "name": {"type": "str"},
+            "namespace": {"type": "str"},
+            "url": {"type": "str"},
+            "token": {"type": "str", "no_log": True},
+            "checksum": {"type": "str"},
+            "depot_namespace": {"type": "str", "default": "slipway-system"},
+            "depot_ca_cert": {"type": "path"},
+            "depot_validate_certs": {"type": "bool", "default": True},
+            "wait": {"type": "bool", "default": True},
+            "wait_timeout": {"type": "int", "default": 7200},
+        },
+        mutually_exclusive=[("name", "url")],
+        required_one_of=[("name", "url")],
+        required_together=[("url", "token")],
+        supports_check_mode=True,
+    )
+    run(module, Upload(module).result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Private to this collection: it may change in any release.
+"""How many of several hosts or nodes may be away before a run ends: a number, or a share of all of them."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleFilterError
+
+
+def share(tolerate: object, total: int) -> int:
+    """The whole number that ``tolerate`` means of ``total``: ``3``, ``"3"``, or ``"5%"``, rounded down."""
+    text = str(tolerate).strip()
+    number, percent = text.removesuffix("%").strip(), text.endswith("%")
+    if not number.isdecimal() or (percent and int(number) > 100):
+        raise AnsibleFilterError(f"What is tolerated is a number or a share such as 5%, not {tolerate!r}.")
+    return total * int(number) // 100 if percent else int(number)
+
+
+def tolerated(tolerate: object, total: int) -> int:
+    """The same, but a share that is not 0% lets one be away, however few there are."""
+    found = share(tolerate, total)
+    return max(found, 1) if str(tolerate).strip().endswith("%") and share(tolerate, 100) > 0 else found
