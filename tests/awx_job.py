@@ -5,7 +5,8 @@ inventory, the survey's answers as extra variables. The environment has what a c
 Kubernetes API Bearer Token" puts there, and nothing else of the machine. A user who is not root owns that directory and
 may write nowhere else but where everybody may.
 
-As a program, for Molecule: python -m tests.awx_job PLAYBOOK --answers FILE, with the credential in K8S_AUTH_*.
+As a program, for Molecule: python -m tests.awx_job PLAYBOOK --answers FILE --folder FOLDER [--check], with the
+credential in K8S_AUTH_*. The collection is released into the folder once, for all its jobs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,12 +165,16 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("playbook")
     parser.add_argument("--answers", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--check", action="store_true", help="a check run, with the changes shown")
     given = parser.parse_args()
     authority = Path(os.environ["K8S_AUTH_SSL_CA_CERT"]).read_text()
     credential = Credential(os.environ["K8S_AUTH_HOST"], os.environ["K8S_AUTH_API_KEY"], authority)
-    with tempfile.TemporaryDirectory() as folder:
-        release(Path(folder))
-        job = run(Path(folder), given.playbook, json.loads(given.answers.read_text()), credential)
+    if not (given.folder / "collections").exists():
+        given.folder.mkdir(parents=True)
+        release(given.folder)
+    flags = ("--check", "--diff") if given.check else ()
+    job = run(given.folder, given.playbook, json.loads(given.answers.read_text()), credential, *flags)
     told = {"changed": job.changed, "artifacts": job.artifacts, "user": job.user, "strays": job.strays}
     print(job.output if job.status else json.dumps(told))
     return job.status

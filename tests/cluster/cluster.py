@@ -33,7 +33,15 @@ API_VERSIONS = {
     "Model": "krypton.ai/v1alpha1",
     "Model.kubeai.org": "kubeai.org/v1",
     "Model.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
+    "Model.ai.deckhouse.io": "ai.deckhouse.io/v1alpha1",
     "InferenceService.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
+    "BaseModel": "ome.io/v1beta1",
+    "ClusterBaseModel": "ome.io/v1beta1",
+    "FineTunedWeight": "ome.io/v1beta1",
+    "ServingRuntime": "ome.io/v1beta1",
+    "ClusterServingRuntime": "ome.io/v1beta1",
+    "InferenceService.ome.io": "ome.io/v1beta1",
+    "BenchmarkJob": "ome.io/v1beta1",
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
     "Event": "v1",
@@ -45,6 +53,7 @@ API_VERSIONS = {
     "PodDisruptionBudget": "policy/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
+    "ScaledObject": "keda.sh/v1alpha1",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 150.0
@@ -343,8 +352,16 @@ def container(deployment: Object) -> Object:
 def site(*arguments: str, playbook: str = "site") -> str:
     """Runs the site playbook with the test cluster's variables; fails the test with its output, or returns that."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    command = ["ansible-playbook", f"playbooks/{playbook}.yml", "-e", "@tests/cluster/site.yml", *arguments]
+    # Without the build the pods would be replaced, and once more by whoever names it next.
+    variables = ["-e", "@tests/cluster/site.yml", "-e", f"slipway_build={built_image()}"]
+    command = ["ansible-playbook", f"playbooks/{playbook}.yml", *variables, *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return done.stdout
+
+
+def built_image() -> str:
+    """The build that tests/cluster/up.yml named when it rolled out."""
+    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.4.0"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()

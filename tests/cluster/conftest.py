@@ -10,6 +10,7 @@ import pytest
 from .cluster import Cluster
 from .kubeai import KubeAI
 from .llmkube import LLMKube, Shelf
+from .ome import OME
 
 SECONDS = 900
 """For a test whose own mark says nothing else."""
@@ -88,3 +89,16 @@ def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
 def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
     """A file on the web that no other test asks for."""
     return Shelf(llmkube, llmkube_namespace)
+
+
+@pytest.fixture(scope="session")
+def ome(kubeconfig: str) -> OME:
+    return OME(kubeconfig)
+
+
+@pytest.fixture
+def ome_namespace(ome: OME) -> Iterator[str]:
+    """A namespace of its own for InferenceServices of OME; it is deleted after the test, without waiting for it."""
+    name = ome.namespace()
+    yield name
+    ome.delete("Namespace", "", name)

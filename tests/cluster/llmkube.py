@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,8 @@ from .cluster import PATIENCE, Cluster, Object, condition, observed, unique, wai
 
 MODEL, SERVICE = "Model.inference.llmkube.dev", "InferenceService.inference.llmkube.dev"
 CLAIM = "llmkube-model-cache"
+RECORD = re.compile(r"inference\.llmkube\.dev/([0-9a-f]{16})")
+"""Annotation of a Model with what is known of a folder of the cache."""
 HUB = "hf://acme/tiny/tiny.gguf"
 """The generated model on the hub of the test cluster."""
 ENGINES = "slipway/test-engines:1"
@@ -67,11 +70,10 @@ class LLMKube(Cluster):
         return found
 
     def inventory(self, namespace: str) -> dict[str, Object]:
-        """Cache key -> what the claim of the cache says of it."""
-        claim = self.get("PersistentVolumeClaim", namespace, CLAIM) or {"metadata": {}}
-        written = claim["metadata"].get("annotations", {})
-        prefix = "inference.llmkube.dev/"
-        return {name.removeprefix(prefix): json.loads(text) for name, text in written.items() if prefix in name}
+        """Cache key -> what the Models of the namespace have on record of its folder."""
+        annotations = (model["metadata"].get("annotations", {}) for model in self.list(MODEL, namespace))
+        written = (item for carried in annotations for item in carried.items())
+        return {found[1]: json.loads(text) for name, text in written if (found := RECORD.fullmatch(name))}
 
     def files(self, namespace: str, claim: str = CLAIM) -> list[str]:
         """Paths of the files on a claim that have their final names."""

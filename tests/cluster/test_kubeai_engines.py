@@ -124,6 +124,9 @@ def test_status_tells_a_ready_model(kubeai: KubeAI, namespace_of_all: str, model
         "Available": ("True", "Ready"),
         "Progressing": ("False", "Complete"),
         "Routed": ("True", "Routed"),
+        "Ready": ("True", "Ready"),
+        "Reconciling": ("False", "Complete"),
+        "Stalled": ("False", "AsExpected"),
     }
 
 

@@ -46,7 +46,6 @@ def test_the_first_request_starts_a_model_and_is_served(
     after = answered - datetime.fromisoformat(listening).timestamp()
     record_property("seconds", f"in all {answered - sent:.2f}, from the engine's start to the answer {after:.2f}")
     print(f"in all {answered - sent:.2f} s, from the engine's start to the answer {after:.2f} s")
-    assert after < 30, "goal: 1 s on an idle machine"
     kubeai.wait_replicas(free_namespace, name, 0)
 
 

@@ -42,6 +42,9 @@ def test_status_tells_a_ready_model(cluster: Cluster, namespace: str) -> None:
         "Available": ("True", "Ready"),
         "Progressing": ("False", "Complete"),
         "Routed": ("True", "Routed"),
+        "Ready": ("True", "Ready"),
+        "Reconciling": ("False", "Complete"),
+        "Stalled": ("False", "AsExpected"),
     }
     assert all(
         re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", found["lastTransitionTime"]) for found in status["conditions"]

@@ -160,7 +160,7 @@ def test_weights_leave_the_cache_with_the_last_model_that_has_them(
     llmkube.delete(MODEL, llmkube_namespace, two)
     llmkube.wait_gone(MODEL, llmkube_namespace, two)
     wait(
-        "the claim forgets it",
+        "nobody has it on record",
         PATIENCE,
         lambda: llmkube.inventory(llmkube_namespace),
         lambda kinds: shared not in kinds,
@@ -240,7 +240,7 @@ def test_pods_load_the_weights_themselves_where_the_service_wants_no_cache(
 @pytest.mark.parametrize(
     ("source", "reason", "word"),
     [
-        ("http://kubernetes.default.svc/model.gguf", "SourceNotAllowed", "private network"),
+        ("http://kubernetes.default.svc/model.gguf", "SourceNotAllowed", "private address"),
         ("http://169.254.169.254/latest/model.gguf", "SourceNotAllowed", "metadata"),
         ("/etc/kubernetes/admin.conf", "SourceNotAllowed", "/etc/kubernetes/admin.conf"),
         ("pvc://nowhere/model.gguf", "PVCNotFound", "nowhere"),

@@ -219,7 +219,8 @@ def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_nam
 
     def shown(*arguments: str) -> str:
         text = llmkube.kubectl("get", "--namespace", llmkube_namespace, *arguments)
-        return re.sub(r"\b(\d+[mhs])+(?=\s*$)", "AGE", text.replace(llmkube_namespace, "NS"), flags=re.MULTILINE)
+        age = r"\b(\d+[mhs])+(?=(\s+\w+)?\s*$)"
+        return re.sub(age, "AGE", text.replace(llmkube_namespace, "NS"), flags=re.MULTILINE)
 
     def rows(text: str) -> list[list[str]]:
         return [line.split() for line in text.splitlines()]
@@ -231,11 +232,11 @@ def test_kubectl_shows_what_a_person_wants_to_know(llmkube: LLMKube, llmkube_nam
         ["good", "Ready", "weights", "1", "Ready", f"http://good.NS.{host}", "AGE"],
     ]
     wide = rows(shown("mdl", "--output", "wide"))
-    assert wide[0] == ["NAME", "PHASE", "SIZE", "ACCELERATOR", "ARCH", "SOURCE", "REASON", "AGE"]
+    assert wide[0] == ["NAME", "PHASE", "SIZE", "ACCELERATOR", "ARCH", "SOURCE", "REASON", "AGE", "STATE"]
     [row] = wide[1:]
     assert (row[:2], row[3:]) == (
         ["weights", "Ready"],
-        ["KiB", "cpu", "llama", "hf://acme/tiny/tiny.gguf", "ModelReady", "AGE"],
+        ["KiB", "cpu", "llama", "hf://acme/tiny/tiny.gguf", "ModelReady", "AGE", "Ready"],
     )
     both = shown("isvc,mdl").splitlines()
     assert [line.split("/")[0] for line in both if ".dev/" in line] == [

@@ -161,6 +161,9 @@ def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[P
         spec = {"url": "hf://acme/tiny?model=tiny.gguf", "features": ["TextGeneration"], "engine": "LlamaCpp"}
         body = {"metadata": {"name": sleeping, "namespace": models}, "spec": {**spec, "resourceProfile": "cpu:1"}}
         kubeai.create({"kind": MODEL, **body})
+        artifact = {"metadata": {"name": unique("artifact"), "namespace": namespace}}
+        source = {"url": "https://huggingface.co/acme/tiny"}
+        cluster.create({"kind": "Model.ai.deckhouse.io", **artifact, "spec": {"source": source}})
         cluster.wait_ready(namespace, answering)
         cluster.wait_routed(namespace, answering)
         cluster.kubectl("rollout", "status", "--namespace", namespace, "deployment/prometheus", "--timeout=110s")
@@ -204,6 +207,8 @@ def test_every_panel_and_every_recorded_series_has_data(prometheus: Prometheus, 
     queries = prometheus.panels() | {
         rule["name"]: rule["name"] for rule in prometheus.rules() if rule["type"] == "recording"
     }
+    # Tokens are counted only where that is asked for, which this installation does not.
+    queries = {name: text for name, text in queries.items() if "_tokens_total{" not in text}
     assert len(queries) > 60
 
     def empty() -> dict[str, str]:

@@ -12,10 +12,8 @@ from .cluster import PODS, SYSTEM, Cluster, Object, unique
 NOBODY = [
     ("get", "", "secrets"),
     ("list", "", "secrets"),
-    ("create", "", "secrets"),
     ("create", "", "pods"),
     ("create", "", "pods/exec"),
-    ("delete", "", "pods"),
     ("get", "", "pods/log"),
     ("create", "", "serviceaccounts/token"),
     ("impersonate", "", "users"),
@@ -23,19 +21,32 @@ NOBODY = [
     ("watch", "", "configmaps"),
     ("delete", "", "namespaces"),
     ("list", "", "namespaces"),
-    ("patch", "", "nodes"),
+    ("update", "", "nodes"),
+    ("delete", "", "nodes"),
+    ("escalate", "rbac.authorization.k8s.io", "roles"),
+    ("bind", "rbac.authorization.k8s.io", "roles"),
+    ("create", "rbac.authorization.k8s.io", "clusterroles"),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings"),
     ("update", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("create", "krypton.ai", "models"),
     ("delete", "krypton.ai", "models"),
+    ("create", "ome.io", "clusterbasemodels"),
+    ("delete", "ome.io", "clusterservingruntimes"),
 ]
 NO_OBJECTS = [
+    ("create", "", "secrets"),
+    ("delete", "", "pods"),
+    ("patch", "apps", "statefulsets"),
     ("get", "", "configmaps"),
     ("create", "batch", "jobs"),
     ("patch", "", "persistentvolumeclaims"),
     ("list", "", "nodes"),
+    ("patch", "", "nodes"),
+    ("create", "rbac.authorization.k8s.io", "roles"),
 ]
-"""What only the controller needs: for files of models, for caches, and to see which accelerators there are."""
+"""What only the controller needs: for files of models, for caches, to see which accelerators there are, to say which
+models a node has, for routers, which look for their engines, to say where to upload, and for workloads that models are
+delivered to."""
 CONTROLLER = [
     ("watch", "krypton.ai", "models"),
     ("patch", "krypton.ai", "models/status"),
@@ -47,6 +58,10 @@ CONTROLLER = [
     ("list", "", "pods"),
     *NO_OBJECTS,
     ("patch", "kubeai.org", "models/scale"),
+    ("patch", "ome.io", "clusterbasemodels"),
+    ("patch", "ome.io", "inferenceservices/status"),
+    ("patch", "apps", "deployments/scale"),
+    ("create", "rbac.authorization.k8s.io", "rolebindings"),
 ]
 ADAPTERS = {"adapter.kubeai.org/wiki", "adapter.slipway.inference/wiki"}
 """Labels of a pod that serves an adapter."""
@@ -97,7 +112,7 @@ def test_no_rule_of_ours_has_a_wildcard(cluster: Cluster) -> None:
     rows = [line.split() for line in listing.splitlines()[1:]]
     assert [row for row in rows if row[0].startswith("*") or "[*]" in row] == []
     secrets = sorted(row[2:] for row in rows if row[0].startswith("secrets"))
-    assert secrets == [["[]", "[create]"], ["[slipway-controller-signing]", "[get]"]]
+    assert secrets == [["[]", "[create", "patch]"], ["[slipway-controller-signing]", "[get]"]]
 
 
 HOLDER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": "1"}
@@ -144,6 +159,38 @@ def test_the_controllers_account_may_label_a_pod_with_its_adapters(cluster: Clus
     found = cluster.get("Pod", namespace, name)
     assert found
     assert found["metadata"]["labels"] == a_pod["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"spec": {"unschedulable": True}}, "nothing of their spec"),
+        ({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": None}}}, "by labels that begin with"),
+        ({"metadata": {"labels": {"tests.slipway.inference/mine": "x"}}}, "by labels that begin with"),
+        ({"metadata": {"annotations": {"note": "x"}}}, "by annotations that begin with"),
+        ({"metadata": {"finalizers": ["attacker.example/holds"]}}, "not change their finalizers"),
+    ],
+)
+def test_the_controllers_account_may_change_nothing_else_of_a_node(cluster: Cluster, change: Object, told: str) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    before = cluster.list("Node")[0]
+    with pytest.raises(DynamicApiError, match=f"The controller may say of nodes which models they have.*{told}"):
+        controller.patch("Node", "", before["metadata"]["name"], change)
+    after = cluster.list("Node")[0]
+    assert (after["metadata"]["labels"].keys(), after["spec"]) == (before["metadata"]["labels"].keys(), before["spec"])
+
+
+def test_the_controllers_account_may_say_which_models_a_node_has(cluster: Cluster) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    [node, *_] = cluster.list("Node")
+    label, annotation = "models.ome.io/tests.basemodel.mine", "weights.slipway.inference/tests.basemodel.mine"
+    for text in ("Ready", None):
+        body = {"metadata": {"labels": {label: text}, "annotations": {annotation: text}}}
+        controller.patch("Node", "", node["metadata"]["name"], body)
+        found = cluster.get("Node", "", node["metadata"]["name"])
+        assert found
+        assert found["metadata"]["labels"].get(label) == text
+        assert found["metadata"]["annotations"].get(annotation) == text
 
 
 def test_others_change_pods_as_before(cluster: Cluster, a_pod: Object) -> None:

@@ -23,28 +23,6 @@ UNKNOWN: list[tuple[str, Object, str]] = [
     ("InferenceService", {"tolerations": [{"keys": "a"}]}, "spec.tolerations[0].keys"),
     ("InferenceService", {"probeOverrides": {"startup": {"http": {}}}}, "spec.probeOverrides.startup.http"),
 ]
-LATER: dict[str, Object] = {
-    "Model": {
-        "hardware": {"gpu": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}},
-        "prefetchTolerations": [{"key": "models", "operator": "Exists"}],
-    },
-    "InferenceService": {
-        "disruption": {"maxUnavailable": 1},
-        "endpoint": {"gateway": {"enabled": True, "hostnames": ["chat.example.com"]}},
-        "hotCacheMaxSize": "8GB",
-        "maxPodLifetimeIdleTimeoutSeconds": 60,
-        "maxPodLifetimeSeconds": 86400,
-        "pagedSSDCacheDir": "/cache",
-        "pagedSSDCacheMaxSize": "100GB",
-        "resources": {"gpuSharing": {"mode": "timeSlicing"}},
-        "rolloutPolicy": {"drain": {"enabled": True}},
-        "sglangConfig": {"memFractionStatic": "0.8"},
-        "slo": {"ttft": {"p95": "500ms"}},
-        "speculativeDecoding": {"draftModel": "tiny", "nested": {"unheard": [1]}},
-        "turboQuantBits": 3,
-    },
-}
-"""Fields of later versions of LLMKube, which ours keeps though nothing follows from them."""
 MANIFESTS = [
     pytest.param(found, id=f"{path.stem}-{found['kind']}")
     for path in sorted(SAMPLES.glob("*.yaml"))

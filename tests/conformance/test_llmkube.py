@@ -10,7 +10,7 @@ import yaml
 
 from ..cluster.cluster import Cluster, Object
 from .cases import is_part, judged, laid_over
-from .llmkube import CASES, LATER, LEAST, MANIFESTS, UNKNOWN
+from .llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
 
 GROUP = "inference.llmkube.dev"
 MODELS, SERVICES = f"models.{GROUP}", f"inferenceservices.{GROUP}"
@@ -139,13 +139,6 @@ def test_a_misspelt_field_is_refused(cluster: Cluster, namespace: str, kind: str
     assert f'unknown field "{place}"' in str(refusal.value)
 
 
-@pytest.mark.parametrize("kind", LATER)
-def test_fields_of_later_versions_are_taken_and_kept(cluster: Cluster, namespace: str, kind: str) -> None:
-    body = resource(kind, namespace, "later", LEAST[kind] | LATER[kind])
-    made = strictly(cluster, body | {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind})
-    assert is_part(LATER[kind], made["spec"])
-
-
 @pytest.mark.parametrize("kind", LEAST)
 def test_what_is_left_out_gets_the_documented_defaults(cluster: Cluster, namespace: str, kind: str) -> None:
     made = cluster.create(resource(kind, namespace, "defaults", LEAST[kind]), rehearsed=True)
@@ -185,13 +178,13 @@ def test_kubectl_scale_sets_the_replicas(cluster: Cluster, namespace: str) -> No
             "Model",
             MODELS,
             "NAME PHASE SIZE ACCELERATOR REASON AGE",
-            "NAME PHASE SIZE ACCELERATOR ARCH SOURCE REASON AGE",
+            "NAME PHASE SIZE ACCELERATOR ARCH SOURCE REASON AGE STATE",
         ),
         (
             "InferenceService",
             SERVICES,
             "NAME PHASE MODEL REPLICAS REASON ENDPOINT AGE",
-            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE",
+            "NAME PHASE MODEL REPLICAS DESIRED REASON QUEUE PRIORITY ENDPOINT AGE STATE",
         ),
     ],
 )

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service import Services
-from slipway.serving.plan import Reference, World
+from slipway.serving.api import Reference, World
 from slipway.serving.settings import Settings, Sources
+from tests import worlds
 
 SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "reference" / "samples" / "llmkube"
 KINDS = ("Model", "InferenceService")
@@ -44,11 +45,13 @@ def test_a_sample_is_planned_as_it_is_written(name: str, objects: list[dict[str,
             routed=[],
             settings=SETTINGS,
             now=0.0,
-            referenced={Reference(MODEL, "default", model): found for model, found in models.items()},
+            listers=worlds.known(
+                SERVICES, SETTINGS, {Reference(MODEL, "default", model): found for model, found in models.items()}
+            ),
         )
         spec, hardware = service["spec"], models[service["spec"]["modelRef"]]["spec"].get("hardware", {})
-        deployments = [made for made in Services().plan(world).children if made["kind"] == "Deployment"]
-        conditions = {one["type"]: one for one in Services().status(world, None).status["conditions"]}
+        deployments = [made for made in worlds.plan(SERVICES, world).children if made["kind"] == "Deployment"]
+        conditions = {one["type"]: one for one in worlds.status(SERVICES, world, None).status["conditions"]}
         if hardware.get("accelerator") == "metal":
             assert (deployments, conditions["Accepted"]["reason"]) == ([], "MetalOutOfReach")
             continue

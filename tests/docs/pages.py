@@ -28,6 +28,8 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 MARK = re.compile(r"^ *<!-- (?P<name>[a-z]+): (?P<value>.+) -->$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ (?P<text>.+)$")
+WHOLE = re.compile(r"ansible-playbook\b.*\bslipway\.inference\.(site|upgrade|uninstall)\b", re.DOTALL)
+"""A command that goes through a whole installation, for a minute or more."""
 
 
 class Block(NamedTuple):
@@ -59,6 +61,12 @@ def blocks(page: Path) -> list[Block]:
         if not mark:
             marks = {}
     return found
+
+
+def commands(block: Block) -> list[str]:
+    """The commands of the block. One that goes on after a backslash is one, with its line breaks."""
+    found = re.findall(r"(?:.*\\\n)*.+", block.text)
+    return [command for command in found if command.strip()]
 
 
 def _until_fence(lines: Iterator[tuple[int, str]], indent: str, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from .pages import ROOT
+
+# Built and installed once.
+pytestmark = pytest.mark.xdist_group("collection")
 
 COLLECTIONS = Path(os.environ.get("ANSIBLE_COLLECTIONS_PATH", ROOT / ".venv/collections"))
 
@@ -29,13 +33,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_playbooks_are_found_by_their_names(installed: Path) -> None:
-    for playbook in (ROOT / "playbooks").glob("*.yml"):
-        ansible(installed, "ansible-playbook", "--syntax-check", f"slipway.inference.{playbook.stem}")
+    names = [f"slipway.inference.{playbook.stem}" for playbook in (ROOT / "playbooks").glob("*.yml")]
+    ansible(installed, "ansible-playbook", "--syntax-check", *names)
 
 
 def test_the_modules_document_themselves(installed: Path) -> None:
-    for module in (ROOT / "plugins/modules").glob("[a-z]*.py"):
-        assert "EXAMPLES" in ansible(installed, "ansible-doc", f"slipway.inference.{module.stem}")
+    names = {f"slipway.inference.{module.stem}" for module in (ROOT / "plugins/modules").glob("[a-z]*.py")}
+    told = json.loads(ansible(installed, "ansible-doc", "--json", *names))
+    assert {name for name, found in told.items() if found["examples"]} == names
 
 
 def test_the_tarball_has_what_the_image_is_built_of_and_nothing_for_developers(installed: Path) -> None:

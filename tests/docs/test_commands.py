@@ -1,7 +1,10 @@
-"""Every command and every manifest of the pages, in their order, on the test cluster.
+"""The commands and manifests of the pages, in their order, on the test cluster.
 
 A page becomes one script. Files that readers save are written where they stand; manifests, playbooks and inventories
-that no command of the page uses are tried out by the API server, in check mode or by being read.
+that no command of the page uses are tried out by the API server, in check mode or by being read. The quick start of the
+README goes through a whole installation; further commands that would (see WHOLE) are held against the playbooks by
+tests/unit/docs/test_playbook_commands.py, and what they do is shown by extensions/molecule/site and upgrade. What one
+page has done by Ansible the next does not do again.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from tests.cluster.cluster import built_image
 from tests.ports import reserved_port
 
-from .pages import PAGES, ROOT, Block, blocks
+from .pages import PAGES, ROOT, WHOLE, Block, blocks, commands
 
 SECONDS = 1500
 """For one page. The site playbook takes most of it."""
@@ -39,7 +43,6 @@ class Place(NamedTuple):
             "registry.example.com/ai/slipway/slipway:0.4.0": "slipway/slipway:0.4.0",
             "https://huggingface.co": "http://slipway-hub.slipway-system.svc",
             "images_delivery=registry": "images_delivery=none",
-            "slipway.inference.uninstall": "slipway.inference.uninstall --check",
             "krypton-system": self.namespace,
             "qwen2-": f"{self.namespace}-",
             "docs-engine": f"{self.namespace}-engine",
@@ -54,13 +57,31 @@ class Place(NamedTuple):
 
 
 def runs(page: Path) -> bool:
-    return any(block.language in ("bash", "yaml") and "elsewhere" not in block.marks for block in blocks(page))
+    """Whether anything of the page is tried here."""
+    return any(_to_run(block) or _is_tried(block) for block in blocks(page))
+
+
+def _to_run(block: Block) -> list[str]:
+    """The commands of a block, without those that are shown or checked elsewhere."""
+    if block.language != "bash" or "elsewhere" in block.marks:
+        return []
+    return [command for command in commands(block) if not WHOLE.match(command)]
+
+
+def _is_tried(block: Block) -> bool:
+    return block.language == "yaml" and not {"settings", "variables", "elsewhere"} & set(block.marks)
+
+
+@pytest.fixture(scope="module")
+def done() -> set[str]:
+    """Commands of Ansible that pages have run already."""
+    return set()
 
 
 @pytest.mark.timeout(SECONDS + 400)
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
-def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
-    text = script(blocks(page))
+def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path, done: set[str]) -> None:
+    text = script(blocks(page), done)
     for said, meant in place.stand_ins().items():
         text = text.replace(said, meant)
     inventory = tmp_path / "inventory"
@@ -80,18 +101,26 @@ def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp
     assert status == 0, output[-6000:]
 
 
-def script(page: list[Block]) -> str:
-    """The page as a shell script. ``+`` lines of its output show how far it came."""
-    commands = [block.text for block in page if block.language == "bash" and "elsewhere" not in block.marks]
+def script(page: list[Block], done: set[str]) -> str:
+    """The page as a shell script, without the commands that are ``done``; those of Ansible that it runs are added.
+
+    ``+`` lines of its output show how far it came.
+    """
+    files = {block.marks["file"] for block in page if "file" in block.marks}
+    ran = "\n".join(command for block in page for command in _to_run(block))
     lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"]
     for block in page:
         lines.append(f"echo {shlex.quote(f'+ {block.name}')}")
-        if block.language == "bash" and "elsewhere" not in block.marks:
-            lines.append(block.text)
-        elif "file" in block.marks:
+        for command in _to_run(block):
+            if command not in done:
+                lines.append(command)
+            # What a file of the page's own says is done by this page alone.
+            if command.startswith("ansible") and not any(name in command for name in files):
+                done.add(command)
+        if "file" in block.marks:
             lines.append(_saved(block.marks["file"], block.text))
-        if block.language == "yaml" and not {"settings", "variables", "elsewhere"} & set(block.marks):
-            lines.append(_tried(block, commands))
+        if _is_tried(block):
+            lines.append(_tried(block, ran))
     return "\n".join(lines)
 
 
@@ -99,9 +128,9 @@ def _saved(name: str, text: str) -> str:
     return f"cat > {shlex.quote(name)} << 'END OF FILE'\n{text}END OF FILE"
 
 
-def _tried(block: Block, commands: list[str]) -> str:
+def _tried(block: Block, ran: str) -> str:
     name = block.marks.get("file", "block.yml")
-    if any(name in command for command in commands):
+    if name in ran:
         return ""
     first = yaml.safe_load(block.text.split("\n---\n")[0])
     if isinstance(first, list):
@@ -167,12 +196,6 @@ def place(kubeconfig: str) -> Iterator[Place]:
         yield made
     finally:
         kubectl(kubeconfig, "delete", "namespace", made.namespace, "--wait=false")
-
-
-def built_image() -> str:
-    """The build that tests/cluster/up.yml named when it rolled out."""
-    command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.4.0"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 
 def kubectl(kubeconfig: str, *arguments: str, stdin: str = "") -> None:

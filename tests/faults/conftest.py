@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from slipway.kube.credentials import Credentials
 
-from .harness import Api, Run
+from .harness import Api, Run, parameters
 from .slow import SLOW
 
 INSTALLED = ("deployment/slipway-controller", "--namespace", "slipway-system")
@@ -42,7 +42,8 @@ def alone(kubeconfig: str) -> Iterator[None]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
     credentials = await Credentials.find(kubeconfig)
-    async with credentials.session() as session:
+    # Each watch of each controller keeps one; where they run out, leases of all of them end for want of an answer.
+    async with credentials.session(further_connections=1000) as session:
         yield Api(credentials, session)
 
 
@@ -51,15 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(900))
-    items.sort(key=lambda item: bool(chosen([item], "slow_run")))
-
-
-def chosen(items: list[pytest.Item], parameter: str) -> list[str]:
-    """The values of a parameter for which tests were chosen to run."""
-    parameters = [
-        item.callspec.params for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-    ]
-    return [str(found[parameter]) for found in parameters if parameter in found]
+    items.sort(key=lambda item: bool(parameters([item], "slow_run")))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
@@ -72,7 +65,7 @@ async def slow(
         async with Run(api, tmp_path_factory.mktemp("slow")) as run:
             await SLOW[name](run)
 
-    running = {name: asyncio.create_task(one(name)) for name in chosen(request.session.items, "slow_run")}
+    running = {name: asyncio.create_task(one(name)) for (name,) in parameters(request.session.items, "slow_run")}
     yield running
     for task in running.values():
         task.cancel()

@@ -13,20 +13,24 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 import yaml
 
-from slipway.apis.krypton.api import Krypton
+from slipway.apis.krypton.api import KRYPTON
 from slipway.kube.credentials import Credentials
-from slipway.serving.plan import World
+from slipway.serving.api import World
 from slipway.serving.settings import Settings
+from tests import worlds
 
-from .proxy import Exchange, Object, Proxy
+from .preloaded import Forked, preloaded
+from .proxy import Action, Exchange, Object, Proxy, drop
 
 MODELS = "/apis/krypton.ai/v1alpha1"
 CHILDREN = {
@@ -50,6 +54,7 @@ PATIENCE = 120.0
 FINALIZER = "krypton.ai/cleanup"
 """Of the original system: taken off on deletion, which is the controller's one write in that stage."""
 NO_NODE = {"requests": {"cpu": "1M"}}
+Case = tuple[Any, ...]
 OF_THE_SERVER = {"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "lastTransitionTime"}
 
 
@@ -109,19 +114,23 @@ class Controller:
         (folder / "kubeconfig").write_text(yaml.safe_dump(config))
         self.log = folder / "log"
         self.exits: list[int] = []
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | Forked | None = None
         self._supervisor: asyncio.Task[None] | None = None
 
-    async def start(self, program: tuple[str, ...] = ("-m", "slipway")) -> None:
+    async def start(self, program: tuple[str, ...] = ()) -> None:
+        """``program``: what Python is to run in place of the controller."""
         await self._spawn(program)
         self._supervisor = asyncio.create_task(self._supervise(program))
 
     async def _spawn(self, program: tuple[str, ...]) -> None:
+        settings = [f"--config={self._folder / 'controller.yaml'}", f"--kubeconfig={self._folder / 'kubeconfig'}"]
+        if not program:
+            self.process = preloaded().start(settings, self.log, POD_NAME=self._identity)
+            return
         environment = {**os.environ, "POD_NAME": self._identity, "PYTHONPATH": "src"}
-        arguments = ("controller", "--config", self._folder / "controller.yaml", "--kubeconfig")
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, *program, *arguments, self._folder / "kubeconfig", stderr=log, env=environment
+                sys.executable, *program, "controller", *settings, stderr=log, env=environment
             )
 
     async def _supervise(self, program: tuple[str, ...]) -> None:
@@ -158,6 +167,45 @@ class Controller:
     def complaints(self) -> list[str]:
         """What it logged as warning or error."""
         return [text for text in self.log.read_text().splitlines() if " WARNING " in text or " ERROR " in text]
+
+
+def crash(controller: Controller, *, after: bool) -> Action:
+    """The controller dies before a write reaches the API server, or ``after`` it, before its answer comes back."""
+
+    async def act(exchange: Exchange):
+        if after:
+            await exchange.forward()
+        controller.signal(signal.SIGKILL)
+        return await drop(exchange)
+
+    return act
+
+
+@asynccontextmanager
+async def a_few_at_a_time(
+    cases: Iterable[Case], work: Callable[[Any], Awaitable[None]]
+) -> AsyncIterator[dict[Case, asyncio.Task[None]]]:
+    """Starts the work on all cases, four of them at a time: most of their time is waiting. What still runs at the end
+    is cancelled."""
+    few = asyncio.Semaphore(4)
+
+    async def one(case: Case) -> None:
+        async with few:
+            await work(case)
+
+    running = {case: asyncio.create_task(one(case)) for case in cases}
+    try:
+        yield running
+    finally:
+        for task in running.values():
+            task.cancel()
+        await asyncio.gather(*running.values(), return_exceptions=True)
+
+
+def parameters(items: Iterable[pytest.Item], *names: str) -> list[Case]:
+    """The values that tests which were chosen to run have for these parameters."""
+    chosen = [item.callspec.params for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    return [tuple(found[name] for name in names) for found in chosen if found.keys() >= set(names)]
 
 
 class Run:
@@ -374,8 +422,10 @@ class Run:
 
 def planned(resource: Object) -> dict[tuple[str, str], Object]:
     """What the API's plan says, by kind and name, without what the applier adds."""
-    world = World(resource=resource, children={}, pods=(), routed=(), settings=Settings(), now=0)
-    return {(child["kind"], child["metadata"]["name"]): child for child in Krypton().plan(world).children}
+    world = World(
+        resource=resource, children={}, pods=(), routed=(), settings=Settings(), now=0, listers=worlds.known(KRYPTON)
+    )
+    return {(child["kind"], child["metadata"]["name"]): child for child in worlds.plan(KRYPTON, world).children}
 
 
 def includes(live: Any, wanted: Any) -> bool:

@@ -22,7 +22,7 @@ from slipway.kube.credentials import Credentials
 Object = dict[str, Any]
 Action = Callable[["Exchange"], Awaitable[web.StreamResponse]]
 
-ALL_NAMESPACES = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?!namespaces)[a-z]+")
+ALL_NAMESPACES = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?!(?:namespaces|nodes|priorityclasses)$)[a-z]+")
 PATH = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?")
 UNCOUNTED = ("leases", "events", "secrets")
 """Writes of these kinds are not part of a scenario's writes."""

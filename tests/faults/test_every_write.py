@@ -7,14 +7,14 @@ name, and a learning run without faults keeps the list of names true.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from .harness import Api, Run, model
-from .proxy import Action, Exchange, Fault, answer, drop, lose_answer, writes
+from .harness import Api, Run, a_few_at_a_time, crash, model, parameters
+from .proxy import Fault, answer, drop, lose_answer, writes
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
 
@@ -39,26 +39,9 @@ async def test_the_writes_of_the_scenario_are_these_and_no_more(clean: Run) -> N
     clean.no_child_was_deleted()
 
 
-def crash_before(run: Run) -> Action:
-    async def act(exchange: Exchange):
-        run.controller.signal(signal.SIGKILL)
-        return await drop(exchange)
-
-    return act
-
-
-def crash_after(run: Run) -> Action:
-    async def act(exchange: Exchange):
-        await exchange.forward()
-        run.controller.signal(signal.SIGKILL)
-        return await drop(exchange)
-
-    return act
-
-
 FAULTS = {
-    "crash before": crash_before,
-    "crash after": crash_after,
+    "crash before": lambda run: crash(run.controller, after=False),
+    "crash after": lambda run: crash(run.controller, after=True),
     "answer lost": lambda _unused: lose_answer,
     "connection lost": lambda _unused: drop,
     "409": lambda _unused: answer(409, "Conflict"),
@@ -71,24 +54,17 @@ Cases = dict[tuple[str, str], asyncio.Task[None]]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def cases(api: Api, clean: Run, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """The chosen cases, a few of them at a time: most of their time is waiting."""
-    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    few = asyncio.Semaphore(4)
+async def cases(
+    api: Api, clean: Run, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cases]:
+    """The chosen cases."""
 
-    async def case(label: str, fault: str) -> None:
-        async with few, Run(api, tmp_path_factory.mktemp("case")) as run:
-            await the_world_ends_as_without_the_fault(clean, run, label, fault)
+    async def one(case: tuple[str, str]) -> None:
+        async with Run(api, tmp_path_factory.mktemp("case")) as run:
+            await the_world_ends_as_without_the_fault(clean, run, *case)
 
-    running = {
-        (params["label"], params["fault"]): asyncio.create_task(case(params["label"], params["fault"]))
-        for params in chosen
-        if "label" in params
-    }
-    yield running
-    for task in running.values():
-        task.cancel()
-    await asyncio.gather(*running.values(), return_exceptions=True)
+    async with a_few_at_a_time(parameters(request.session.items, "label", "fault"), one) as running:
+        yield running
 
 
 @pytest.mark.parametrize("label", WRITES)

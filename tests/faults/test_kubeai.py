@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from .harness import Api, Controller
+from .harness import Api, a_few_at_a_time, crash, parameters
 from .kubeai import CLAIM, CONFIG, FINALIZER, KubeAIRun, model
-from .proxy import Action, Exchange, Fault, answer, drop, writes
+from .proxy import Exchange, Fault, answer, writes
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
 
-SOON = 40
-"""Seconds that nothing is left alone for: who gets there in this time was told, and did not look by chance."""
 LIFE = (
     "create models",
     "create persistentvolumeclaims",
@@ -40,16 +38,6 @@ async def idle(api: Api, tmp_path: Path) -> AsyncIterator[KubeAIRun]:
         yield run
 
 
-def crash(controller: Controller, *, after: bool) -> Action:
-    async def act(exchange: Exchange):
-        if after:
-            await exchange.forward()
-        controller.signal(signal.SIGKILL)
-        return await drop(exchange)
-
-    return act
-
-
 Lives = dict[tuple[str, bool], asyncio.Task[None]]
 
 
@@ -57,23 +45,14 @@ Lives = dict[tuple[str, bool], asyncio.Task[None]]
 async def lives(
     api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Lives]:
-    """The chosen lives, a few of them at a time: most of their time is waiting."""
-    chosen = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    few = asyncio.Semaphore(4)
+    """The chosen lives."""
 
-    async def one(label: str, after: bool) -> None:
-        async with few, KubeAIRun(api, tmp_path_factory.mktemp("life")) as run:
-            await a_life_ends_well(run, label, after)
+    async def one(case: tuple[str, bool]) -> None:
+        async with KubeAIRun(api, tmp_path_factory.mktemp("life")) as run:
+            await a_life_ends_well(run, *case)
 
-    running = {
-        (params["death"], params["after"]): asyncio.create_task(one(params["death"], params["after"]))
-        for params in chosen
-        if "death" in params
-    }
-    yield running
-    for task in running.values():
-        task.cancel()
-    await asyncio.gather(*running.values(), return_exceptions=True)
+    async with a_few_at_a_time(parameters(request.session.items, "death", "after"), one) as running:
+        yield running
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -296,12 +275,12 @@ async def test_row_36_profiles_are_followed_as_they_come_change_and_go(idle: Kub
     again = [one for one in idle.proxy.log if one.resource not in ("leases", "events") and not one.watch]
     assert len(again) == asked, f"polled: {again[asked:]}"
     await idle.configure(CONFIG)
-    await idle.until(accepted, SOON)
+    await idle.until(accepted)
     await idle.until(lambda: asks_for("1M"))
     await idle.configure({**CONFIG, "resourceProfiles": {"none": {"requests": {"cpu": "2M"}}}})
-    await idle.until(lambda: asks_for("2M"), SOON)
+    await idle.until(lambda: asks_for("2M"))
     await idle.configure(None)
-    await idle.until(refused, SOON)
+    await idle.until(refused)
     assert await asks_for("2M")
 
 

@@ -17,8 +17,6 @@ from .proxy import Action, Fault, answer, drop, line
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
 
 KINDS = ("serviceaccounts", "services", "deployments", "pods", "models")
-SERVICES_TWICE = 2
-"""Services are watched as children and as routes."""
 
 
 async def change(run: Run, port: int = 9090) -> None:
@@ -40,7 +38,7 @@ async def test_row_6_an_api_server_that_is_away_for_5_seconds(idle: Run) -> None
     away.left = 0
     for kind in KINDS:
         asked = [one for one in away.fired if one.resource == kind]
-        assert rate(asked) <= 5 * (SERVICES_TWICE if kind == "services" else 1), kind
+        assert rate(asked) <= 5, kind
     await idle.settled()
     assert idle.controller.exits == []
     assert idle.controller.resident_bytes < memory + 2**24
@@ -71,15 +69,13 @@ BROKEN_STREAMS: dict[str, Action] = {
 async def test_rows_8_to_10_a_watch_that_fails_is_taken_up_again(idle: Run, action: Action) -> None:
     await idle.started_with("m")
     for kind in KINDS:
-        times = SERVICES_TWICE if kind == "services" else 1
-        idle.proxy.faults.append(Fault(lambda one, kind=kind: one.watch and one.resource == kind, action, times))
+        idle.proxy.faults.append(Fault(lambda one, kind=kind: one.watch and one.resource == kind, action, 1))
     listed = len(idle.lists())
     idle.proxy.cut()
     await change(idle)
     await idle.settled()
     again = len(idle.lists()) - listed
-    expired = len(KINDS) + SERVICES_TWICE - 1
-    assert again == (expired if action in list(BROKEN_STREAMS.values())[:2] else 0)
+    assert again == (len(KINDS) if action in list(BROKEN_STREAMS.values())[:2] else 0)
     assert idle.controller.exits == []
 
 

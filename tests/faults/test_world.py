@@ -16,14 +16,15 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
 
 POISON = """
 import sys
-from slipway.apis.krypton.api import Krypton
+import msgspec
+from slipway.apis.krypton.api import KRYPTON
 from slipway.controller.main import main
-plan = Krypton.plan
-def poisoned(self, world):
-    if world.resource["metadata"]["name"] == "poison":
+plan = KRYPTON.plan
+def poisoned(view):
+    if view.world.resource["metadata"]["name"] == "poison":
         raise RuntimeError("a bug in plan")
-    return plan(self, world)
-Krypton.plan = poisoned
+    return plan(view)
+msgspec.structs.force_setattr(KRYPTON, "plan", poisoned)
 sys.exit(main(sys.argv[2:]))
 """
 

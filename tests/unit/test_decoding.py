@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.apis.kubeai.config import InvalidConfig, parse
+from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.cache import Record, inventory
 from slipway.artifacts import report
 from slipway.decoding import MESSAGE_CHARACTERS, DecodingError, decode_json, decode_yaml
 from slipway.gateway import keys
-from slipway.kube.errors import MOST_RETRY_SECONDS, Conflict, ServerError, error_from_body
-from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRoute, routed_service
+from slipway.kube.errors import MOST_RETRY_SECONDS, ConflictError, ServerError, error_from_body
+from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRouteError, routed_service
 
 DEEP = "[" * 1500 + "]" * 1500
 HOSTILE = {
@@ -82,7 +82,7 @@ def routed(annotation: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_annotation_is_an_invalid_route(text: str) -> None:
-    with pytest.raises(InvalidRoute):
+    with pytest.raises(InvalidRouteError):
         routed_service(routed(text))
 
 
@@ -90,7 +90,7 @@ def test_a_route_is_as_long_as_its_limit_and_no_longer() -> None:
     text = '{"source":"' + "x" * (MOST_BYTES - 13) + '"}'
     assert len(text) == MOST_BYTES
     assert decode_json(text, most=MOST_BYTES)
-    with pytest.raises(InvalidRoute, match=f"longer than {MOST_BYTES} bytes"):
+    with pytest.raises(InvalidRouteError, match=f"longer than {MOST_BYTES} bytes"):
         routed_service(routed(f"{text} "))
 
 
@@ -104,7 +104,7 @@ def test_hostile_notes_reports_and_statuses_say_nothing_and_end_nothing(text: st
 
 def test_a_hostile_configuration_is_told_as_one() -> None:
     for text in (DEEP, "a: [", "x: " + "y" * (1 << 20)):
-        with pytest.raises(InvalidConfig):
+        with pytest.raises(InvalidConfigError):
             parse(text)
 
 
@@ -121,7 +121,7 @@ def test_no_answer_makes_anybody_wait_for_ever() -> None:
     assert error_from_body(429, b"", "9" * 400).retry_after == MOST_RETRY_SECONDS
     told = b'{"kind":"Status","code":409,"details":{"retryAfterSeconds":1e300}}'
     error = error_from_body(409, told)
-    assert isinstance(error, Conflict)
+    assert isinstance(error, ConflictError)
     assert error.retry_after == MOST_RETRY_SECONDS
 
 

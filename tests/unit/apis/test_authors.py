@@ -8,23 +8,22 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis import APIS
-from slipway.apis.krypton import Krypton
-from slipway.apis.kubeai import KubeAI
+from slipway.apis import APIS, deckhouse, ome
+from slipway.apis.krypton import KRYPTON
+from slipway.apis.kubeai import KUBEAI
 from slipway.apis.labels import RESERVED
-from slipway.apis.llmkube.model import Models
-from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube import MODELS, SERVICES
 from slipway.kube.objects import DEPLOYMENT, Object
+from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.freedoms import APPARMOR
-from slipway.serving.plan import Api, Invalid, Plan, Refusal, World
-from slipway.serving.settings import Authors, ModelCache, Settings, Sources
+from slipway.serving.settings import Authors, Settings, Sources
+from tests import worlds
+from tests.worlds import UPSTREAM, at
 
 from . import test_krypton as krypton
 from .kubeai import test_kubeai as kubeai
 from .llmkube import services as llmkube
-
-UPSTREAM = Authors.as_upstream()
 
 
 def allowed(authors: Authors, **settings: Any) -> Settings:
@@ -36,19 +35,24 @@ def service(settings: Settings | None = None, **spec: Any) -> World:
     return msgspec.structs.replace(llmkube.world(**spec), settings=settings or allowed(Authors()))
 
 
-def plan(api: Api, world: World) -> Plan:
-    return planned(api, world, RESERVED)
+def a_model(resource: Object) -> World:
+    """A Model of LLMKube."""
+    return msgspec.structs.replace(llmkube.world(), resource=resource, listers=worlds.known(MODELS, others=[resource]))
+
+
+def plan(api: Api[Any], world: World) -> Plan:
+    return planned(api, world, api.resolve(world), RESERVED)
 
 
 def refusal(api: Api, world: World) -> str:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidSpecError) as refused:
         plan(api, world)
     assert refused.value.reason == NOT_ALLOWED
     return refused.value.message
 
 
 def pod(made: Plan) -> Object:
-    found: Object = next(one for one in (*made.children, *made.awaited) if one["kind"] == "Deployment")["spec"][
+    found: Object = next(one for one in (*made.children, *made.pending) if one["kind"] == "Deployment")["spec"][
         "template"
     ]
     return found
@@ -87,17 +91,17 @@ FREEDOMS = [
 def test_what_needs_the_operators_trust_is_refused_by_field_and_setting(
     spec: dict[str, Any], field: str, setting: str
 ) -> None:
-    told = refusal(Services(), service(**spec))
+    told = refusal(SERVICES, service(**spec))
     assert field in told
     assert f"authors.{setting}" in told
-    assert pod(plan(Services(), service(allowed(UPSTREAM), **spec)))
+    assert pod(plan(SERVICES, service(allowed(UPSTREAM), **spec)))
 
 
 def test_a_refusal_names_everything_at_once_and_is_the_resources_condition() -> None:
     world = service(securityContext={"privileged": True}, endpoint={"type": "NodePort"}, priorityClassName="system-x")
-    told = refusal(Services(), world)
+    told = refusal(SERVICES, world)
     assert all(name in told for name in ("authors.privileged", "authors.nodePorts", "authors.priorityClasses"))
-    status = Services().status(world, Refusal(NOT_ALLOWED, told)).status
+    status = worlds.status(SERVICES, world, Rejection(NOT_ALLOWED, told)).status
     assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", NOT_ALLOWED)
     assert status["conditions"][0]["message"] == told
 
@@ -107,28 +111,28 @@ def test_what_is_wrong_is_told_before_the_weights_are_there() -> None:
     world = msgspec.structs.replace(
         llmkube.world(loading, securityContext={"privileged": True}), settings=allowed(Authors())
     )
-    assert not [made for made in Services().plan(world).children if made["kind"] == "Deployment"]
-    assert "authors.privileged" in refusal(Services(), world)
+    assert not [made for made in worlds.plan(SERVICES, world).children if made["kind"] == "Deployment"]
+    assert "authors.privileged" in refusal(SERVICES, world)
     assert "authors.priorityClasses" in refusal(
-        KubeAI(), kubeai.world(cacheProfile="shared", priorityClassName="system-node-critical")
+        KUBEAI, kubeai.world(cacheProfile="shared", priorityClassName="system-node-critical")
     )
 
 
 def test_pods_of_before_stay_while_a_new_spec_waits() -> None:
     """Settings that became stricter stop nothing that runs, nor the loading of what is to replace it."""
     loose = service(allowed(UPSTREAM), securityContext={"privileged": True})
-    old = next(made for made in Services().plan(loose).children if made["kind"] == "Deployment")
+    old = next(made for made in worlds.plan(SERVICES, loose).children if made["kind"] == "Deployment")
     loading = llmkube.model("tiny", llmkube.GGUF, {"phase": "Downloading", "observedGeneration": 1})
     world = msgspec.structs.replace(llmkube.world(loading), settings=allowed(Authors()))
-    world = msgspec.structs.replace(world, children={(DEPLOYMENT.kind, "chat"): old})
-    assert pod(plan(Services(), world))["spec"]["containers"][0]["securityContext"] == {"privileged": True}
+    world = msgspec.structs.replace(world, children={at(DEPLOYMENT, "chat"): old})
+    assert pod(plan(SERVICES, world))["spec"]["containers"][0]["securityContext"] == {"privileged": True}
 
 
 @pytest.mark.parametrize(
     ("api", "world"),
     [
-        (Krypton(), krypton.world(serviceAccountName="controller")),
-        (KubeAI(), kubeai.world(priorityClassName="system-cluster-critical")),
+        (KRYPTON, krypton.world(serviceAccountName="controller")),
+        (KUBEAI, kubeai.world(priorityClassName="system-cluster-critical")),
     ],
     ids=["krypton", "kubeai"],
 )
@@ -139,13 +143,13 @@ def test_other_apis_are_held_to_the_same_rules(api: Api, world: World) -> None:
 
 
 def test_accounts_are_named_one_by_one_and_the_default_one_and_our_own_are_free() -> None:
-    assert pod(plan(Krypton(), krypton.world()))["spec"]["serviceAccountName"] == "tiny"
-    assert plan(Krypton(), krypton.world(serviceAccountName="default"))
+    assert pod(plan(KRYPTON, krypton.world()))["spec"]["serviceAccountName"] == "tiny"
+    assert plan(KRYPTON, krypton.world(serviceAccountName="default"))
     only = allowed(Authors(service_accounts=("mine",)))
-    assert plan(Krypton(), krypton.world(settings=only, serviceAccountName="mine"))
-    assert "serviceAccountName (other)" in refusal(Krypton(), krypton.world(settings=only, serviceAccountName="other"))
+    assert plan(KRYPTON, krypton.world(settings=only, serviceAccountName="mine"))
+    assert "serviceAccountName (other)" in refusal(KRYPTON, krypton.world(settings=only, serviceAccountName="other"))
     # No account is made for a Model that names one, be it by the name that its own would have.
-    assert "serviceAccountName (tiny)" in refusal(Krypton(), krypton.world(serviceAccountName="tiny"))
+    assert "serviceAccountName (tiny)" in refusal(KRYPTON, krypton.world(serviceAccountName="tiny"))
 
 
 @pytest.mark.parametrize(
@@ -164,11 +168,11 @@ def test_accounts_are_named_one_by_one_and_the_default_one_and_our_own_are_free(
 def test_images_are_of_the_registries_that_are_named(image: str, free: bool) -> None:
     settings = allowed(Authors(image_prefixes=("ghcr.io/acme", "registry.lan/")))
     for api, world in (
-        (Krypton(), krypton.world(settings=settings, image=image)),
-        (KubeAI(), kubeai.world(settings=settings, image=image)),
-        (KubeAI(), kubeai.world(settings=settings, url=f"oci://{image}")),
-        (Services(), service(settings, image=image)),
-        (Services(), service(settings, extraVolumes=[{"name": "x", "image": {"reference": image}}])),
+        (KRYPTON, krypton.world(settings=settings, image=image)),
+        (KUBEAI, kubeai.world(settings=settings, image=image)),
+        (KUBEAI, kubeai.world(settings=settings, url=f"oci://{image}")),
+        (SERVICES, service(settings, image=image)),
+        (SERVICES, service(settings, extraVolumes=[{"name": "x", "image": {"reference": image}}])),
     ):
         if free:
             assert plan(api, world)
@@ -178,28 +182,26 @@ def test_images_are_of_the_registries_that_are_named(image: str, free: bool) -> 
 
 def test_the_operators_own_images_need_no_prefix() -> None:
     settings = allowed(Authors(image_prefixes=("registry.lan/",)))
-    assert plan(Krypton(), krypton.world(settings=settings))
-    assert plan(KubeAI(), kubeai.world(settings=settings))
+    assert plan(KRYPTON, krypton.world(settings=settings))
+    assert plan(KUBEAI, kubeai.world(settings=settings))
     adapters = [{"name": "a", "url": "hf://acme/a"}]
-    assert plan(KubeAI(), kubeai.world(settings=settings, cacheProfile="shared", adapters=adapters))
-    assert plan(Services(), service(settings, modelCache={"persistence": "Ephemeral"}))
-    assert "loader" in {
-        one["name"] for one in pod(plan(KubeAI(), kubeai.world(adapters=adapters)))["spec"]["containers"]
-    }
+    assert plan(KUBEAI, kubeai.world(settings=settings, cacheProfile="shared", adapters=adapters))
+    assert plan(SERVICES, service(settings, modelCache={"persistence": "Ephemeral"}))
+    assert "loader" in {one["name"] for one in pod(plan(KUBEAI, kubeai.world(adapters=adapters)))["spec"]["containers"]}
 
 
 def test_classes_of_the_system_are_allowed_by_their_names_only() -> None:
     def asked(authors: Authors, name: str) -> World:
         return kubeai.world(settings=allowed(authors), priorityClassName=name)
 
-    assert plan(KubeAI(), asked(Authors(), "mine"))
+    assert plan(KUBEAI, asked(Authors(), "mine"))
     one = Authors(priority_classes=("*", "system-cluster-critical"))
-    assert plan(KubeAI(), asked(one, "system-cluster-critical"))
-    refusal(KubeAI(), asked(one, "system-node-critical"))
+    assert plan(KUBEAI, asked(one, "system-cluster-critical"))
+    refusal(KUBEAI, asked(one, "system-node-critical"))
     none = Authors(priority_classes=())
-    refusal(KubeAI(), asked(none, "mine"))
+    refusal(KUBEAI, asked(none, "mine"))
     # The classes that we make are none of the author's naming.
-    assert plan(Services(), service(allowed(none), priority="high"))
+    assert plan(SERVICES, service(allowed(none), priority="high"))
 
 
 def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
@@ -208,10 +210,10 @@ def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
         mount = {"name": "x", "mountPath": "/x", "readOnly": read_only}
         return service(settings, extraVolumes=[{"name": "x", "hostPath": {"path": path}}], extraVolumeMounts=[mount])
 
-    assert plan(Services(), asked("/srv/models/a", read_only=True, authors=Authors()))
+    assert plan(SERVICES, asked("/srv/models/a", read_only=True, authors=Authors()))
     for path, read_only in (("/srv/models/a", False), ("/srv", True), ("/srv/models/../../etc", True)):
-        with pytest.raises(Invalid) as refused:
-            plan(Services(), asked(path, read_only=read_only))
+        with pytest.raises(InvalidSpecError) as refused:
+            plan(SERVICES, asked(path, read_only=read_only))
         assert refused.value.reason == "SourceNotAllowed"
 
 
@@ -221,14 +223,14 @@ def test_folders_of_nodes_are_those_that_are_allowed_and_read_only() -> None:
 )
 @pytest.mark.parametrize("authors", [Authors(), UPSTREAM], ids=["safe", "upstream"])
 def test_labels_that_services_select_by_are_refused_on_pods_whatever_is_set(label: str, authors: Authors) -> None:
-    told = refusal(Services(), service(allowed(authors), podLabels={label: "victim", "team": "search"}))
+    told = refusal(SERVICES, service(allowed(authors), podLabels={label: "victim", "team": "search"}))
     assert f"metadata.labels[{label}] (victim)" in told
     assert "no setting allows it" in told
     assert "search" not in told
 
 
 def test_labels_that_are_overwritten_anyway_and_all_others_are_free() -> None:
-    labels = pod(plan(Services(), service(podLabels={"app": "mine", "team": "search"})))["metadata"]["labels"]
+    labels = pod(plan(SERVICES, service(podLabels={"app": "mine", "team": "search"})))["metadata"]["labels"]
     assert (labels["app"], labels["team"]) == ("chat", "search")
 
 
@@ -242,39 +244,57 @@ def labelled(**labels: str) -> World:
 def test_labels_of_a_kubeai_model_by_which_services_select_stay_off_its_pods_and_that_is_told() -> None:
     taken = {"krypton.ai/model": "victim", "inference.llmkube.dev/service": "victim", "control-plane": "manager"}
     world = labelled(**taken, **{"team": "search", "app.kubernetes.io/name": "helm", "model": "victim"})
-    found = pod(plan(KubeAI(), world))["metadata"]["labels"]
+    found = pod(plan(KUBEAI, world))["metadata"]["labels"]
     assert not taken.keys() & found.keys()
     assert (found["team"], found["app.kubernetes.io/name"], found["model"]) == ("search", "vllm", "tiny")
-    told = next(one for one in KubeAI().status(world, None).status["conditions"] if one["type"] == "FieldsIgnored")
+    told = next(
+        one for one in worlds.status(KUBEAI, world, None).status["conditions"] if one["type"] == "FieldsIgnored"
+    )
     assert (told["status"], told["reason"]) == ("True", "ReservedLabels")
     assert all(f"metadata.labels[{name}]" in told["message"] for name in taken)
     assert "team" not in told["message"]
     assert "app.kubernetes.io/name" not in told["message"]
 
 
+@pytest.mark.parametrize("config", ["", "modelServerPods: {jsonPatches: [{op: add, path: /spec/hostname, value: x}]}"])
+def test_patches_of_a_kubeai_model_are_its_authors_and_not_the_operators(config: str) -> None:
+    privileged = {"op": "add", "path": "/spec/containers/0/securityContext", "value": {"privileged": True}}
+    told = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[privileged]))
+    assert "authors.privileged" in told
+    label = {"op": "add", "path": "/metadata/labels/krypton.ai~1model", "value": "victim"}
+    told = refusal(KUBEAI, kubeai.world(config=config, jsonPatches=[label]))
+    assert "metadata.labels[krypton.ai/model] (victim)" in told
+
+
+def test_patches_of_the_operator_may_need_what_those_of_a_kubeai_model_make() -> None:
+    config = "modelServerPods: {jsonPatches: [{op: replace, path: /spec/hostname, value: theirs}]}"
+    own = {"op": "add", "path": "/spec/hostname", "value": "mine"}
+    assert pod(plan(KUBEAI, kubeai.world(config=config, jsonPatches=[own])))["spec"]["hostname"] == "theirs"
+
+
 def test_a_label_that_pods_got_earlier_goes_with_the_next_plan() -> None:
     world = labelled(team="search")
-    made = next(one for one in plan(KubeAI(), world).children if one["kind"] == "Deployment")
+    made = next(one for one in plan(KUBEAI, world).children if one["kind"] == "Deployment")
     template = made["spec"]["template"]
     stolen = {**template["metadata"], "labels": {**template["metadata"]["labels"], "krypton.ai/model": "victim"}}
     there = {**made, "spec": {**made["spec"], "template": {**template, "metadata": stolen}}}
-    again = plan(KubeAI(), msgspec.structs.replace(world, children={("Deployment", "model-tiny"): there}))
+    again = plan(KUBEAI, msgspec.structs.replace(world, children={at(DEPLOYMENT, "model-tiny"): there}))
     assert "krypton.ai/model" not in pod(again)["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("name", ["krypton", "kubeai", "Model", "InferenceService"])
 def test_nothing_is_served_in_the_system_namespace(name: str) -> None:
-    worlds: dict[str, tuple[Api, World]] = {
-        "krypton": (Krypton(), krypton.world()),
-        "kubeai": (KubeAI(), kubeai.world()),
-        "Model": (Models(), msgspec.structs.replace(llmkube.world(), resource=llmkube.tiny(llmkube.HUB))),
-        "InferenceService": (Services(), llmkube.world()),
+    served: dict[str, tuple[Api, World]] = {
+        "krypton": (KRYPTON, krypton.world()),
+        "kubeai": (KUBEAI, kubeai.world()),
+        "Model": (MODELS, a_model(llmkube.tiny(llmkube.HUB))),
+        "InferenceService": (SERVICES, llmkube.world()),
     }
-    api, world = worlds[name]
+    api, world = served[name]
     strict = msgspec.structs.replace(world, settings=Settings(system_namespace="models"))
     told = refusal(api, strict)
     assert "authors.systemNamespace" in told
-    status = api.status(strict, Refusal(NOT_ALLOWED, told)).status
+    status = worlds.status(api, strict, Rejection(NOT_ALLOWED, told)).status
     assert {"reason": NOT_ALLOWED, "status": "False"}.items() <= status["conditions"][0].items()
     assert status.get("phase", "Failed") == "Failed"
     loose = Settings(system_namespace="models", authors=Authors(system_namespace=True))
@@ -283,7 +303,12 @@ def test_nothing_is_served_in_the_system_namespace(name: str) -> None:
 
 
 def test_every_api_is_asked() -> None:
-    assert {type(api) for api in APIS} == {Krypton, KubeAI, Models, Services}
+    """OME's runtimes and services are in ``ome/test_service_plan.py``, its benchmarks in ``ome/test_benchmarks.py``;
+    Deckhouse's models in ``deckhouse/test_models.py``."""
+    elsewhere = (*ome.APIS, *deckhouse.APIS)
+    assert [api.resource.kind for api in APIS if api not in elsewhere] == [
+        api.resource.kind for api in (KRYPTON, KUBEAI, MODELS, SERVICES)
+    ]
 
 
 ROOT_CONFIG = {
@@ -304,13 +329,11 @@ ROOT_CONFIG = {
 
 def test_what_the_operators_system_configuration_says_is_never_refused() -> None:
     config = yaml.safe_dump(ROOT_CONFIG)
-    made = pod(plan(KubeAI(), kubeai.world(config=config)))["spec"]
+    made = pod(plan(KUBEAI, kubeai.world(config=config)))["spec"]
     assert (made["hostNetwork"], made["priorityClassName"]) == (True, "system-node-critical")
-    jobs = plan(KubeAI(), kubeai.world(config=config, cacheProfile="shared")).children
+    jobs = plan(KUBEAI, kubeai.world(config=config, cacheProfile="shared")).children
     assert [one["spec"]["template"]["spec"]["serviceAccountName"] for one in jobs if one["kind"] == "Job"] == ["models"]
-    told = refusal(
-        KubeAI(), kubeai.world(settings=allowed(Authors(image_prefixes=("a/",))), config=config, image="b/c")
-    )
+    told = refusal(KUBEAI, kubeai.world(settings=allowed(Authors(image_prefixes=("a/",))), config=config, image="b/c"))
     assert "authors.imagePrefixes" in told
     assert "authors.privileged" not in told
 
@@ -318,30 +341,30 @@ def test_what_the_operators_system_configuration_says_is_never_refused() -> None
 def test_a_model_gets_no_class_of_the_system_because_the_operator_gives_another_one_to_all() -> None:
     patches = [{"op": "add", "path": "/metadata/annotations/x", "value": "y"}]
     config = yaml.safe_dump({"modelServerPods": {"jsonPatches": patches}})
-    refusal(KubeAI(), kubeai.world(config=config, priorityClassName="system-node-critical"))
+    refusal(KUBEAI, kubeai.world(config=config, priorityClassName="system-node-critical"))
 
 
 def test_loaders_run_as_root_and_read_folders_of_the_node_where_the_operator_says_so() -> None:
-    sources, root = Sources(allowed_host_path_roots=("/srv",)), ModelCache(run_as_user=0)
-    settings = allowed(Authors(), sources=sources, model_cache=root)
+    sources, root = Sources(allowed_host_path_roots=("/srv",)), {"llmkube": {"modelCache": {"runAsUser": 0}}}
+    settings = allowed(Authors(), sources=sources, apis=root)
     resource = llmkube.model("tiny", {"source": "/srv/tiny.gguf"})
-    world = msgspec.structs.replace(llmkube.world(), resource=resource, settings=settings)
-    (job,) = plan(Models(), world).children
+    world = msgspec.structs.replace(a_model(resource), settings=settings)
+    (job,) = plan(MODELS, world).children
     assert job["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 0
     each = service(settings, model={"source": "/srv/tiny.gguf"}, modelCache={"persistence": "Ephemeral"})
-    assert "hostPath" in str(pod(plan(Services(), each))["spec"]["volumes"])
+    assert "hostPath" in str(pod(plan(SERVICES, each))["spec"]["volumes"])
 
 
 @pytest.mark.parametrize(("preemption", "policy"), [(False, "Never"), (True, "PreemptLowerPriority")])
 def test_our_priority_classes_put_nobody_off_unless_the_operator_wants_that(preemption: bool, policy: str) -> None:
     for priority in ("critical", "high", "normal", "low"):
-        (shared,) = plan(Services(), service(allowed(Authors(preemption=preemption)), priority=priority)).shared
+        (shared,) = plan(SERVICES, service(allowed(Authors(preemption=preemption)), priority=priority)).shared
         assert shared["preemptionPolicy"] == policy
 
 
 def test_a_security_context_of_the_authors_own_gains_no_privileges_by_what_it_leaves_out() -> None:
     given = {"runAsUser": 1000}
-    container = pod(plan(Services(), service(securityContext=given)))["spec"]["containers"][0]
+    container = pod(plan(SERVICES, service(securityContext=given)))["spec"]["containers"][0]
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "runAsUser": 1000}
-    free = pod(plan(Services(), service(allowed(UPSTREAM), securityContext=given)))["spec"]["containers"][0]
+    free = pod(plan(SERVICES, service(allowed(UPSTREAM), securityContext=given)))["spec"]["containers"][0]
     assert free["securityContext"] == given

@@ -6,20 +6,24 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.krypton import Krypton
-from slipway.serving.plan import Invalid, Refusal, World
+from slipway.apis.krypton import KRYPTON
+from slipway.kube.objects import DEPLOYMENT
+from slipway.serving.api import InvalidSpecError, Rejection, World
 from slipway.serving.settings import Settings
+from tests import worlds
+from tests.worlds import at
 
 
 def world(name: str = "tiny", settings: Settings | None = None, **spec: Any) -> World:
     metadata = {"name": name, "namespace": "models", "generation": 1, "creationTimestamp": "2026-11-21T09:00:00Z"}
     source = {"huggingface": "acme/tiny", "file": "tiny.gguf"}
     resource = {"metadata": metadata, "spec": {"source": source} | spec}
-    return World(resource=resource, children={}, pods=[], routed=[], settings=settings or Settings(), now=0)
+    given, listers = settings or Settings(), worlds.known(KRYPTON, settings)
+    return World(resource=resource, children={}, pods=[], routed=[], settings=given, now=0, listers=listers)
 
 
 def container(planned: World) -> dict[str, Any]:
-    deployment = next(child for child in Krypton().plan(planned).children if child["kind"] == "Deployment")
+    deployment = next(child for child in worlds.plan(KRYPTON, planned).children if child["kind"] == "Deployment")
     made: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
     return made
 
@@ -50,15 +54,15 @@ def test_own_flags_come_before_the_users() -> None:
     ],
 )
 def test_a_spec_that_cannot_be_served_is_refused_by_name(spec: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(Invalid, match=complaint) as refused:
-        Krypton().plan(world(**spec))
+    with pytest.raises(InvalidSpecError, match=complaint) as refused:
+        worlds.plan(KRYPTON, world(**spec))
     assert refused.value.reason == "InvalidSpec"
 
 
 @pytest.mark.parametrize("name", ["a.b", "1st", "x" * 64, "x-"])
 def test_a_name_that_cannot_be_a_services_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match="cannot name a Service"):
-        Krypton().plan(world(name))
+    with pytest.raises(InvalidSpecError, match="cannot name a Service"):
+        worlds.plan(KRYPTON, world(name))
 
 
 def test_the_zero_duration_of_typed_clients_means_the_default() -> None:
@@ -111,7 +115,7 @@ def test_the_weights_lie_on_the_volume_that_llama_cpp_downloads_to() -> None:
 
 
 def test_objects_that_the_server_does_not_take_yet_are_no_failure() -> None:
-    status = Krypton().status(world(), Refusal("Retrying", "429", passing=True)).status
+    status = worlds.status(KRYPTON, world(), Rejection("Retrying", "429", retryable=True)).status
     conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
     assert status["phase"] == "Pending"
     assert conditions["Accepted"] == ("Unknown", "Retrying")
@@ -121,8 +125,8 @@ def test_objects_that_the_server_does_not_take_yet_are_no_failure() -> None:
 def test_a_refused_spec_keeps_a_ready_model_ready() -> None:
     observed = {"spec": {"replicas": 1}, "metadata": {"generation": 1}, "status": {"replicas": 1, "readyReplicas": 1}}
     served = world()
-    served.children[("Deployment", "tiny")] = observed  # type: ignore[index]
-    status = Krypton().status(served, Refusal("InvalidSpec", "no")).status
+    served.children[at(DEPLOYMENT, "tiny")] = observed  # type: ignore[index]
+    status = worlds.status(KRYPTON, served, Rejection("InvalidSpec", "no")).status
     conditions = {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
     assert status["phase"] == "Ready"
     assert conditions["Accepted"] == ("False", "InvalidSpec")

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.serving.plan import Invalid, Plan
+from slipway.serving.api import InvalidSpecError, Plan
+from tests import worlds
 from tests.standins.restricted_v2 import FIRST, admitted, reviewed
 
 from .test_golden import EXAMPLES, api_of, world_of
 
 IDS = ("runAsUser", "runAsGroup", "fsGroup")
-ASKED = ("podSecurityContext", "securityContext", "hostPath", "modelServerPods", "oci://")
+ASKED = ("podSecurityContext", "securityContext", "hostPath", "modelServerPods", "oci://", "path: /raid", "path: /mnt")
 """What says in an example how its pods run, or that they read what restricted-v2 lets nobody read: the files of the
 node, and images as volumes."""
 OTHERS = ("cache-added",)
@@ -29,8 +30,8 @@ def planned(example: Path, *, assigned: bool) -> Plan | None:
     world = world_of(example)
     settings = msgspec.structs.replace(world.settings, assigned_ids=assigned)
     try:
-        return api_of(example).plan(msgspec.structs.replace(world, settings=settings))
-    except Invalid:
+        return worlds.plan(api_of(example), msgspec.structs.replace(world, settings=settings))
+    except InvalidSpecError:
         return None
 
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.krypton import Krypton
+from slipway.apis.krypton import KRYPTON
+from tests import worlds
 
 from . import test_krypton as krypton
 from .kubeai import test_kubeai as kubeai
@@ -34,7 +35,7 @@ def test_pods_have_the_runtimes_profile(path: Path) -> None:
 
 
 def test_engines_and_loaders_of_every_api_are_looked_at() -> None:
-    assert profiles(Krypton().plan(krypton.world()).children) == [USUAL]
+    assert profiles(worlds.plan(KRYPTON, krypton.world()).children) == [USUAL]
     assert profiles(kubeai.plan(kubeai.world()).children) == [USUAL]
     assert profiles(kubeai.plan(kubeai.world(cacheProfile="shared")).children) == [USUAL]
     assert profiles(llmkube.plan(llmkube.world()).children) == [USUAL]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slipway.artifacts.gguf import MOST_BYTES, MOST_LISTS, MOST_TEXTS, QUANTIZATIONS, Gguf, Type, parse
-from slipway.artifacts.ranges import PIECE, Malformed
+from slipway.artifacts.range_reader import PIECE, MalformedFileError
 
 from .pieces import Bytes
 
@@ -115,6 +115,50 @@ def test_what_the_real_library_writes_is_read(tmp_path: Path) -> None:
     assert {number: name for number, name in names.items() if number in QUANTIZATIONS} == dict(QUANTIZATIONS)
 
 
+def listed(writer: Writer, shapes: list[tuple[int, ...]]) -> bytes:
+    """The list of tensors, which follows the header."""
+    return b"".join(
+        writer.text(f"blk.{number}.weight")
+        + writer.pack("I", len(shape))
+        + b"".join(writer.pack(writer.length, extent) for extent in shape)
+        + writer.pack("I", 0)
+        + writer.pack("Q", 64 * number)
+        for number, shape in enumerate(shapes)
+    )
+
+
+@pytest.mark.parametrize(("version", "order"), [(1, "<"), (2, "<"), (3, "<"), (3, ">")])
+def test_parameters_are_counted_where_that_is_asked_for(version: int, order: str) -> None:
+    writer = Writer(version, order)
+    whole = writer.file(writer.pairs(LLAMA), tensors=3) + listed(writer, [(64, 512), (64,), (7, 5, 3, 2)])
+    assert parse(Bytes(whole), count=True).parameters == 64 * 512 + 64 + 210
+    assert parse(Bytes(whole)).parameters == 0
+
+
+def test_the_real_librarys_tensors_are_counted(tmp_path: Path) -> None:
+    library = pytest.importorskip("gguf")
+    target = tmp_path / "tiny.gguf"
+    subprocess.run([sys.executable, SCRIPT, target], check=True, timeout=60)
+    expected = sum(int(tensor.n_elements) for tensor in library.GGUFReader(target).tensors)
+    assert parse(Bytes(target.read_bytes()), count=True).parameters == expected > 0
+
+
+@pytest.mark.parametrize(
+    ("tensors", "shapes", "fault"),
+    [
+        (1 << 40, [], "it declares 1099511627776 tensors"),
+        (2, [(1,)], "the name of a tensor"),
+        (1, [(1,) * 9], "a tensor has 9 dimensions"),
+        (1, [(1 << 32, 1 << 32)], "larger than any file"),
+    ],
+)
+def test_a_list_of_tensors_that_is_none_is_refused(tensors: int, shapes: list[tuple[int, ...]], fault: str) -> None:
+    writer = Writer()
+    whole = writer.file(writer.pairs(LLAMA), tensors=tensors) + listed(writer, shapes)
+    with pytest.raises(MalformedFileError, match=fault):
+        parse(Bytes(whole), count=True)
+
+
 def test_long_arrays_of_numbers_are_passed_over_without_being_read() -> None:
     writer, count = Writer(), 1 << 40
     pairs = writer.pairs(LLAMA)
@@ -163,14 +207,14 @@ def test_more_values_than_any_header_has_are_refused_before_they_are_read(kind: 
     count = most // lists + 1
     file = Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, WRITER.array(kind, count, empty * count))] * lists))
     before = (lists - 1) * count * len(empty)
-    with pytest.raises(Malformed, match="longer than any header"):
+    with pytest.raises(MalformedFileError, match="longer than any header"):
         parse(file)
     assert file.taken <= before + 2 * PIECE
 
 
 def test_a_text_that_would_end_beyond_all_files_is_refused() -> None:
     texts = WRITER.array(Type.STRING, 2, WRITER.pack("Q", (1 << 62) + 5))
-    with pytest.raises(Malformed, match="beyond the end of any file"):
+    with pytest.raises(MalformedFileError, match="beyond the largest possible file"):
         parse(Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, texts)])))
 
 
@@ -183,14 +227,14 @@ def test_the_weights_behind_the_header_are_not_read() -> None:
 def test_every_header_that_is_cut_off_is_refused() -> None:
     whole = good()
     for length in range(len(whole)):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedFileError):
             parse(Bytes(whole[:length]))
 
 
 def test_a_list_at_the_end_that_is_cut_off_is_refused() -> None:
     writer = Writer()
     pairs = [writer.pair("last", Type.ARRAY, writer.array(Type.FLOAT32, 10, b"\0" * 39))]
-    with pytest.raises(Malformed, match="ends in"):
+    with pytest.raises(MalformedFileError, match="ends in"):
         parse(Bytes(writer.file(pairs)))
 
 
@@ -221,7 +265,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_is_no_header_is_refused_at_once(case: str) -> None:
     file = Bytes(HOSTILE[case])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFileError):
         parse(file)
     assert file.taken <= 2 * PIECE
 
@@ -230,7 +274,7 @@ def test_a_list_of_long_texts_ends_at_the_bound() -> None:
     """Each takes another piece of the file."""
     long = WRITER.text(bytes(PIECE))
     file = Bytes(WRITER.file([WRITER.pair("k", Type.ARRAY, WRITER.array(Type.STRING, 64, long * 64))]))
-    with pytest.raises(Malformed, match="longer than any header"):
+    with pytest.raises(MalformedFileError, match="longer than any header"):
         parse(file)
     assert file.taken <= MOST_BYTES
 
@@ -254,7 +298,7 @@ def refusal(file: Bytes) -> str:
     """What is said of a file; empty: it is taken for a good one."""
     try:
         parse(file)
-    except Malformed as error:
+    except MalformedFileError as error:
         return str(error)
     return ""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.gguf import LONGEST_TEXT, Gguf
 from slipway.artifacts.report import LONGEST, Report, fault, read, written
 from slipway.artifacts.safetensors import Safetensors
@@ -32,6 +34,15 @@ def test_a_report_that_is_too_long_leaves_the_header_out() -> None:
     short = written(report)
     assert len(short) <= LONGEST
     assert read(short.decode()) == Report(file="a", header_fault="too long")
+
+
+def test_what_describes_a_model_stays_where_its_headers_are_too_long() -> None:
+    kinds = {f"{number:015}": 1 for number in range(300)}
+    model = ModelFacts(model_type="llama", parameters=7)
+    report = Report(safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9), model=model)
+    assert read(written(report).decode()) == Report(model=model, header_fault="too long")
+    endless = ModelFacts(diffusion_pipeline={f"{number:015}": {"library": "x"} for number in range(300)})
+    assert read(written(msgspec.structs.replace(report, model=endless)).decode()) == Report(header_fault="too long")
 
 
 FORGED = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.ranges import PIECE, Malformed
+from slipway.artifacts.range_reader import PIECE, MalformedFileError
 from slipway.artifacts.safetensors import LONGEST, MOST_BYTES, MOST_FIELDS, Budget, Safetensors, parse
 
 from .pieces import Bytes
@@ -43,7 +43,7 @@ def test_a_header_without_tensors_is_one() -> None:
 def test_every_header_that_is_cut_off_is_refused() -> None:
     whole = written(TENSORS)
     for length in range(len(whole)):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedFileError):
             parse(Bytes(whole[:length]))
 
 
@@ -82,7 +82,7 @@ HOSTILE: dict[str, bytes] = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_is_no_header_is_refused_at_once(case: str) -> None:
     file = Bytes(HOSTILE[case])
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedFileError):
         parse(file)
     assert file.taken <= 2 * PIECE
 
@@ -91,7 +91,7 @@ def refusal(file: Bytes) -> str:
     """What is said of a file; empty: it is taken for a good one."""
     try:
         parse(file)
-    except Malformed as error:
+    except MalformedFileError as error:
         return str(error)
     return ""
 
@@ -116,7 +116,7 @@ def until_refused(one: bytes, take: Callable[[bytes], object]) -> int:
     for taken in range(1000):
         try:
             take(one)
-        except Malformed as error:
+        except MalformedFileError as error:
             assert "all its files together" in str(error)  # noqa: PT017
             return taken
     return 1000

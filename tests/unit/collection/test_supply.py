@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PINS = sorted([*ROOT.glob("requirements/**/*.txt"), ROOT / "tests/standins/requirements.txt"])
+PINS = sorted(
+    path
+    for pattern in ("requirements/**/*.txt", "tests/standins/requirements.txt", "images/closed-network/python/*.txt")
+    for path in ROOT.glob(pattern)
+)
 PINS.remove(ROOT / "requirements/matrix.txt")  # the table of rows: each has a file of its own
 ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 # Resolving is what writes the hashes: it takes what the index has.

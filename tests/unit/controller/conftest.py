@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,20 +11,46 @@ import aiohttp
 import msgspec
 import pytest
 
+from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
+from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
+from slipway.controller.scaled import ScaledResources
 from slipway.kube.client import Client
 from slipway.kube.crd import CustomResource
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, SERVICE, Kind, Object, labels
-from slipway.serving.agent import Adapter
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    SERVICE,
+    Key,
+    Kind,
+    Object,
+    labels,
+)
+from slipway.kube.store import Change
+from slipway.serving.agent import Adapter, AdapterSet
+from slipway.serving.api import (
+    Api,
+    InvalidSpecError,
+    Listers,
+    MetadataPatch,
+    Plan,
+    Reference,
+    Rejection,
+    StatusResult,
+    Watch,
+    World,
+)
 from slipway.serving.freedoms import Freedom
-from slipway.serving.plan import Api, Invalid, Note, Plan, Reference, Refusal, Verdict, World
 from slipway.serving.proof import SigningKey
+from slipway.serving.readiness import Condition, Readiness
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
+from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
 
 from ..kube.conftest import ApiServer, client, eventually, kubeconfig, metrics, rest, script, server, start
 
@@ -33,6 +59,7 @@ __all__ = ["client", "eventually", "kubeconfig", "metrics", "rest", "script", "s
 TOY = Kind("toys.test", "v1", "Toy", "toys")
 FINALIZER = "toys.test/clean"
 CONFIG = Reference(CONFIG_MAP, "system", "config")
+SETTINGS = Settings(system_namespace="system")
 KEY = SigningKey(bytes(range(32)))
 """The controller's."""
 CLAIM = Reference(PERSISTENT_VOLUME_CLAIM, "models", "shared")
@@ -48,61 +75,84 @@ class ToySpec(msgspec.Struct):
 
 
 class Toys:
-    """See :class:`slipway.serving.plan.Api`. What a Toy's plan holds stands in its spec."""
+    """See :class:`slipway.serving.api.Api`. What a Toy's plan holds stands in its spec."""
 
     name = "toys"
-    resources = (CustomResource(kind=TOY, spec=ToySpec),)
-    child_kinds = (SERVICE, DEPLOYMENT, CONFIG_MAP, JOB)
-    shared_kinds = (CONFIG_MAP, PERSISTENT_VOLUME_CLAIM)
-    user_kinds: tuple[Kind, ...] = ()
-    foreign_finalizers = frozenset({FINALIZER})
+    resource = CustomResource(kind=TOY, spec=ToySpec)
+    finalizers = frozenset({FINALIZER})
     pod_labels: frozenset[str] = frozenset()
+    condition_types = frozenset({"Accepted"})
+    readiness: Readiness | None = Readiness(
+        ready=Condition("Accepted"), failed=Condition("Accepted", "False"), telling=(Condition("Accepted"),)
+    )
 
     def __init__(self) -> None:
         self.planned: Counter[str] = Counter()
         """How often each Toy was planned."""
 
-    def references(self, resource: Object, _settings: Settings) -> tuple[Reference, ...]:
+    def watches(self, settings: Settings) -> tuple[Watch, ...]:
+        system = settings.system_namespace
+        return (
+            *owned_by(TOY, SERVICE, DEPLOYMENT, JOB),
+            *owned_by(TOY, CONFIG_MAP, listed=False),
+            Watch(kind=TOY, enqueue=nobody, indexes={REFERENCES: by_reference(self.references)}),
+            Watch(kind=CONFIG_MAP, enqueue=referenced_by(TOY, CONFIG_MAP), namespace=system),
+            Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=self.noted),
+        )
+
+    def references(self, resource: Object) -> tuple[Reference, ...]:
         if resource["spec"].get("poison"):
             raise ValueError("a bug")
         return (CONFIG, CLAIM) if resource["spec"].get("cached") else (CONFIG,)
 
-    def concerned(self, old: Object | None, new: Object | None) -> Collection[str] | None:
-        if old is None or new is None or new["kind"] != "PersistentVolumeClaim":
-            return None
-        before, after = (set(obj["metadata"].get("annotations", {}).items()) for obj in (old, new))
-        return {note.removeprefix("loaded/") for note, _unused in before ^ after}
+    def noted(self, change: Change, listers: Listers) -> Iterable[Key]:
+        if change.old is None or change.new is None:
+            return referenced_by(TOY, PERSISTENT_VOLUME_CLAIM)(change, listers)
+        before, after = (set(obj["metadata"].get("annotations", {}).items()) for obj in (change.old, change.new))
+        return {Key(change.key.namespace, note.removeprefix("loaded/")) for note, _unused in before ^ after}
+
+    def resolve(self, world: World) -> World:
+        return world
 
     def plan(self, world: World) -> Plan:
         self.planned[world.resource["metadata"]["name"]] += 1
         name, spec = world.resource["metadata"]["name"], world.resource["spec"]
-        config = world.referenced.get(CONFIG)
+        config = world.get(CONFIG)
         if config is None:
-            raise Invalid("NoConfig", "there is no configuration")
+            raise InvalidSpecError("NoConfig", "there is no configuration")
         own = {"metadata": {"labels": {"sort": "toy"}}, "spec": {"replicas": max(spec.get("replicas", 0), 1)}}
         cached = spec.get("cached")
+        notes = (name, *spec.get("notes", ())) if cached else ()
         deployment = made(DEPLOYMENT, name, spec={"replicas": spec.get("replicas"), "image": config["data"]["image"]})
         services = (made(SERVICE, service, spec={"ports": []}) for service in spec.get("services", ()))
         return Plan(
             children=(deployment, *services),
-            own=own,
+            self_patch=own,
             finalizer=FINALIZER if cached else "",
             shared=(made(PERSISTENT_VOLUME_CLAIM, "shared", spec={"size": spec["cached"]}),) if cached else (),
-            notes=(Note(CLAIM, {f"loaded/{name}": "yes"}),) if cached else (),
-            adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}@{state}") for one, state in _adapters(spec)),
+            metadata_patches=(
+                *(MetadataPatch(CLAIM, {f"loaded/{note}": "yes"}) for note in notes),
+                *([MetadataPatch(CLAIM, labels=spec["marks"])] if "marks" in spec else []),
+            ),
+            adapters=AdapterSet(
+                adapters=tuple(Adapter(f"{name}_{one}", f"hf://acme/{one}@{state}") for one, state in _adapters(spec)),
+                prefix=f"{name}_",
+                label="adapter.kubeai.org/",
+                container="server",
+            ),
         )
 
     def granted(self, _world: World, _plan: Plan) -> frozenset[Freedom]:
         return frozenset()
 
-    def finish(self, world: World) -> Plan | None:
-        name, claim = world.resource["metadata"]["name"], world.referenced.get(CLAIM)
+    def finalize(self, world: World) -> Plan | None:
+        name, claim = world.resource["metadata"]["name"], world.get(CLAIM)
         if claim is None or f"loaded/{name}" not in claim["metadata"].get("annotations", {}):
             return None
-        job = world.children.get(("Job", f"clean-{name}"))
+        job = world.child(JOB, f"clean-{name}")
         done = job is not None and bool(job.get("status", {}).get("succeeded"))
-        notes = (Note(CLAIM, {f"loaded/{name}": None}),) if done else ()
-        return Plan(children=(made(JOB, f"clean-{name}", spec={"do": "clean"}),), notes=notes)
+        notes = (MetadataPatch(CLAIM, {f"loaded/{name}": None}),) if done else ()
+        return Plan(children=(made(JOB, f"clean-{name}", spec={"do": "clean"}),), metadata_patches=notes)
 
     def scaling(self, world: World) -> Scaling | None:
         spec = world.resource["spec"]
@@ -118,11 +168,13 @@ class Toys:
             scale_down_delay=30,
         )
 
-    def status(self, world: World, refusal: Refusal | None) -> Verdict:
-        reason = refusal.reason if refusal else "Valid"
-        condition = {"type": "Accepted", "status": "False" if refusal else "True", "reason": reason}
+    def status(self, world: World, rejection: Rejection | None) -> StatusResult:
+        reason = rejection.reason if rejection else "Valid"
+        condition = {"type": "Accepted", "status": "False" if rejection else "True", "reason": reason}
         told = sorted(report.progress.done_bytes for report in world.agents.values() if report.progress)
-        return Verdict({"conditions": [condition], "pods": len(world.pods), "told": told, "policed": world.policed})
+        return StatusResult(
+            {"conditions": [condition], "pods": len(world.pods), "told": told, "policed": world.policed}
+        )
 
 
 def _adapters(spec: Object) -> list[tuple[str, str]]:
@@ -134,13 +186,16 @@ class Parts:
 
     def __init__(self, client: Client, session: aiohttp.ClientSession, address: Callable[[Object], str]) -> None:
         self.metrics, self.api = Metrics(), Toys()
-        self.observed = Observed(client, [self.api], "system")
+        self.caches = Caches(client, [self.api], SETTINGS, pod_managers=("kubeai",))
         self.agents = Agents(client, session, address)
         self.agents.sign_with(KEY)
         self.recorder = Recorder(client, "test", metrics=self.metrics)
-        self.reconciler = Reconciler(self.api, TOY, client, self.observed, Settings(), self.recorder, self.agents)
+        self.scaled = ScaledResources()
+        self.reconciler = Reconciler(
+            self.api, client, self.caches, SETTINGS, self.recorder, self.agents, self.scaled, RESERVED
+        )
         self.controller = self.reconciler.controller(2, self.metrics)
-        self.informers = [*self.observed.informers, self.reconciler.resources]
+        self.informers = self.caches.informers
 
 
 @pytest.fixture
@@ -208,15 +263,19 @@ def cluster(server: ApiServer) -> Cluster:
 
 @asynccontextmanager
 async def controlled(
-    api: Api, kind: Kind, client: Client, session: Any, start: Any, settings: Settings
+    api: Api[Any], client: Client, session: Any, start: Any, settings: Settings
 ) -> AsyncIterator[None]:
-    """A controller for the resources of one kind. Its own namespace is the settings', or else ``system``."""
-    system = settings.system_namespace or "system"
-    observed, agents, metrics = Observed(client, [api], system), Agents(client, session), Metrics()
+    """A controller for the resources of one API. Its own namespace is the settings', or else ``system``."""
+    settings = msgspec.structs.replace(settings, system_namespace=settings.system_namespace or "system")
+    caches, agents, metrics = (
+        Caches(client, [api], settings, pod_managers=("kubeai",)),
+        Agents(client, session),
+        Metrics(),
+    )
     agents.sign_with(KEY)
     recorder = Recorder(client, "test", metrics=metrics)
-    reconciler = Reconciler(api, kind, client, observed, settings, recorder, agents)
-    for informer in (*observed.informers, reconciler.resources):
+    reconciler = Reconciler(api, client, caches, settings, recorder, agents, ScaledResources(), RESERVED)
+    for informer in caches.informers:
         start(informer.run())
     start(reconciler.controller(2, metrics).run())
     yield

@@ -6,9 +6,10 @@ from typing import Literal
 
 import pytest
 
-from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod, orders
+from slipway.controller import adapters
+from slipway.controller.adapters import DRAIN_SECONDS, Order, Pod
 from slipway.serving import agent
-from slipway.serving.agent import Adapter, AdapterState, AgentReport
+from slipway.serving.agent import Adapter, AdapterSet, AdapterState, AgentReport
 
 NEW, OLD = "hf://acme/sql@new", "hf://acme/sql@old"
 WISH = (Adapter("base_sql", NEW),)
@@ -32,6 +33,16 @@ def report(phase: Phase, loaded: str = "", shown: str | None = None) -> AgentRep
 
 def pod(uid: str = "a", url: str = "", *, serving: bool = True) -> Pod:
     return Pod(uid, {"model": "base", **(label(url) if url else {})}, serving)
+
+
+def orders(
+    pods: list[Pod],
+    wish: tuple[Adapter, ...],
+    reports: dict[str, AgentReport],
+    without: dict[tuple[str, str], float],
+    label: str = "adapter.kubeai.org/",
+) -> dict[str, Order]:
+    return adapters.orders(pods, AdapterSet(adapters=wish, prefix="base_", label=label), reports, without)
 
 
 def one(subject: Pod, told: AgentReport | None, since: float = 0, wish: tuple[Adapter, ...] = WISH) -> Order:
@@ -134,3 +145,10 @@ def test_a_pod_that_failed_does_not_keep_the_others_from_the_new_version() -> No
 def test_a_pod_whose_engine_is_away_does_not_keep_the_others_from_the_new_version() -> None:
     found = orders([pod("a", serving=False), pod("b", OLD)], WISH, {"b": report("Fetched", OLD)}, {})
     assert found["b"].labels == GONE
+
+
+def test_without_a_label_for_the_version_only_that_of_services_is_set() -> None:
+    found = orders([pod("a", OLD)], WISH, {"a": report("Loaded", NEW)}, {}, label="")
+    assert found["a"].labels == {}
+    fresh = orders([pod("a")], WISH, {"a": report("Loaded", NEW)}, {}, label="")
+    assert fresh["a"].labels == {"adapter.slipway.inference/sql": "true"}

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from slipway.controller import agents as agents_module
 from slipway.controller.agents import Agents
-from slipway.kube.objects import DEPLOYMENT, POD, Key, labels, uid
+from slipway.kube.objects import DEPLOYMENT, POD, Key, Object, labels, uid
 from slipway.loader.gate import Gate
 from slipway.serving import agent
-from slipway.serving.agent import Adapter, AdapterState, AgentReport, Progress
+from slipway.serving.agent import Adapter, AdapterSet, AdapterState, AgentReport, Progress
 from slipway.serving.proof import SigningKey, public_key
 
 from .conftest import KEY, TOY
@@ -38,6 +38,8 @@ class Loader:
         self.loaded: dict[str, str] = {}
         self.wishes: list[tuple[Adapter, ...]] = []
         self.asked = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.broken = False
         self.progress: Progress | None = None
         self.elsewhere = ""
@@ -68,6 +70,7 @@ class Loader:
 
     async def state(self, request: web.Request) -> web.Response:
         self.asked += 1
+        await self.answers.wait()
         Gate(self.key, self.pod()).admitted(request)
         if self.elsewhere:
             raise web.HTTPTemporaryRedirect(self.elsewhere + "/elsewhere")
@@ -226,6 +229,59 @@ async def test_progress_shows_in_the_status(server, pods, cluster, eventually):
     await eventually(lambda: cluster.get(TOY)["status"]["told"] == [7])
 
 
+def engine_pod(identity: str) -> Object:
+    status = {"podIP": "10.0.0.1", "containerStatuses": [{"name": "loader", "state": {"running": {}}}]}
+    return {"metadata": {"name": identity, "namespace": "models", "uid": identity}, "status": status}
+
+
+@pytest.fixture
+async def two(client, session, monkeypatch):
+    """Agents, and the loaders of two pods, ``x`` and ``y``, that nobody follows yet."""
+    monkeypatch.setattr(agents_module, "QUICK_SECONDS", 0.02)
+    monkeypatch.setattr(agents_module, "SLOW_SECONDS", 0.02)
+    found, runners = {name: Loader(lambda name=name: name) for name in "xy"}, {}
+    for name, loader in found.items():
+        runners[name] = web.AppRunner(loader.application(), shutdown_timeout=0.1)
+        await runners[name].setup()
+        await web.TCPSite(runners[name], "127.0.0.1", 0).start()
+    made = Agents(client, session, lambda pod: "http://{}:{}".format(*runners[uid(pod)].addresses[0][:2]))
+    made.sign_with(KEY)
+    yield made, found
+    await made.close()
+    for runner in runners.values():
+        await runner.cleanup()
+
+
+class Uncopied(dict[str, AgentReport]):
+    def keys(self) -> Any:
+        raise AssertionError("the reports of all pods were read")
+
+    __iter__ = keys
+
+
+async def test_a_look_reads_the_reports_of_its_own_pods_only(two, eventually):
+    agents, _unused = two
+    agents._reports = Uncopied()
+    told: list[Key] = []
+    agents.on_change(TOY, told.append)
+    agents.follow(TOY, A, [engine_pod("x")], AdapterSet())
+    await eventually(lambda: told)
+    assert agents.reports([engine_pod("x")]) == {"x": AgentReport((), None)}
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_nothing_is_kept_of_a_pod_that_goes_while_it_is_asked(two, eventually, broken):
+    agents, loaders = two
+    loaders["x"].answers.clear()
+    loaders["x"].broken = broken
+    agents.follow(TOY, A, [engine_pod("x"), engine_pod("y")], AdapterSet())
+    await eventually(lambda: loaders["x"].asked)
+    agents.follow(TOY, A, [engine_pod("y")], AdapterSet())
+    loaders["x"].answers.set()
+    await eventually(lambda: loaders["y"].asked > 2)
+    assert {*agents._reports, *agents._silent} == {"y"}
+
+
 async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
     client, session, monkeypatch, eventually
 ):
@@ -249,7 +305,7 @@ async def test_progress_of_a_cache_is_asked_for_in_no_hurry_once_there_is_some(
         told.append(time.monotonic())
 
     agents.on_change(TOY, listen)
-    agents.follow(TOY, A, [pod], ())
+    agents.follow(TOY, A, [pod], AdapterSet())
     await eventually(lambda: loader.asked > 1)
     loader.broken = False
 

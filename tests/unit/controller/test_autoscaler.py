@@ -12,14 +12,19 @@ from aiohttp import web
 
 from slipway.controller import autoscaler as autoscaler_module
 from slipway.controller import gateways as gateways_module
-from slipway.controller.autoscaler import Autoscaler, Subject
+from slipway.controller.autoscaler import Autoscaler, Averages, told
 from slipway.controller.gateways import Gateways, parse
+from slipway.controller.scaled import Scaled as HowItScales
+from slipway.controller.scaled import ScaledResources, Subject
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, Key
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, Key, Kind
+from slipway.kube.store import Store, Stores
+from slipway.serving.scaling import Load, Scaling, begin
 
 from ..kube.conftest import PATIENCE, ApiServer
 from .conftest import TOY
 
+A = Subject(TOY, Key("models", "a"))
 STATE = "/api/v1/namespaces/system/configmaps/slipway-autoscaler"
 EXPOSITION = """\
 # HELP slipway_gateway_requests_in_flight Requests that a server works on.
@@ -83,8 +88,7 @@ async def scaled(client, session, parts, gateways, cluster, server, eventually, 
     monkeypatch.setattr(gateways_module, "LIMIT", aiohttp.ClientTimeout(total=PATIENCE))
     await cluster.config()
     await cluster.toy(target=1, interval=10, window=30, services=["model-a", "model-a-sql"])
-    await eventually(lambda: "a" in [name.name for name in parts.reconciler.scaled])
-    await eventually(lambda: len(parts.reconciler.services(Key("models", "a"))) == 2)
+    await eventually(lambda: (found := parts.scaled.get(A)) and len(found.services) == 2)
     return Scaled(client, session, parts, gateways, server, eventually)
 
 
@@ -93,11 +97,11 @@ class Scaled:
         self, client: Any, session: Any, parts: Any, gateways: Any, server: ApiServer, eventually: Any
     ) -> None:
         self.clock, self.metrics = Clock(), Metrics()
-        self._reconciler, self._server, self._eventually = parts.reconciler, server, eventually
+        self._parts, self._server, self._eventually = parts, server, eventually
         self.gateways, addresses = gateways
         asked = Gateways(client, session, "system", addresses)
         self.autoscaler = Autoscaler(
-            client, [parts.reconciler], asked, "system", parts.recorder, self.metrics, self.clock
+            client, parts.caches, parts.scaled, asked, "system", parts.recorder, self.metrics, self.clock
         )
 
     async def look(self, seconds: float = 2.0, times: int = 1) -> None:
@@ -109,8 +113,8 @@ class Scaled:
 
     def _told(self) -> bool:
         """Whether the controller knows what was written last."""
-        toy, name = self._server.objects[TOY.path("models", "a")], Key("models", "a")
-        stored, scaled = self._reconciler.resources.store.get(name), self._reconciler.scaled.get(name)
+        toy = self._server.objects[TOY.path("models", "a")]
+        stored, scaled = self._parts.caches.get(*A), self._parts.scaled.get(A)
         known = stored and stored["metadata"]["resourceVersion"] == toy["metadata"]["resourceVersion"]
         return bool(known) and (scaled is None or scaled.generation == toy["metadata"]["generation"])
 
@@ -125,6 +129,24 @@ def test_in_flight_and_waiting_requests_count_by_service() -> None:
         Key("models", "model-b"): 0.0,
         Key("other", "model-a"): 9.0,
     }
+
+
+def test_labels_are_read_as_prometheus_writes_them() -> None:
+    line = 'slipway_gateway_requests_waiting{model="a\\"}b\\n",namespace="models"} 1e0 1395066363000\n'
+    assert parse(line) == {Key("models", 'a"}b\n'): 1.0}
+
+
+@pytest.mark.parametrize("text", ["slipway_gateway_requests_waiting{model=", "slipway_gateway_requests_waiting{} x\n"])
+def test_an_answer_that_is_cut_off_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse(text)
+
+
+async def test_an_answer_that_is_too_long_is_none(scaled, monkeypatch, cluster) -> None:
+    monkeypatch.setattr(gateways_module, "METRICS_BYTES", 100)
+    scaled.gateways[0].requests = {("models", "model-a"): 4}
+    await scaled.look(times=12)
+    assert replicas(cluster) == 1
 
 
 @pytest.mark.parametrize("text", ["", "<html>", "slipway_gateway_haproxy_up 0.0\n"])
@@ -192,7 +214,7 @@ async def test_a_slow_gateway_does_not_hold_up_the_others(scaled, cluster, monke
 async def test_without_any_gateway_nothing_goes_down(client, session, parts, scaled, cluster, server, eventually):
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "replicas": 5}})
-    await eventually(lambda: parts.reconciler.scaled[Key("models", "a")].scaling.replicas == 5)
+    await eventually(lambda: parts.scaled.get(A).scaling.replicas == 5)
     scaled.autoscaler._gateways = Gateways(client, session, "system")
     await scaled.look(times=120)
     assert replicas(cluster) == 5
@@ -206,6 +228,42 @@ async def test_averages_are_kept_each_interval_when_they_changed(scaled, cluster
     assert 3 <= len(written) <= 6
     await scaled.look(times=30)
     assert [one for one in server.writes if one.path == STATE] == written
+
+
+async def test_why_nothing_is_scaled_is_logged_though_the_averages_cannot_be_written_either(
+    scaled, cluster, server, script, caplog
+):
+    server.fault("PATCH", "/scale", script.refuse(403, "Forbidden", "no scaling"), times=99)
+    server.fault("PATCH", STATE, script.refuse(403, "Forbidden", "no averages"), times=99)
+    scaled.gateways[0].requests = {("models", "model-a"): 4}
+    await scaled.look(times=8)
+    assert "Could not scale Toy models/a; trying again at the next look" in caplog.text
+    assert "no scaling" in caplog.text
+    assert "no averages" in caplog.text
+
+
+async def test_averages_that_cannot_be_written_keep_nobody_elses_from_it(client, server, script):
+    averages, scalings = Averages(client, "system"), {}
+    for state, name in (("one", "a"), ("two", "b")):
+        subject = Subject(TOY, Key("models", name))
+        scalings[subject] = Scaling(
+            replicas=1,
+            min_replicas=1,
+            max_replicas=9,
+            target_requests=1,
+            interval=10,
+            window=30,
+            scale_down_delay=30,
+            state=state,
+        )
+        await averages.known(state, subject)
+    loads = {subject: begin(scaling, 4.0, 0.0) for subject, scaling in scalings.items()}
+    server.fault("PATCH", "/one", script.refuse(403, "Forbidden"))
+    await averages.keep(scalings, loads, 0.0)
+    written = "/api/v1/namespaces/system/configmaps/"
+    assert json.loads(server.objects[f"{written}two"]["data"]["toys.toys.test"]) == {"models/b": 4.0}
+    await averages.keep(scalings, loads, 10.0)
+    assert json.loads(server.objects[f"{written}one"]["data"]["toys.toys.test"]) == {"models/a": 4.0}
 
 
 async def test_a_new_leader_goes_on_from_the_kept_averages(
@@ -223,7 +281,7 @@ async def test_a_new_leader_goes_on_from_the_kept_averages(
 
 async def test_averages_of_those_that_are_not_reconciled_yet_are_kept(scaled, cluster, server):
     """A restart: the state knows of a model that comes late in the queue."""
-    late = Subject("toys.toys.test", Key("models", "late"))
+    late = Subject(TOY, Key("models", "late"))
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"toys.toys.test": '{"models/a":2,"models/late":500}'})
     scaled.gateways[0].requests = {("models", "model-a"): 4}
     await scaled.look(times=12)
@@ -239,7 +297,7 @@ async def test_keys_of_the_original_in_the_same_place_are_left_alone(scaled, clu
     theirs = '{"models":{"x":{"averageActiveRequests":3}},"lastCalculationTime":"now"}'
     await server.put(STATE, kind=CONFIG_MAP.kind, data={"models": theirs, "toys.toys.test": '{"models/a":5}'})
     await scaled.look()
-    assert scaled.autoscaler._loads[Subject("toys.toys.test", Key("models", "a"))].average == 5
+    assert scaled.autoscaler._loads[A].average == 5
     await scaled.look(times=12)
     assert server.objects[STATE]["data"]["models"] == theirs
 
@@ -257,7 +315,7 @@ async def test_a_resource_that_no_longer_scales_is_left_alone_and_has_no_metrics
     await scaled.look()
     toy = cluster.get(TOY)
     await server.store(cluster.path(TOY, "a"), {**toy, "spec": {"replicas": 7}})
-    await eventually(lambda: not parts.reconciler.scaled)
+    await eventually(lambda: parts.scaled.get(A) is None)
     await scaled.look(times=60)
     assert replicas(cluster) == 7
     assert "slipway_autoscaler_wanted_replicas{" not in scaled.metrics.text().decode()
@@ -278,3 +336,45 @@ async def test_gateway_pods_are_found_by_their_label(client, session, server, st
 
 def test_the_pace_is_quick_enough_for_bursts() -> None:
     assert autoscaler_module.SECONDS <= 2
+
+
+WIDE = Kind("toys.test", "v1", "ClusterToy", "clustertoys", namespaced=False)
+
+
+async def test_of_a_resource_of_the_whole_cluster_a_child_is_scaled_by_the_services_that_count(
+    client, session, parts, gateways, server
+):
+    """And its average is kept over a restart though it has no namespace."""
+    wide, target = Subject(WIDE, Key("", "w")), Subject(DEPLOYMENT, Key("models", "engine"))
+    place = DEPLOYMENT.path("models", "engine")
+    deployment = await server.put(place, kind="Deployment", apiVersion="apps/v1", spec={"replicas": 1})
+    stores = {WIDE: Store(), DEPLOYMENT: Store()}
+    stores[WIDE].put({"metadata": {"name": "w", "uid": "w"}})
+    stores[DEPLOYMENT].put(deployment)
+    scaling = Scaling(
+        replicas=1, min_replicas=1, max_replicas=9, target_requests=1, interval=10, window=30, scale_down_delay=30
+    )
+    known, clock, made = ScaledResources(), Clock(), []
+    counting = [Key("models", "engine")]
+    known.put(wide, HowItScales(scaling=scaling, target=target, generation=1, services=counting))
+    told, addresses = gateways
+    told[0].requests = {("models", "engine"): 4, ("models", "router"): 9}
+    for _unused in range(2):
+        asked, caches = Gateways(client, session, "system", addresses), Stores(stores)
+        made.append(Autoscaler(client, caches, known, asked, "system", parts.recorder, Metrics(), clock))  # type: ignore[arg-type]
+    for _unused in range(40):
+        clock.now += 2.0
+        await made[0].look()
+    assert server.objects[place]["spec"]["replicas"] == 4
+    assert json.loads(server.objects[STATE]["data"]["clustertoys.toys.test"]) == {"w": 4.0}
+    assert await made[1]._averages.known("slipway-autoscaler", wide) == 4.0
+
+
+def test_an_event_tells_the_figures_that_decided() -> None:
+    scaling = Scaling(
+        replicas=0, min_replicas=0, max_replicas=4, target_requests=8, interval=10, window=60, scale_down_delay=30
+    )
+    assert told(scaling, 1, 0, Load(window=(3.0, 0.0), began=0)) == (
+        "Scaled from 0 to 1 replica: 0 requests in flight or waiting now, 1.5 on average over 60 s;"
+        " 8 shall be at each replica."
+    )

@@ -19,30 +19,36 @@ import pytest
 import yaml
 from aiohttp import web
 
+from slipway.apis import DELIVERIES
+from slipway.apis.deckhouse.names import USES_MODEL
+from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai import cache as kubeai_cache
-from slipway.apis.kubeai.config import InvalidConfig, parse
+from slipway.apis.kubeai.resolve import CONFIG_NAME, references, resolve
+from slipway.apis.kubeai.settings import InvalidConfigError, parse
 from slipway.apis.llmkube import cache as llmkube_cache
 from slipway.apis.llmkube import names
 from slipway.artifacts import report, safetensors
-from slipway.artifacts.ranges import Malformed
+from slipway.artifacts.range_reader import MalformedFileError
 from slipway.controller import autoscaler, main
 from slipway.controller.agents import Agents
+from slipway.controller.catalogs import Catalogs
 from slipway.controller.settings import ControllerSettings
 from slipway.decoding import DecodingError, decode_json, decode_yaml
 from slipway.gateway import keys
-from slipway.gateway.cluster import Cluster
+from slipway.gateway.kubernetes_source import KubernetesSource
 from slipway.kube.answers import read_event, read_page
 from slipway.kube.errors import ApiError, error_from_body
 from slipway.kube.informer import Informer
 from slipway.kube.lease import LeaderElector
 from slipway.kube.manager import Manager
-from slipway.kube.objects import ENDPOINT_SLICE, MANAGED_BY, POD, SERVICE, Kind
+from slipway.kube.objects import CONFIG_MAP, ENDPOINT_SLICE, MANAGED_BY, POD, SERVICE, Kind
 from slipway.kube.quantity import multiply
 from slipway.serving.agent import Adapter, AgentReport
-from slipway.serving.plan import USES, World
-from slipway.serving.route import ROUTE, InvalidRoute, routed_service
+from slipway.serving.api import USES, World
+from slipway.serving.route import ROUTE, InvalidRouteError, routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.times import parse_duration
+from tests import worlds
 from tests.ports import reserved_port
 
 from . import hostile
@@ -75,16 +81,26 @@ def header_of(data: bytes) -> Any:
 
 def world(note: str) -> World:
     """Of a Model of KubeAI's whose claim says this of it."""
-    reference, _unused = kubeai_cache.claim_of(
-        World(resource=MODEL, children={}, pods=(), routed=(), settings=Settings(), now=0.0)
+    settings = Settings(system_namespace="system")
+    empty = World(
+        resource=MODEL,
+        children={},
+        pods=(),
+        routed=(),
+        settings=settings,
+        now=0.0,
+        listers=worlds.known(KUBEAI, settings),
     )
-    found = {reference: claim(f"{kubeai_cache.LOADED}m", note)}
-    return World(resource=MODEL, children={}, pods=(), routed=(), settings=Settings(), now=0.0, referenced=found)
+    found = {one: claim("models.kubeai.org/m", note) for one in references(MODEL, settings) if one.kind != CONFIG_MAP}
+    return worlds.with_objects(empty, found)
 
 
 ROUTE_OF = {"models": ["a", "b"], "port": "http", "scale": {"group": "g", "version": "v1"}, "labels": {"x": "y"}}
 NOTE = {"uid": "u", "url": "hf://a/b", "timestamp": "2026-01-01T00:00:00Z"}
-MODEL = {"metadata": {"name": "m", "namespace": "n", "uid": "u"}, "spec": {"url": "hf://a/b"}}
+MODEL = {
+    "metadata": {"name": "m", "namespace": "n", "uid": "u"},
+    "spec": {"url": "hf://a/b", "engine": "VLLM", "cacheProfile": "c"},
+}
 RECORD = {"loaded": "2026-01-01T00:00:00Z", "by": "m", "report": {"file": "f", "size": 1}, "seen": {"at": "x"}}
 REPORT = {"file": "f", "size": 1, "gguf": {}, "safetensors": {"tensorCount": 1, "parameters": {}, "size": 1}}
 TENSORS = {"__metadata__": {}, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
@@ -95,8 +111,8 @@ STATE = {"adapters": [{"name": "a", "digest": "d", "phase": "Loaded"}], "progres
 
 Decoder = tuple[Any, Callable[[bytes], Any], tuple[type[Exception], ...]]
 DECODERS: dict[str, Decoder] = {
-    "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRoute,)),
-    "note of a cache": (NOTE, lambda data: kubeai_cache.loaded(world(as_text(data))), ()),
+    "route": (ROUTE_OF, lambda data: routed_service(routed(as_text(data))), (InvalidRouteError,)),
+    "note of a cache": (NOTE, lambda data: kubeai_cache.loaded(resolve(world(as_text(data)))), ()),
     "report of a loader": (REPORT, lambda data: report.read(as_text(data)), ()),
     "inventory of a cache": (
         RECORD,
@@ -104,22 +120,21 @@ DECODERS: dict[str, Decoder] = {
         (),
     ),
     "averages": ({"n/m": 1.5}, lambda data: autoscaler._averages(as_text(data)), ()),
-    "header of safetensors": (TENSORS, header_of, (Malformed,)),
+    "header of safetensors": (TENSORS, header_of, (MalformedFileError,)),
     "error": (STATUS, lambda data: error_from_body(409, data, as_text(data)[:500]), ()),
     "list": (
         {"metadata": {}, "items": [ITEM, ITEM]},
-        lambda data: read_page(POD, data, metadata_only=False),
+        lambda data: read_page(POD, data),
         (ApiError,),
     ),
-    "list of metadata": ({"items": [ITEM, ITEM]}, lambda data: read_page(POD, data, metadata_only=True), (ApiError,)),
-    "event": ({"type": "ADDED", "object": ITEM}, lambda data: read_event(POD, data, metadata_only=False), (ApiError,)),
+    "event": ({"type": "ADDED", "object": ITEM}, lambda data: read_event(POD, data), (ApiError,)),
     "wish for adapters": (
         ADAPTERS,
         lambda data: decode_json(data, tuple[Adapter, ...], most=1 << 20),
         (DecodingError,),
     ),
     "state of a loader": (STATE, lambda data: decode_json(data, AgentReport, most=1 << 20), (DecodingError,)),
-    "configuration": ({"modelRollouts": {"surge": 1}}, lambda data: parse(as_text(data)), (InvalidConfig,)),
+    "configuration": ({"modelRollouts": {"surge": 1}}, lambda data: parse(as_text(data)), (InvalidConfigError,)),
     "YAML": ({"a": [{"b": 1}]}, lambda data: decode_yaml(as_text(data)[:300], most=900), (DecodingError,)),
     "API keys": ({"a": "c2stMQ=="}, lambda data: keys.hashes({"data": {"a": as_text(data), "b": 7}}), ()),
     "quantity": ("1Gi", lambda data: multiply(as_text(data), 3), (ValueError,)),
@@ -244,14 +259,22 @@ GOOD: dict[str, dict[str, Any]] = {
 }
 
 
+def good_name(kind: Kind) -> str:
+    """Of ConfigMaps there is one that anybody reads."""
+    return CONFIG_NAME if kind == CONFIG_MAP else "good"
+
+
 def good_path(kind: Kind, informer: Informer) -> str:
-    return kind.path(informer._namespace or "tenant", "good")
+    return kind.path(informer._namespace or "tenant", good_name(kind))
 
 
 async def put_good(server: Any, informer: Informer) -> None:
     kind = informer.kind
-    metadata = {"labels": {MANAGED_BY: "slipway", ROUTE: "true", "app.kubernetes.io/name": "slipway-gateway"}}
-    metadata |= {"ownerReferences": [OWNER], "annotations": {USES: "0=0"}}
+    metadata: dict[str, Any] = {
+        "labels": {MANAGED_BY: "slipway", ROUTE: "true", "app.kubernetes.io/name": "slipway-gateway"}
+    }
+    metadata["labels"] |= {one.label: "true" for one in DELIVERIES}
+    metadata |= {"ownerReferences": [OWNER], "annotations": {USES: "0=0", USES_MODEL: "m"}}
     await server.put(
         good_path(kind, informer),
         apiVersion=kind.api_version,
@@ -262,7 +285,7 @@ async def put_good(server: Any, informer: Informer) -> None:
 
 
 def has_good(informer: Informer) -> bool:
-    return any(obj["metadata"]["name"] == "good" for obj in informer.store.all())
+    return any(obj["metadata"]["name"] == good_name(informer.kind) for obj in informer.store.all())
 
 
 @pytest.mark.parametrize("seed", range(TIMES))
@@ -273,7 +296,8 @@ async def test_a_controller_goes_on_and_sees_what_is_good(server, client, metric
         # No pod of a stranger's is asked: what its address says is not ours to call.
         agents = Agents(client, session, lambda _pod: "http://127.0.0.1:1")
         agents.sign_with(KEY)
-        manager = main._manager(settings, client, elector, session, agents, metrics)
+        catalogs = Catalogs(client, settings.system_namespace)
+        manager = main._manager(settings, client, elector, session, agents, catalogs, metrics)
         informers, told = list(manager._informers), []
         for informer in informers:
             informer.on_fault(lambda *fault: told.append(fault))
@@ -295,43 +319,34 @@ async def run(manager: Manager) -> None:
     await manager.run()
 
 
-class Control:
-    """Stands for the gateway's."""
+class Consumer:
+    """Stands for the gateway's ReconcileLoop."""
 
     def __init__(self) -> None:
         self.table: Any = None
 
-    def route(self, table: Any) -> None:
-        self.table = table
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
+    def publish(self, snapshot: Any) -> None:
+        self.table = snapshot.table
 
 
 @pytest.mark.parametrize("seed", range(3 * TIMES))
 async def test_a_gateway_goes_on_and_routes_what_is_good(server, client, metrics, start, eventually, seed) -> None:
-    async def waiting() -> dict[str, int]:
-        return {}
-
     await hostile_server(server, [SERVICE, ENDPOINT_SLICE], f"gateway {seed}")
-    cluster, control = Cluster(client, metrics, None, waiting), Control()
-    task = start(cluster.run(control))
-    await eventually(lambda: task.done() or control.table is not None)
-    for informer in (cluster._services, cluster._slices):
+    source, consumer = KubernetesSource(client, metrics, None), Consumer()
+    task = start(source.run(consumer.publish))
+    await eventually(lambda: task.done() or consumer.table is not None)
+    for informer in (source._services, source._slices):
         await put_good(server, informer)
-    await eventually(lambda: task.done() or "tenant/good" in control.table.models)
+    await eventually(lambda: task.done() or "tenant/good" in consumer.table.models)
     assert not task.done(), task
 
 
 async def test_a_fault_is_told_by_an_event_of_the_object(server, client, metrics, start, eventually) -> None:
     """In the gateway; the controller is wired in the same way, and both through the same listener."""
 
-    async def waiting() -> dict[str, int]:
-        return {}
-
     await server.put(SERVICE.path("tenant", "bad"), metadata={"labels": {ROUTE: "true"}, "annotations": 7}, spec={})
-    cluster = Cluster(client, metrics, None, waiting)
-    start(cluster.run(Control()))
+    source = KubernetesSource(client, metrics, None)
+    start(source.run(lambda _unused: None))
     await eventually(lambda: any(obj.get("reason") == "InvalidObject" for obj in server.objects.values()))
     (event,) = [obj for obj in server.objects.values() if obj.get("reason") == "InvalidObject"]
     assert event["involvedObject"]["name"] == "bad"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
@@ -22,7 +22,7 @@ CLAIM = "shared-model-cache-shared"
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for Models of KubeAI."""
-    async with controlled(KubeAI(), KIND, client, session, start, Settings(system_namespace="system")):
+    async with controlled(KUBEAI, client, session, start, Settings(system_namespace="system")):
         yield
 
 

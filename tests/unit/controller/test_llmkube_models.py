@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
-from aiohttp import web
 
-from slipway.apis.llmkube import cache, names
-from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube import MODELS, cache, model_status, names
 from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
-from slipway.serving.settings import Settings, Sources
+from slipway.serving.settings import Settings
 
 from .conftest import controlled
 
@@ -28,7 +27,7 @@ HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny"
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for Models of LLMKube, which never finds its sources old."""
-    async with controlled(Models(), KIND, client, session, start, Settings(sources=Sources(revalidate_seconds=0))):
+    async with controlled(MODELS, client, session, start, Settings(apis={"llmkube": {"revalidateSeconds": 0}})):
         yield
 
 
@@ -78,27 +77,43 @@ def reason(cluster, name):
 
 
 def inventory(cluster):
-    return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+    carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
+    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
 
 
-async def test_a_claim_that_takes_no_more_notes_is_told_of_in_the_status(server, cluster, running, eventually):
-    text = "metadata.annotations: Too long: must have at most 262144 bytes"
-
-    async def full(_request):
-        return web.json_response({"kind": "Status", "reason": "Invalid", "code": 422, "message": text}, status=422)
-
-    server.fault("PATCH", "/persistentvolumeclaims", full, times=100)
+async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothing_is_loaded_again(
+    server, cluster, running, eventually
+):
+    record = cache.Record(loaded=AT, by="tiny", report=Report(file="tiny.gguf", size=5, sha256="ab" * 32))
+    told = {
+        f"{names.LOADED}{names.cache_key(source)}": msgspec.json.encode(record).decode() for source in (SOURCE, OTHER)
+    }
+    await cluster.claim(names.CLAIM, metadata={"annotations": told})
     await model(server, cluster, "tiny")
-    await eventually(lambda: told(cluster, "tiny") == "Failed")
-    (available, *_others) = told(cluster, "tiny", "conditions")
-    assert (available["reason"], available["message"]) == (
-        "Invalid",
-        f"PersistentVolumeClaim {names.CLAIM}: {text}",
-    )
-    server.faults.clear()
+    await eventually(lambda: told_of_claim(cluster) == [] and reason(cluster, "tiny") == "ModelReady")
+    assert inventory(cluster)[names.cache_key(SOURCE)].report == record.report
+    assert cluster.find(JOB, "tiny-download") is None
+    # What nobody has any more is removed by whoever is there.
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"))
+    await ended(server, cluster, "tiny-evict")
+    await eventually(lambda: set(inventory(cluster)) == {names.cache_key(SOURCE)})
+
+
+def told_of_claim(cluster):
     claim = cluster.get(PERSISTENT_VOLUME_CLAIM, names.CLAIM)
-    await server.store(cluster.path(PERSISTENT_VOLUME_CLAIM, names.CLAIM), {**claim, "status": {"phase": "Bound"}})
-    await eventually(lambda: inventory(cluster) and reason(cluster, "tiny") != "Invalid")
+    return [name for name in claim["metadata"].get("annotations") or {} if name.startswith(names.LOADED)]
+
+
+async def test_a_status_is_written_for_the_model_as_the_record_of_its_weights_left_it(
+    server, cluster, running, eventually
+):
+    """The record is an annotation of the Model itself: a status for the Model of before would be refused."""
+    await model(server, cluster, "first")
+    await eventually(lambda: cluster.find(JOB, "first-download") and inventory(cluster))
+    server.conflicts.clear()
+    await ended(server, cluster, "first-download", message=report())
+    await eventually(lambda: told(cluster, "first") == "Ready")
+    assert not server.conflicts
 
 
 async def test_two_models_of_one_source_load_it_once_and_the_last_one_takes_it_away(
@@ -222,6 +237,32 @@ async def test_a_service_that_goes_over_to_the_cache_has_its_model_loaded_and_ke
     assert "chat reads its weights" in told(cluster, "tiny", "conditions")[0]["message"]
     await server.remove(cluster.path(POD, "chat-x"))
     await server.remove(cluster.path(INFERENCE_SERVICE, "chat"))
-    await eventually(lambda: cluster.find(JOB, "tiny-evict"), 20)
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"))
+    await ended(server, cluster, "tiny-evict")
+    await eventually(lambda: released(cluster, "tiny"))
+
+
+async def test_weights_go_as_soon_as_the_last_pod_that_read_them_is_gone(
+    server, cluster, running, eventually, monkeypatch
+):
+    """Not only when the Model is looked at the next time."""
+    for pause in ("IN_USE_SECONDS", "LEAVING_SECONDS"):
+        monkeypatch.setattr(model_status, pause, 3600.0)
+    await model(server, cluster, "tiny")
+    await eventually(lambda: cluster.find(JOB, "tiny-download") and inventory(cluster))
+    await ended(server, cluster, "tiny-download", message=report())
+    await eventually(lambda: reason(cluster, "tiny") == "ModelReady")
+    for name in ("one", "other"):
+        metadata = {
+            "labels": {"app.kubernetes.io/managed-by": "slipway", names.SERVICE_LABEL: "chat"},
+            "annotations": {"slipway.inference/uses": f"{names.cache_key(SOURCE)}=1"},
+            "deletionTimestamp": timestamp(time.time()),
+        }
+        await server.put(cluster.path(POD, name), kind="Pod", metadata=metadata, status={"phase": "Running"})
+    await deleted(server, cluster, "tiny")
+    await eventually(lambda: reason(cluster, "tiny") == "InUse")
+    await server.store(cluster.path(POD, "one"), {**cluster.get(POD, "one"), "status": {"phase": "Succeeded"}})
+    await server.remove(cluster.path(POD, "other"))
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"))
     await ended(server, cluster, "tiny-evict")
     await eventually(lambda: released(cluster, "tiny"))

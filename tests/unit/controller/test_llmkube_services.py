@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import KIND
 from slipway.kube.objects import (
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
+    POD,
     POD_DISRUPTION_BUDGET,
     PRIORITY_CLASS,
     SERVICE,
@@ -26,7 +27,7 @@ READY = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.ggu
 @pytest.fixture
 async def running(client, session, start) -> AsyncIterator[None]:
     """A controller for InferenceServices of LLMKube."""
-    async with controlled(Services(), KIND, client, session, start, Settings()):
+    async with controlled(SERVICES, client, session, start, Settings()):
         yield
 
 
@@ -36,17 +37,17 @@ async def model(server, cluster, status=None, **spec):
     await server.put(path, kind="Model", apiVersion=MODEL.api_version, spec=spec, status=status or {})
 
 
-async def service(server, cluster, **spec):
+async def service(server, cluster, name="a", **spec):
     spec = {"modelRef": "tiny"} | spec
-    found = cluster.find(KIND)
+    found = cluster.find(KIND, name)
     if found is not None:
-        await server.store(cluster.path(KIND, "a"), {**found, "spec": spec})
+        await server.store(cluster.path(KIND, name), {**found, "spec": spec})
     else:
-        await server.put(cluster.path(KIND, "a"), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
+        await server.put(cluster.path(KIND, name), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
 
 
-def told(cluster, field="phase"):
-    return (cluster.find(KIND) or {}).get("status", {}).get(field)
+def told(cluster, field="phase", name="a"):
+    return (cluster.find(KIND, name) or {}).get("status", {}).get(field)
 
 
 def reason(cluster, kind):
@@ -111,3 +112,35 @@ async def test_nothing_is_written_again_that_is_as_it_was(server, cluster, runni
     await eventually(lambda: told(cluster) == "Creating")
     after = [one for one in server.log if one.method in ("PATCH", "POST", "PUT")]
     assert after == before
+
+
+async def pod(server, cluster, name, scheduled):
+    """Of a service: its one pod, which has a node or waits for a GPU."""
+    told = {} if scheduled else {"reason": "Unschedulable", "message": "0/1 nodes: 1 Insufficient nvidia.com/gpu."}
+    condition = {"type": "PodScheduled", "status": str(scheduled), "lastTransitionTime": "2026-11-21T09:00:00Z"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{name}-abc", "uid": "r", "controller": True}
+    made_of = {**cluster.labels(DEPLOYMENT, name), "pod-template-hash": "abc"}
+    metadata = {"labels": made_of, "ownerReferences": [owner]}
+    status = {"phase": "Pending", "conditions": [condition | told]}
+    await server.put(cluster.path(POD, f"{name}-abc-1"), kind="Pod", metadata=metadata, status=status)
+
+
+async def test_a_service_that_waits_for_an_accelerator_moves_up_when_one_before_it_has_got_it(
+    server, cluster, running, eventually, rest
+):
+    """By the change of the other one: nothing is looked at again by the clock."""
+    await model(server, cluster, READY, hardware={"gpu": {"count": 1}})
+    for name in "abc":
+        await service(server, cluster, name)
+        await eventually(lambda name=name: cluster.find(DEPLOYMENT, name))
+        await pod(server, cluster, name, scheduled=False)
+    await eventually(lambda: [told(cluster, "queuePosition", name) for name in "abc"] == [1, 2, 3])
+    await rest(lambda: len(server.writes))
+    assert [told(cluster, "waitingFor", name) for name in "abc"] == ["nvidia.com/gpu: 1"] * 3
+    written = len(server.writes)
+    await pod(server, cluster, "a", scheduled=True)
+    await eventually(lambda: [told(cluster, "queuePosition", name) for name in "abc"] == [0, 1, 2])
+    await server.remove(cluster.path(KIND, "b"))
+    await eventually(lambda: told(cluster, "queuePosition", "c") == 1)
+    await rest(lambda: len(server.writes))
+    assert len([one for one in server.writes[written:] if one.path.endswith("/status")]) == 4

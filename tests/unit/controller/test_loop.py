@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, Key
 
@@ -25,6 +26,26 @@ async def test_own_fields_and_the_finalizer_come_first_and_in_one_write(server, 
     assert len([one for one in wrote(server, "toys") if not one.path.endswith("status")]) == 1
 
 
+async def test_own_fields_that_the_server_refuses_are_told_and_sent_again_with_another_spec(
+    server, cluster, parts, eventually, rest, script
+):
+    async def refused(request):
+        said.append(f"spec.x: no {len(said)}")  # as of an admission webhook that numbers its answers
+        return await script.refuse(422, "Invalid", said[-1])(request)
+
+    said: list[str] = []
+    fault = server.fault("PATCH", "toys/a?", refused, times=99)
+    await cluster.config()
+    await cluster.toy(cached="10Gi")
+    await eventually(lambda: cluster.reason() == "Invalid")
+    await cluster.config("two")
+    await rest(lambda: len(server.log))
+    assert said == ["spec.x: no 0"]
+    fault.times = 0
+    await cluster.toy(cached="20Gi")
+    await eventually(lambda: cluster.reason() == "Valid")
+
+
 async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually, rest):
     await cluster.config()
     await cluster.toy(cached="10Gi")
@@ -34,6 +55,34 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
     parts.controller.queue.add(Key("models", "a"))
     await asyncio.sleep(0.3)
     assert len(server.writes) == written
+
+
+async def test_where_nothing_is_to_be_done_a_resource_is_looked_at_once(
+    server, cluster, parts, eventually, rest, monkeypatch
+):
+    await cluster.config()
+    await cluster.toy(services=["a"])
+    await eventually(lambda: cluster.reason() == "Valid")
+    await rest(lambda: len(server.writes))
+    looked, resolve = [], parts.api.resolve
+    monkeypatch.setattr(parts.api, "resolve", lambda world: looked.append(world) or resolve(world))
+    parts.controller.queue.add(Key("models", "a"))
+    await eventually(lambda: looked)
+    await rest(lambda: len(looked))
+    assert len(looked) == 1
+
+
+async def test_a_status_is_of_what_was_made_a_moment_before(server, cluster, parts, eventually, rest, monkeypatch):
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    await rest(lambda: len(server.writes))
+    told, status = [], parts.api.status
+    monkeypatch.setattr(parts.api, "status", lambda world, why: told.append(len(world.children)) or status(world, why))
+    toy = cluster.get(TOY)
+    await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "services": ["a", "b"]}})
+    await eventually(lambda: told)
+    assert told[0] == 3
 
 
 async def test_row_28_replicas_of_others_are_left_alone(server, cluster, parts, eventually):
@@ -139,6 +188,51 @@ async def test_a_note_on_a_shared_object_brings_back_the_one_that_it_is_for(serv
     assert parts.api.planned["toy-7"] <= 3
     await server.remove(path)
     await eventually(lambda: set(parts.api.planned) == set(names))
+
+
+def notes_of(cluster):
+    claim = cluster.find(PERSISTENT_VOLUME_CLAIM, "shared")
+    return {note.removeprefix("loaded/") for note in (claim or {"metadata": {}})["metadata"].get("annotations", {})}
+
+
+async def test_all_notes_on_one_object_are_one_write(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy(cached="10Gi", notes=["b", "c"])
+    await eventually(lambda: cluster.reason() == "Valid")
+    assert notes_of(cluster) == {"a", "b", "c"}
+    assert len(wrote(server, "persistentvolumeclaims")) == 1
+
+
+async def test_labels_of_another_object_are_written_and_removed_with_its_annotations(
+    server, cluster, parts, eventually
+):
+    def labels_of(claim):
+        return {name: value for name, value in claim["metadata"].get("labels", {}).items() if name in ("state", "old")}
+
+    await cluster.config()
+    await cluster.toy(cached="10Gi", marks={"state": "Ready", "old": "yes"})
+    claim = cluster.path(PERSISTENT_VOLUME_CLAIM, "shared")
+    await eventually(lambda: "state" in labels_of(server.objects.get(claim, {"metadata": {}})))
+    toy = cluster.get(TOY)
+    spec = toy["spec"] | {"marks": {"state": "Updating", "old": None}}
+    await server.store(cluster.path(TOY, "a"), {**toy, "spec": spec})
+    await eventually(lambda: labels_of(server.objects[claim]) == {"state": "Updating"})
+    assert len(wrote(server, "persistentvolumeclaims")) == 2
+
+
+async def test_of_notes_that_are_too_much_together_those_are_written_that_are_not(
+    server, cluster, parts, eventually, script
+):
+    async def answer(request):
+        body = await request.read()
+        if b"loaded/a" in body:
+            return await script.refuse(422, "Invalid", "too long")(request)
+        return await server.patch(request, json.loads(body))
+
+    server.fault("PATCH", "persistentvolumeclaims", answer, times=99)
+    await cluster.config()
+    await cluster.toy(cached="10Gi", notes=["b"])
+    await eventually(lambda: notes_of(cluster) == {"b"} and cluster.reason() == "Invalid")
 
 
 async def test_row_36_nothing_is_polled_while_a_reference_is_missing(server, cluster, parts, eventually, rest):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, Kind
-from slipway.serving.plan import USES
+from slipway.serving.api import USES
 from slipway.serving.route import ROUTE
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -20,31 +20,27 @@ BOUND = 10_000
 """KiB by which a process may grow."""
 PROCESS = """
 import asyncio, json, sys
-from slipway.apis.kubeai.api import KubeAI
-from slipway.controller.observed import Observed
-from slipway.gateway.cluster import Cluster
+from slipway.apis.kubeai.api import KUBEAI
+from slipway.controller.caches import Caches
+from slipway.gateway.kubernetes_source import KubernetesSource
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
+from slipway.serving.settings import Settings
 
-class Control:
-    def __init__(self): self.table, self.routed = None, asyncio.Event()
-    def route(self, table): self.routed.set()
-    async def run(self): await asyncio.Event().wait()
-
-async def waiting(): return {}
 
 async def main(role, kubeconfig):
     metrics = Metrics()
     client = await Client.connect(kubeconfig, metrics=metrics)
     if role == "controller":
-        informers = Observed(client, [KubeAI()], "system").informers
+        informers = Caches(client, [KUBEAI], Settings(system_namespace="system")).informers
         tasks = [asyncio.create_task(informer.run()) for informer in informers]
         for informer in informers:
             await informer.synced.wait()
     else:
-        control = Control()
-        tasks = [asyncio.create_task(Cluster(client, metrics, None, waiting).run(control))]
-        await control.routed.wait()
+        published = asyncio.Event()
+        source = KubernetesSource(client, metrics, None)
+        tasks = [asyncio.create_task(source.run(lambda _snapshot: published.set()))]
+        await published.wait()
     # Watches tell the same once more.
     await asyncio.sleep(float(sys.argv[3]))
     lines = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import DEPLOYMENT, SERVICE
 from slipway.serving.settings import Settings
@@ -19,7 +19,7 @@ SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProf
 @pytest.fixture
 async def running(client, session, start, request) -> AsyncIterator[None]:
     """A controller for Models of KubeAI whose system namespace is the parameter."""
-    async with controlled(KubeAI(), KIND, client, session, start, Settings(system_namespace=request.param)):
+    async with controlled(KUBEAI, client, session, start, Settings(system_namespace=request.param)):
         yield
 
 

@@ -9,48 +9,50 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
-from slipway.apis.llmkube import cache, names
-from slipway.apis.llmkube.model import Models
+from slipway.apis.labels import RESERVED
+from slipway.apis.llmkube import MODELS, SERVICES, cache, names
 from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
+from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
+from slipway.controller.scaled import ScaledResources, Subject
 from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, Key, Kind
-from slipway.serving.plan import USES, Api
-from slipway.serving.settings import Settings, Sources
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, POD, SERVICE, Key
+from slipway.serving.api import USES, Api
+from slipway.serving.settings import Settings
 
-from .conftest import KEY
+from .conftest import KEY, TOY
 
 ELSEWHERE = ("aaa", "zzz")
 """Namespaces of the attacker: that of the victim lies between them, in every order that a store may have."""
 FIELDS = ("labels", "annotations", "ownerReferences")
 HEADER = Gguf(file_version=3, tensor_count=21, architecture="llama", name="Tiny")
 
-Operate = Callable[[Api, Kind], Awaitable[Reconciler]]
+Operate = Callable[[Api], Awaitable[Reconciler]]
 
 
 @pytest.fixture
 async def operate(client, session, start) -> AsyncIterator[Operate]:
-    """Starts a controller for the resources of one kind."""
+    """Starts a controller for the resources of one API."""
     agents = Agents(client, session)
     agents.sign_with(KEY)
 
-    async def started(api: Api, kind: Kind) -> Reconciler:
-        observed, metrics = Observed(client, [api], "system"), Metrics()
-        recorder = Recorder(client, "test", metrics=metrics)
-        settings = Settings(system_namespace="system", sources=Sources(revalidate_seconds=0))
-        reconciler = Reconciler(api, kind, client, observed, settings, recorder, agents)
+    async def started(api: Api) -> Reconciler:
+        settings, metrics = Settings(system_namespace="system", apis={"llmkube": {"revalidateSeconds": 0}}), Metrics()
+        caches, recorder = (
+            Caches(client, [api], settings, pod_managers=("kubeai",)),
+            Recorder(client, "test", metrics=metrics),
+        )
+        reconciler = Reconciler(api, client, caches, settings, recorder, agents, ScaledResources(), RESERVED)
         controller = reconciler.controller(2, metrics)
-        for informer in (*observed.informers, reconciler.resources):
+        for informer in caches.informers:
             start(informer.run())
         start(controller.run())
         return reconciler
@@ -81,7 +83,7 @@ def _key(obj):
 async def test_a_forged_deployment_elsewhere_does_not_end_the_pods_of_a_model_that_is_not_ready_for_a_moment(
     server, cluster, operate, eventually
 ):
-    await operate(Services(), INFERENCE_SERVICE)
+    await operate(SERVICES)
     spec = {"source": "https://files.example/tiny.gguf"}
     status = {"phase": "Ready", "observedGeneration": 9, "path": "/models/ab/tiny.gguf"}
     place = cluster.path(MODEL, "tiny")
@@ -102,7 +104,7 @@ async def test_a_forged_deployment_elsewhere_does_not_end_the_pods_of_a_model_th
 async def test_labels_of_a_forged_deployment_elsewhere_do_not_come_to_the_pods_of_a_model(
     server, cluster, operate, eventually
 ):
-    await operate(KubeAI(), KUBEAI_MODEL)
+    await operate(KUBEAI)
     spec = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
     place = cluster.path(KUBEAI_MODEL, "m")
     await server.put(cluster.path(CONFIG_MAP, "slipway-kubeai", "system"), kind="ConfigMap", data={"system.yaml": "{}"})
@@ -123,7 +125,7 @@ async def test_labels_of_a_forged_deployment_elsewhere_do_not_come_to_the_pods_o
 async def test_a_forged_job_elsewhere_reports_nothing_of_the_weights_in_the_cache(
     server, cluster, operate, eventually, rest
 ):
-    await operate(Models(), MODEL)
+    await operate(MODELS)
     spec = {"source": "https://files.example/tiny.gguf", "format": "gguf", "refreshPolicy": "IfNotPresent"}
     await server.put(cluster.path(MODEL, "tiny"), kind="Model", apiVersion=MODEL.api_version, spec=spec)
     await eventually(lambda: cluster.find(JOB, "tiny-download") and _inventory(cluster))
@@ -141,15 +143,17 @@ async def test_a_forged_job_elsewhere_reports_nothing_of_the_weights_in_the_cach
 
 async def test_requests_for_a_forged_service_elsewhere_do_not_count_for_a_model(server, cluster, parts, eventually):
     await cluster.config()
-    await cluster.toy("a", services=["a"])
+    await cluster.toy("a", services=["a"], target=1)
     await eventually(lambda: cluster.find(SERVICE))
     await forged(server, cluster, SERVICE, "a")
-    await eventually(lambda: len(parts.observed.children[SERVICE].store) == 1 + len(ELSEWHERE))
-    assert parts.reconciler.services(Key("models", "a")) == [Key("models", "a")]
+    await eventually(lambda: len(parts.caches.store(SERVICE)) == 1 + len(ELSEWHERE))
+    found = parts.scaled.get(Subject(TOY, Key("models", "a")))
+    assert found is not None
+    assert list(found.services) == [Key("models", "a")]
 
 
 async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(server, cluster, operate, eventually):
-    await operate(Models(), MODEL)
+    await operate(MODELS)
     spec = {"source": "https://files.example/tiny.gguf", "format": "gguf", "refreshPolicy": "IfNotPresent"}
     await server.put(cluster.path(MODEL, "tiny"), kind="Model", apiVersion=MODEL.api_version, spec=spec)
     await eventually(lambda: cluster.find(JOB, "tiny-download") and _inventory(cluster))
@@ -161,13 +165,14 @@ async def test_a_foreign_pod_does_not_keep_the_finalizer_of_a_deleted_model(serv
     model = cluster.get(MODEL, "tiny")
     metadata = {**model["metadata"], "deletionTimestamp": timestamp(time.time())}
     await server.store(cluster.path(MODEL, "tiny"), {**model, "metadata": metadata})
-    await eventually(lambda: cluster.find(JOB, "tiny-evict"), 20)
+    await eventually(lambda: cluster.find(JOB, "tiny-evict"))
     await _completed(server, cluster, cluster.get(JOB, "tiny-evict"), "")
     await eventually(lambda: not cluster.get(MODEL, "tiny")["metadata"]["finalizers"])
 
 
 def _inventory(cluster):
-    return cache.inventory(cluster.find(PERSISTENT_VOLUME_CLAIM, names.CLAIM))
+    carriers = [obj for obj in cluster.server.objects.values() if obj["kind"] in ("PersistentVolumeClaim", "Model")]
+    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
 
 
 async def _completed(server, cluster, job, sha256):

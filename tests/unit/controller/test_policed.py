@@ -23,7 +23,7 @@ async def test_policies_of_others_in_the_namespace_come_and_go(server, cluster, 
     planned = parts.api.planned["a"]
     await server.put(two, kind="NetworkPolicy")
     await server.remove(one)
-    await eventually(lambda: parts.observed.policies.store.get(Key("models", "default-deny")) is None)
+    await eventually(lambda: parts.caches.store(NETWORK_POLICY).get(Key("models", "default-deny")) is None)
     await rest(lambda: parts.api.planned["a"])
     assert (policed(), parts.api.planned["a"]) == (True, planned)
     await server.remove(two)
@@ -34,6 +34,6 @@ async def test_of_a_policy_nothing_is_kept_that_can_be_large(server, cluster, pa
     spec = {"podSelector": {"matchExpressions": [{"key": "x" * 1000, "operator": "Exists"}] * 100}}
     notes = {"annotations": {"note": "y" * 100_000}, "labels": {"z" * 60: "z"}}
     await server.put(cluster.path(NETWORK_POLICY, "large"), kind="NetworkPolicy", spec=spec, metadata=notes)
-    await eventually(parts.observed.policies.store.all)
-    [kept] = parts.observed.policies.store.all()
+    await eventually(parts.caches.store(NETWORK_POLICY).all)
+    [kept] = parts.caches.store(NETWORK_POLICY).all()
     assert len(str(kept)) < 500

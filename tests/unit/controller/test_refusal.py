@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from slipway.controller.reconciler import _refusal
+from slipway.controller.reconciler import _rejection
 from slipway.kube.applier import Applied, Failure
 from slipway.kube.errors import ServerError
-from slipway.serving.plan import Refusal
+from slipway.serving.api import Rejection
 
 TAKEN = Failure("Service", "tiny", "NameTaken", "Service tiny exists and was made by someone else")
 
 
 def test_nothing_wrong_is_no_refusal() -> None:
-    assert _refusal(Applied()) is None
+    assert _rejection(Applied()) is None
 
 
 def test_what_stays_until_someone_acts_comes_before_what_passes() -> None:
-    told = _refusal(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
-    assert told == Refusal("NameTaken", f"Service tiny: {TAKEN.message}")
+    told = _rejection(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
+    assert told == Rejection("NameTaken", f"Service tiny: {TAKEN.message}")
 
 
 def test_an_overloaded_server_and_an_earlier_owner_pass() -> None:
     for applied in (Applied(errors=(ServerError("busy"),)), Applied(waiting=("Deployment tiny",))):
-        told = _refusal(applied)
+        told = _rejection(applied)
         assert told is not None
-        assert told.passing
+        assert told.retryable

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from slipway.apis import APIS
+from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
-from slipway.controller.observed import Observed
+from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
+from slipway.controller.scaled import ScaledResources
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Kind
@@ -82,16 +84,14 @@ async def run(client, session, start) -> AsyncIterator[Run]:
 
     async def started(*namespaces: str) -> None:
         metrics, settings = Metrics(), Settings(system_namespace=SYSTEM)
-        observed = Observed(client, APIS, SYSTEM, namespaces=namespaces)
+        caches = Caches(client, APIS, settings, namespaces=namespaces)
         recorder = Recorder(client, "test", metrics=metrics)
         start(recorder.run())
         for api in APIS:
-            for resource in api.resources:
-                made = Reconciler(api, resource.kind, client, observed, settings, recorder, agents)
-                controller = made.controller(2, metrics)
-                start(made.resources.run())
-                start(controller.run())
-        for informer in observed.informers:
+            made = Reconciler(api, client, caches, settings, recorder, agents, ScaledResources(), RESERVED)
+            controller = made.controller(2, metrics)
+            start(controller.run())
+        for informer in caches.informers:
             start(informer.run())
 
     yield started
@@ -99,7 +99,7 @@ async def run(client, session, start) -> AsyncIterator[Run]:
 
 
 def kind_of(group: str, name: str) -> Kind:
-    found = (resource.kind for api in APIS for resource in api.resources)
+    found = (api.resource.kind for api in APIS)
     return next(kind for kind in found if (kind.group, kind.kind) == (group, name))
 
 
@@ -148,7 +148,8 @@ async def test_limited_to_namespaces_it_asks_for_nothing_elsewhere_and_makes_not
     assert made(server, DEPLOYMENT, "others") == made(server, JOB, "others") == []
     places = {(request.resource, request.namespace) for request in _asked_of(server)}
     assert {namespace for _unused, namespace in places} == {"team-a", SYSTEM, ""}
-    assert {resource for resource, namespace in places if not namespace} == {"nodes", "priorityclasses"}
+    wide = {api.resource.kind.plural for api in APIS if not api.resource.kind.namespaced}
+    assert {resource for resource, namespace in places if not namespace} == {"nodes", "priorityclasses"} | wide
     assert {resource for resource, namespace in places if namespace == SYSTEM} == {"configmaps"}
 
 

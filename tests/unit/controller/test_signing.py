@@ -9,7 +9,7 @@ import pytest
 
 from slipway.controller import signing
 from slipway.controller.signing import signing_key
-from slipway.kube.errors import Forbidden
+from slipway.kube.errors import ForbiddenError
 from slipway.kube.objects import SECRET
 
 from ..kube.conftest import hang_up, refuse
@@ -51,6 +51,6 @@ async def test_trouble_that_passes_is_waited_out(client, server, monkeypatch) ->
 @pytest.mark.parametrize(("method", "text"), [("GET", signing.NAME), ("POST", "/secrets")])
 async def test_a_right_that_is_missing_ends_it(client, server, method, text) -> None:
     server.fault(method, text, refuse(403, "Forbidden", "may not"), times=1)
-    with pytest.raises(Forbidden, match="may not"):
+    with pytest.raises(ForbiddenError, match="may not"):
         await signing_key(client, "system")
     assert PATH not in server.objects

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from slipway.apis.llmkube import names
-from slipway.apis.llmkube.reading import ENGINES
+from slipway.apis.llmkube.engines import ENGINES, scaling_metric
 
 from ...docs.pages import ROOT, blocks
 
@@ -28,7 +28,7 @@ def test_prometheus_finds_the_pods_of_every_service() -> None:
 
 @pytest.mark.parametrize("runtime", ENGINES)
 def test_the_metric_of_each_runtime_has_one_rule(runtime: str) -> None:
-    series = [rule for rule in RULES if f'__name__="{ENGINES[runtime].metric}"' in rule["seriesQuery"]]
+    series = [rule for rule in RULES if f'__name__="{scaling_metric(ENGINES[runtime])}"' in rule["seriesQuery"]]
 
     assert len(series) == 1
 

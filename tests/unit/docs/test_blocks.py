@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis import APIS
-from slipway.apis.kubeai import config
+from slipway.apis import APIS, DESCRIPTIONS
+from slipway.apis.kubeai import settings as config
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
 from tests.schemas import faults, schema_of
@@ -23,9 +23,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text"}
 MARKS = {"file", "elsewhere", "settings", "variables"}
 DEFINITIONS = {
-    (resource.kind.api_version, resource.kind.kind): schema_of(resource.manifest())
-    for api in APIS
-    for resource in api.resources
+    (api.resource.kind.api_version, api.resource.kind.kind): schema_of(api.resource.manifest()) for api in APIS
 }
 VERSIONS = {version for version, kind in DEFINITIONS}
 SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
@@ -96,7 +94,13 @@ def test_settings_are_shown_with_their_defaults(block: Block) -> None:
     program = SETTINGS[block.marks["settings"]]
     (shown,) = documents(block)
     given = shown | {"images": {}} if "images" in shown else shown
+    own = given.pop("apis", None)
     assert msgspec.convert(given, program) == program()
+    if own is not None:
+        assert {api.name: msgspec.convert(own.pop(api.name, {}), api.settings) for api in DESCRIPTIONS} == {
+            api.name: api.settings() for api in DESCRIPTIONS
+        }
+        assert own == {}
 
 
 @of("yaml", "variables")

@@ -12,12 +12,18 @@ import msgspec
 import pytest
 import yaml
 
+from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
-from slipway.apis.kubeai import config
+from slipway.apis.kubeai import settings as config
 from slipway.apis.kubeai import types as kubeai
 from slipway.apis.llmkube import model_types, runtime_types, service_types
-from slipway.apis.llmkube.reading import ENGINES as LLMKUBE_ENGINES
-from slipway.controller.settings import ControllerSettings
+from slipway.apis.llmkube.engines import ENGINES as LLMKUBE_ENGINES
+from slipway.apis.ome import benchmark_types as ome_benchmarks
+from slipway.apis.ome import component_types as ome_components
+from slipway.apis.ome import model_types as ome_models
+from slipway.apis.ome import runtime_types as ome_runtimes
+from slipway.apis.ome import service_types as ome_services
+from slipway.controller.settings import ACCELERATORS, ControllerSettings
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
 from slipway.engines.python import PYTHON
@@ -30,7 +36,7 @@ from ...docs.pages import ROOT, anchors
 
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "src/slipway").rglob("*.py"))
-REASON_CALLS = {"Failure": (0, 2), "Invalid": (0,), "Refusal": (0,), "Awaited": (0,), "Condition": (2,)}
+REASON_CALLS = {"Failure": (0, 2), "InvalidSpecError": (0,), "Rejection": (0,), "Pending": (0,), "Condition": (2,)}
 """Call -> positions that the reason may have among its arguments."""
 METRIC_CALLS = {
     "Counter": "_total", "CounterMetricFamily": "_total",
@@ -73,7 +79,7 @@ def texts(node: ast.expr, constants: dict[str, str]) -> list[str]:
 
 
 def reasons() -> set[str]:
-    found = {saying.reason for saying in (*LLAMACPP.sayings, *OLLAMA.sayings, *PYTHON)}
+    found = {row.reason for row in (*LLAMACPP.log_patterns, *OLLAMA.log_patterns, *PYTHON)}
     for call, name, constants in calls(REASON_CALLS):
         for position in REASON_CALLS[name]:
             found.update(*(texts(argument, constants) for argument in call.args[position : position + 1]))
@@ -85,7 +91,7 @@ def metrics() -> set[str]:
     for call, name, constants in calls(METRIC_CALLS):
         for metric in texts(call.args[0], constants) if call.args else []:
             found.add(metric.removesuffix("_total") + METRIC_CALLS[name])
-    return found
+    return found | MODELS_METRICS
 
 
 def words(page: str) -> set[str]:
@@ -143,6 +149,20 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
         ("llmkube.md", runtime_types.TgiConfig),
         ("llmkube.md", runtime_types.PersonaPlexConfig),
         ("llmkube.md", runtime_types.RopeScaling),
+        ("ome.md", ome_models.BaseModelSpec),
+        ("ome.md", ome_models.FineTunedWeightSpec),
+        ("ome.md", ome_models.StorageSpec),
+        ("ome.md", ome_models.ModelStatusSpec),
+        ("ome.md", ome_runtimes.ServingRuntimeSpec),
+        ("ome.md", ome_runtimes.SupportedModelFormat),
+        ("ome.md", ome_components.EngineSpec),
+        ("ome.md", ome_components.RouterSpec),
+        ("ome.md", ome_components.KedaConfig),
+        ("ome.md", ome_services.InferenceServiceSpec),
+        ("ome.md", ome_services.InferenceServiceStatus),
+        ("ome.md", ome_services.PredictorModel),
+        ("ome.md", ome_benchmarks.BenchmarkJobSpec),
+        ("ome.md", ome_benchmarks.BenchmarkJobStatus),
         ("gateway.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
@@ -169,7 +189,7 @@ def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
-    failures = [failure for failure in vars(errors).values() if isinstance(failure, errors.Failure)]
+    failures = [failure for failure in vars(errors).values() if isinstance(failure, errors.ErrorResponse)]
     codes = {failure.code for failure in (*failures, *errors.BY_STATUS) if failure.code}
     assert codes - words("gateway.md") == set()
 
@@ -205,5 +225,5 @@ def _is_content(path: Path) -> bool:
 
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
-    images = {image for engine in LLMKUBE_ENGINES.values() for image in engine.images.values()}
-    assert images - words("llmkube.md") == set()
+    images = {engine.image(one) for engine in LLMKUBE_ENGINES.values() for one in ("", *ACCELERATORS)}
+    assert images - words("llmkube.md") - {""} == set()

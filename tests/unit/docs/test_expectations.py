@@ -11,11 +11,10 @@ import pytest
 
 from ...docs.pages import ROOT
 
+PAGE = (ROOT / "docs/expectations.md").read_text()
 ROWS = {
-    int(number): proofs
-    for number, _told, proofs in re.findall(
-        r"^\| (\d+) \| (.+) \| (.+) \|$", (ROOT / "docs/expectations.md").read_text(), re.MULTILINE
-    )
+    int(number): re.findall(r"`([^`]+)`", proofs)
+    for number, _told, proofs in re.findall(r"^\| (\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
 }
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -26,10 +25,39 @@ def test_there_are_fifty() -> None:
 
 @pytest.mark.parametrize("number", ROWS)
 def test_what_shows_it_is_there(number: int) -> None:
-    named = re.findall(r"`([^`]+)`", ROWS[number])
+    assert ROWS[number]
+    assert [proof for proof in ROWS[number] if not is_there(proof)] == []
 
-    assert named
-    assert [proof for proof in named if not is_there(proof)] == []
+
+@pytest.mark.parametrize(("shown", "told"), [("in part", "partly"), ("not at all", "not")])
+def test_the_page_says_which_rows_ci_does_not_show(shown: str, told: str) -> None:
+    [rows] = re.findall(rf"^- {shown}: ([\d, ]+)\.", PAGE, re.MULTILINE)
+
+    assert [int(number) for number in rows.split(", ")] == [row for row in ROWS if in_ci(row) == told]
+
+
+def in_ci(row: int) -> str:
+    """Whether CI runs all of what shows it. Pages and settings are shown, not run."""
+    runs = {runs_in_ci(proof) for proof in ROWS[row] if proof.startswith(("make ", "tests/", "extensions/", "bench"))}
+    return "yes" if runs == {True} else "not" if runs == {False} else "partly"
+
+
+def runs_in_ci(proof: str) -> bool:
+    if proof.startswith("extensions/molecule/"):
+        return Path(proof).name in scenarios()
+    return proof in ("make lint", "make test") or proof.startswith("tests/")
+
+
+@cache
+def scenarios() -> set[str]:
+    """Those of Molecule that `make test` runs, on the cluster and beside it."""
+    return {*listed("scripts/molecule.sh", "tested"), *listed("scripts/test.sh", "apart")}
+
+
+def listed(script: str, name: str) -> list[str]:
+    """The words of an array in a script."""
+    [words] = re.findall(rf"^{name}=\((.+)\)$", (ROOT / script).read_text(), re.MULTILINE)
+    return str(words).split()
 
 
 def is_there(proof: str) -> bool:

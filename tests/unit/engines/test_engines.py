@@ -6,12 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from slipway.apis.llmkube.engines import ENGINES as LLMKUBE
 from slipway.artifacts.weights import BucketFolder, HubRepository, MountedFolder, OllamaModel, Weights
+from slipway.engines import ENGINES
 from slipway.engines.engine import Engine, Launch, Task
 from slipway.engines.faster_whisper import FASTER_WHISPER
+from slipway.engines.generic import GENERIC
 from slipway.engines.infinity import INFINITY
-from slipway.engines.llamacpp import LLAMACPP, LLAMACPP_TUNED
+from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import LAST_WORDS, OLLAMA
 from slipway.engines.personaplex import PERSONAPLEX
 from slipway.engines.sglang import SGLANG
@@ -31,6 +35,15 @@ def launch(
         extra_args=args,
         adapters=adapters,
     )
+
+
+@pytest.mark.parametrize(
+    "engine", [engine for engine in ENGINES.values() if engine is not GENERIC], ids=lambda one: one.name
+)
+def test_an_engine_listens_where_its_service_leads(engine: Engine) -> None:
+    """Also on another port than the one where it listens by itself."""
+    elsewhere = replace(launch(), port=8123)
+    assert "8123" in f"{engine.command} {engine.args(elsewhere)} {engine.env(elsewhere)}"
 
 
 def script(weights: Weights, *tasks: Task) -> str:
@@ -91,10 +104,17 @@ def test_vllm_streams_from_buckets_and_takes_adapters_after_the_users_arguments(
     )  # fmt: skip
 
 
+def test_sglang_streams_from_buckets() -> None:
+    args = SGLANG.args(launch(BucketFolder("s3://b/m")))
+    assert args[:3] == ("--model-path=s3://b/m", "--served-model-name=tiny", "--load-format=runai_streamer")
+    assert "--load-format=runai_streamer" not in SGLANG.args(launch())
+
+
 @pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMACPP, INFINITY])
 @pytest.mark.parametrize("args", [("--port=8000",), ("--port", "8000"), ("--host", "0.0.0.0"), ("--x", "--port")])
 def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]) -> None:
-    assert set(engine.redefined(launch(HUB, *args))) <= {"--port"} - ({"--port"} if args[-1] != "--port" else set())
+    found = set(engine.conflicting_args(launch(HUB, *args)))
+    assert found <= {"--port"} - ({"--port"} if args[-1] != "--port" else set())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,7 @@ def test_saying_the_same_again_is_no_fault(engine: Engine, args: tuple[str, ...]
     ],
 )
 def test_what_would_keep_requests_away_is_found(engine: Engine, args: tuple[str, ...], found: tuple[str, ...]) -> None:
-    assert engine.redefined(launch(HUB, *args)) == found
+    assert engine.conflicting_args(launch(HUB, *args)) == found
 
 
 @pytest.mark.parametrize("engine", [VLLM, SGLANG, LLAMACPP])
@@ -127,7 +147,7 @@ def test_ollama_and_llamacpp_have_to_know_which_of_several_models() -> None:
         LLAMACPP.args(launch(MountedFolder("/model")))
 
 
-@pytest.mark.parametrize("engine", [LLAMACPP, LLAMACPP_TUNED, PERSONAPLEX])
+@pytest.mark.parametrize("engine", [LLAMACPP, LLMKUBE["llamacpp"], PERSONAPLEX])
 def test_no_other_revision_is_served_by_those_that_can_be_told_of_none(engine: Engine) -> None:
     with pytest.raises(ValueError, match="the revision of the repository x/y at v2: "):
         engine.args(launch(HubRepository("x/y", "v2")))

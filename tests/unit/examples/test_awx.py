@@ -12,6 +12,8 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from slipway.apis import APIS
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/awx"
 ANSWERS = {
@@ -106,6 +108,11 @@ def test_a_variable_is_one_that_the_roles_read(question: dict[str, Any]) -> None
         assert OPTION_TYPES[question["type"]] == option["type"]
     default = {"true": True, "false": False}.get(question["default"], question["default"])
     assert default == (option["default"] or default.__class__())
+
+
+def test_the_choice_of_serving_apis_is_of_all_that_there_are() -> None:
+    (question,) = (one for one in SURVEYS["Slipway install"]["spec"] if one["variable"] == "slipway_apis")
+    assert question["choices"] == [*dict.fromkeys(api.name for api in APIS)]
 
 
 # --- what refers to what ----------------------------------------------------------------------------------------------

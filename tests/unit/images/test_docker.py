@@ -1,4 +1,4 @@
-"""`scripts/docker.sh` takes away the Docker that it installed, and no other."""
+"""`scripts/docker.sh` starts Docker, and takes away the one that it installed and no other."""
 
 from __future__ import annotations
 
@@ -47,3 +47,20 @@ def test_docker_that_was_installed_for_the_demo_is_taken_away_whole(bench: Bench
     (asked,) = [call for call in bench.calls if call.startswith("apt-get")]
     assert asked.startswith("apt-get remove")
     assert asked.endswith(" docker.io docker-cli")
+
+
+def test_a_daemon_that_ends_at_once_is_told_in_its_own_words(
+    bench: Bench, etc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_DOCKERD_LOG", str(bench.folder / "dockerd.log"))
+    bench.stand_in("docker", "exit 1")
+    bench.stand_in("dockerd", "echo no iptables here")
+    bench.stand_in("setsid", 'shift; "$@"')
+    bench.stand_in("systemctl", "dockerd > $SLIPWAY_DOCKERD_LOG")
+    bench.stand_in("pgrep", "exit 1")
+
+    ended = bench.run(SCRIPT)
+
+    assert ended.returncode == 1
+    assert "no iptables here" in ended.stderr
+    assert "does not answer" in ended.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -54,6 +55,15 @@ case "$*" in
 esac
 """
 
+# pip downloads wheels, and unpacks them.
+PYTHON = """
+case "$*" in
+  *"pip download"*) while [[ $1 != --dest ]]; do shift; done; mkdir -p "$2"; touch "$2/tool.whl"; exit ;;
+  *"pip install"*) while [[ $1 != --target ]]; do shift; done; mkdir -p "$2/bin"; exit ;;
+esac
+exec REAL_PYTHON "$@"
+"""
+
 DOCKER = """
 case $1 in
   import) cat > /dev/null; echo sha256:made ;;
@@ -78,6 +88,7 @@ def machine(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench.stand_in("debootstrap", "")
     bench.stand_in("unshare", DEBIAN.replace("HAPROXY_VERSION", version if version.count(".") > 1 else f"{version}.7"))
     bench.stand_in("docker", DOCKER)
+    bench.stand_in("python3", PYTHON.replace("REAL_PYTHON", sys.executable))
     names = " ".join(f"registry.k8s.io/{name}" for name in KUBERNETES_IMAGES)
     bench.stand_in("go", COMPILE.replace("REAL_GO", str(GO)).replace("IMAGES", names))
     modules = bench.folder / "modules"

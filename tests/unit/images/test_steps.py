@@ -203,6 +203,24 @@ def test_a_host_without_the_archives_keys_bootstraps_nothing(bench: Bench) -> No
     assert not [call for call in bench.calls if "bookworm" in call]
 
 
+def test_what_bootstraps_debian_is_installed_on_a_machine_without_package_lists(bench: Bench) -> None:
+    lists, keys = bench.folder / "lists", bench.folder / "keys.gpg"
+    bench.stand_in("id", "echo 0")
+    bench.stand_in("gpgv", "")
+    bench.stand_in(
+        "apt-get",
+        f"""case $1 in
+          update) touch "{lists}" ;;
+          install) [[ -e "{lists}" ]] || exit 100; touch "{keys}" ;;
+        esac""",
+    )
+
+    ended = bench.script(f'DEBIAN_KEYRING="{keys}"\nneed_debootstrap')
+
+    assert ended.returncode == 0, ended.stderr
+    assert keys.exists()
+
+
 def test_debian_is_bootstrapped_of_signed_lists_only(bench: Bench) -> None:
     keys = bench.folder / "keys.gpg"
     keys.touch()

@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.apis.krypton.api import IMAGE
-from slipway.engines.llamacpp import LLAMACPP_TUNED
-from slipway.engines.sglang import SGLANG_TUNED
-from slipway.engines.tgi import TGI
-from slipway.engines.vllm import VLLM_TUNED
+from slipway.apis.kubeai.settings import parse
+from slipway.engines import ENGINES
 
 from .conftest import IMAGES
 
@@ -28,6 +25,10 @@ NAMED = {
     "LLAMACPP_IMAGE": r"ghcr\.io/ggml-org/llama\.cpp:server-v[\d.]+\d",
     "PYTHON_IMAGE": r"\bpython:3[\d.]*-slim-[a-z]+",
     "METRICS_SERVER_IMAGE": r"registry\.k8s\.io/metrics-server/metrics-server:v[\d.]+\d",
+    "LWS_IMAGE": r"registry\.k8s\.io/lws/lws:v[\d.]+\d",
+    "REGISTRY_IMAGE": r"(?<![\w./-])registry:3\.[\d.]*\d",
+    "SGLANG_ROUTER_IMAGE": r"docker\.io/lmsysorg/sglang-router:v[\d.]+\d",
+    "GENAI_BENCH_IMAGE": r"ghcr\.io/moirai-internal/genai-bench:\d[\d.]*\d",
     "PROMETHEUS_IMAGE": r"quay\.io/prometheus/prometheus:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
@@ -71,6 +72,29 @@ def test_metrics_server_is_of_its_locked_sources() -> None:
     version = VERSIONS["METRICS_SERVER_IMAGE"].rpartition(":")[2]
 
     assert f"sigs.k8s.io/metrics-server {version} " in (IMAGES / "closed-network/go/metrics-server/go.mod").read_text()
+
+
+def test_the_controller_of_leader_worker_sets_is_of_its_locked_sources() -> None:
+    version = VERSIONS["LWS_IMAGE"].rpartition(":")[2]
+
+    assert f"sigs.k8s.io/lws {version} " in (IMAGES / "closed-network/go/lws/go.mod").read_text()
+
+
+def test_the_registry_is_of_its_locked_sources() -> None:
+    version = VERSIONS["REGISTRY_IMAGE"].rpartition(":")[2]
+    locked = (IMAGES / "closed-network/go/registry/go.mod").read_text()
+
+    assert f"github.com/distribution/distribution/v3 v{version} " in locked
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("SGLANG_ROUTER_IMAGE", "sglang-router"), ("GENAI_BENCH_IMAGE", "genai-bench")]
+)
+def test_a_program_in_python_is_of_its_pinned_wheel(name: str, package: str) -> None:
+    version = VERSIONS[name].rpartition(":")[2].removeprefix("v")
+    pinned = (IMAGES / f"closed-network/python/{package}.txt").read_text()
+
+    assert f"\n{package}=={version} \\\n    --hash=sha256:" in pinned
 
 
 def test_prometheus_is_of_its_locked_sources() -> None:
@@ -127,13 +151,12 @@ def test_no_stated_image_is_of_a_tag_that_rolls() -> None:
 
 
 def test_no_engine_is_of_a_tag_that_rolls() -> None:
-    ours = {image for engine in (LLAMACPP_TUNED, VLLM_TUNED, SGLANG_TUNED, TGI) for image in engine.images.values()}
-    kubeai = yaml.safe_load((ROOT / "src/slipway/apis/kubeai/defaults.yaml").read_text())["modelServers"].values()
-    theirs = {image for server in kubeai for image in server["images"].values()}
+    ours = {image for engine in ENGINES.values() for image in engine.images.values()}
+    theirs = {image for server in parse("").model_servers.values() for image in server.images.values()}
 
     assert len(ours) >= 10
     assert len(theirs) >= 10
-    assert [image for image in ours | theirs | {IMAGE} if not EXACT.search(image.rpartition(":")[2])] == []
+    assert [image for image in ours | theirs if not EXACT.search(image.rpartition(":")[2])] == []
 
 
 def test_digests_are_those_of_stated_images() -> None:

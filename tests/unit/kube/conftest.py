@@ -9,6 +9,7 @@ import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,6 +17,7 @@ import yaml
 from aiohttp import web
 
 from slipway.kube.client import Client
+from slipway.kube.conditions import timestamp
 from slipway.kube.metrics import Metrics
 
 PATIENCE = 60.0
@@ -28,6 +30,7 @@ class Logged(NamedTuple):
     path: str
     query: dict[str, str]
     at: float
+    accept: str = ""
 
 
 class Fault:
@@ -102,6 +105,8 @@ class ApiServer:
         self.oldest = 0
         """Watches from before this version get 410."""
         self.log: list[Logged] = []
+        self.conflicts: list[str] = []
+        """Paths of requests that were answered with 409."""
         self.faults: list[Fault] = []
         self.page = 500
         self.changed = asyncio.Condition()
@@ -174,7 +179,8 @@ class ApiServer:
     # What it does
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.log.append(Logged(request.method, request.path, dict(request.query), time.monotonic()))
+        accept = request.headers.get("Accept", "")
+        self.log.append(Logged(request.method, request.path, dict(request.query), time.monotonic(), accept))
         for fault in self.faults:
             if fault.takes(request):
                 fault.times -= 1
@@ -185,7 +191,10 @@ class ApiServer:
             return self.list(request)
         body = json.loads(await request.read() or b"null")
         answers = {"GET": self.get, "POST": self.post, "PUT": self.replace, "PATCH": self.patch, "DELETE": self.delete}
-        return await answers[request.method](request, body)
+        answer = await answers[request.method](request, body)
+        if answer.status == 409:
+            self.conflicts.append(request.path)
+        return answer
 
     def matches(self, path: str, obj: dict[str, Any], request: web.Request) -> bool:
         prefix, _unused, plural = request.path.rpartition("/")
@@ -193,13 +202,13 @@ class ApiServer:
         return inside and _selected(obj["metadata"].get("labels") or {}, request.query.get("labelSelector", ""))
 
     def list(self, request: web.Request) -> web.Response:
-        items = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
+        found = [obj for path, obj in sorted(self.objects.items()) if self.matches(path, obj, request)]
+        items = [_asked_for(request, obj) for obj in found]
         start = int(request.query.get("continue") or 0)
         metadata, end = {"resourceVersion": str(self.version)}, start + min(self.page, int(request.query["limit"]))
         if end < len(items):
             metadata["continue"] = str(end)
-        shown = [_shown(request, obj) for obj in items[start:end]]
-        return web.json_response({"metadata": metadata, "items": shown})
+        return web.json_response({"metadata": metadata, "items": items[start:end]})
 
     async def watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -226,18 +235,18 @@ class ApiServer:
             news, told = self.history[told:], len(self.history)
             for _unused, kind, path, obj in news:
                 if self.matches(path, obj, request) and request.transport is not None:
-                    await response.write(event(kind, _shown(request, obj)))
+                    await response.write(event(kind, _asked_for(request, obj)))
 
     async def get(self, request: web.Request, _unused: Any) -> web.Response:
         if request.path not in self.objects:
             return web.json_response(status(404, "NotFound"), status=404)
-        return web.json_response(_shown(request, self.objects[request.path]))
+        return web.json_response(_asked_for(request, self.objects[request.path]))
 
     async def post(self, request: web.Request, body: Any) -> web.Response:
         path = f"{request.path}/{body['metadata']['name']}"
         if path in self.objects:
             return web.json_response(status(409, "AlreadyExists"), status=409)
-        return web.json_response(await self.store(path, body), status=201)
+        return web.json_response(await self.store(path, _born_now(body)), status=201)
 
     async def replace(self, request: web.Request, body: Any) -> web.Response:
         current = self.objects.get(request.path)
@@ -262,21 +271,25 @@ class ApiServer:
         merged = _merge(current or {}, body)
         if merged == current:
             return web.json_response(current)
-        return web.json_response(await self.store(path, merged))
+        return web.json_response(await self.store(path, merged if current else _born_now(merged)))
 
     async def json_patch(self, path: str, obj: dict[str, Any], steps: Any) -> web.Response:
         """Whole fields only. A replaced resourceVersion is a precondition, as in a real server."""
+        before = copy.deepcopy(obj)
         for step in steps:
-            *parents, field = step["path"].strip("/").split("/")
-            holder = obj
+            *parents, field = (part.replace("~1", "/") for part in step["path"].strip("/").split("/"))
+            holder: Any = obj
             for parent in parents:
-                holder = holder.setdefault(parent, {})
+                holder = holder[int(parent)] if isinstance(holder, list) else holder.setdefault(parent, {})
             if field == "resourceVersion" and holder[field] != step["value"]:
                 return web.json_response(status(409, "Conflict"), status=409)
+            if step["op"] == "remove":
+                del holder[field]
+                continue
             if step["op"] == "test" and holder.get(field) != step["value"]:
                 return web.json_response(status(422, "Invalid", "test failed"), status=422)
             holder[field] = step["value"]
-        return web.json_response(await self.store(path, obj))
+        return web.json_response(obj if obj == before else await self.store(path, obj))
 
     async def delete(self, request: web.Request, body: Any) -> web.Response:
         current = self.objects.get(request.path)
@@ -290,8 +303,13 @@ class ApiServer:
         return web.json_response({"kind": "Status", "status": "Success"})
 
 
-def _shown(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:
-    """The object in the form that is asked for: whole, or its metadata alone."""
+def _born_now(obj: dict[str, Any]) -> dict[str, Any]:
+    """A real server stamps what clients create. Decisions look at how old a Job is."""
+    return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": timestamp(time.time())}}
+
+
+def _asked_for(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:
+    """An object, or its metadata alone where no more is asked for."""
     if "as=PartialObjectMetadata" not in request.headers.get("Accept", ""):
         return obj
     return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": obj["metadata"]}
@@ -312,8 +330,9 @@ def _selected(labels: dict[str, str], selector: str) -> bool:
     return True
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
+@asynccontextmanager
+async def serving() -> AsyncIterator[ApiServer]:
+    """An API server that answers."""
     api = ApiServer()
     application = web.Application(client_max_size=2**24)
 
@@ -328,19 +347,30 @@ async def server() -> AsyncIterator[ApiServer]:
     await runner.cleanup()
 
 
-@pytest.fixture
-def kubeconfig(server: ApiServer, tmp_path: Any) -> str:
+def kubeconfig_of(server: ApiServer, folder: Any) -> str:
+    """A file in the folder that leads to the server."""
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server.url}}],
-        "users": [{"name": "test", "user": {"tokenFile": str(tmp_path / "token")}}],
+        "users": [{"name": "test", "user": {"tokenFile": str(folder / "token")}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }
-    (tmp_path / "token").write_text("first")
-    (tmp_path / "config").write_text(yaml.safe_dump(config))
-    return str(tmp_path / "config")
+    (folder / "token").write_text("first")
+    (folder / "config").write_text(yaml.safe_dump(config))
+    return str(folder / "config")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with serving() as api:
+        yield api
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Any) -> str:
+    return kubeconfig_of(server, tmp_path)
 
 
 @pytest.fixture

@@ -9,10 +9,21 @@ from aiohttp import web
 
 from slipway.kube import expectations as expectations_module
 from slipway.kube.applier import OWNER, Applied, Applier, by_owner
-from slipway.kube.errors import NotLeader, ServerError, TooManyRequests
+from slipway.kube.errors import NotLeaderError, ServerError, TooManyRequestsError
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, MANAGED_BY, SERVICE, SERVICE_ACCOUNT, Key, Kind, uid
+from slipway.kube.objects import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    MANAGED_BY,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Key,
+    Kind,
+    uid,
+)
 
 from .conftest import PATIENCE
 
@@ -20,7 +31,11 @@ MODEL = Kind("krypton.ai", "v1alpha1", "Model", "models")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 SERVICES = "/api/v1/namespaces/default/services"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+RBAC = "rbac.authorization.k8s.io/v1"
+ROLES, BINDINGS = (f"/apis/{RBAC}/namespaces/default/{plural}" for plural in ("roles", "rolebindings"))
 LABELS = {MANAGED_BY: "slipway"}
+DONE = Applied(waited=True)
+"""There was something to do, and nothing went wrong."""
 
 
 def owner(name="m", identity="owner-uid", **metadata):
@@ -47,7 +62,7 @@ class Bench:
         self.expectations = Expectations()
         self.informers = {
             kind: Informer(client, kind, labels=f"{MANAGED_BY}=slipway", indexes={OWNER: by_owner})
-            for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT)
+            for kind in (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING)
         }
         self.applier = self.new(client)
 
@@ -80,7 +95,7 @@ async def bench(client, start):
 
 async def test_children_are_made_with_owner_and_label(server, bench):
     applied = await bench.sync(owner(), [deployment(), service()])
-    assert applied == Applied()
+    assert applied == DONE
     metadata = server.objects[f"{DEPLOYMENTS}/m"]["metadata"]
     assert metadata["labels"] == LABELS
     assert metadata["ownerReferences"] == [
@@ -97,10 +112,10 @@ async def test_children_are_made_with_owner_and_label(server, bench):
 
 
 async def test_nothing_is_written_when_nothing_changed(server, bench):
-    for _unused in range(4):
-        await bench.sync(owner(), [deployment(), service()])
+    outcomes = [await bench.sync(owner(), [deployment(), service()]) for _unused in range(4)]
     assert len(server.writes) == 2
-    assert set(bench.applier.children(owner())) == {("Deployment", "m"), ("Service", "m")}
+    assert outcomes == [DONE, Applied(), Applied(), Applied()]
+    assert set(bench.applier.children(owner())) == {(DEPLOYMENT, Key("default", "m")), (SERVICE, Key("default", "m"))}
 
 
 async def test_what_lies_in_another_namespace_is_no_child_and_stays_as_it_is(server, bench, eventually):
@@ -128,7 +143,19 @@ async def test_an_owner_of_the_whole_cluster_has_its_children_where_they_are(ben
         metadata = {"name": namespace, "namespace": namespace, "uid": namespace, "resourceVersion": "1"}
         child = {"kind": "Deployment", "metadata": metadata | {"ownerReferences": [reference("owner-uid")]}}
         bench.informers[DEPLOYMENT].store.put(child)
-    assert set(bench.applier.children(wide)) == {("Deployment", "one"), ("Deployment", "two")}
+    assert set(bench.applier.children(wide)) == {(DEPLOYMENT, Key("one", "one")), (DEPLOYMENT, Key("two", "two"))}
+
+
+async def test_of_what_the_store_shows_without_our_label_the_server_is_asked(server, bench):
+    """The informer of a kind may keep a few fields of what is not ours, for others who read them."""
+    trimmed = {"metadata": {"name": "m", "namespace": "default", "uid": "x", "resourceVersion": "1"}}
+    bench.informers[SERVICE].store.put({"kind": "Service", **trimmed})
+    orphan = {"labels": LABELS}
+    await server.put(f"{SERVICES}/m", kind="Service", apiVersion="v1", metadata=orphan)
+    applied = await bench.sync(owner(), [service()])
+    assert applied == DONE
+    (taken,) = server.objects[f"{SERVICES}/m"]["metadata"]["ownerReferences"]
+    assert taken["uid"] == "owner-uid"
 
 
 async def test_no_child_is_made_in_another_namespace_than_its_owners(server, bench):
@@ -208,7 +235,7 @@ async def test_pruning_a_child_that_changed_meanwhile_is_refused_and_tried_again
     current = server.objects[f"{SERVICES}/m"]
     await server.store(f"{SERVICES}/m", {**current, "spec": {"changed": True}})
     applied = await bench.applier.sync(owner(), [])
-    assert [type(error).__name__ for error in applied.errors] == ["Conflict"]
+    assert [type(error).__name__ for error in applied.errors] == ["ConflictError"]
     assert f"{SERVICES}/m" in server.objects
 
 
@@ -229,8 +256,31 @@ async def test_no_pods_are_made_that_would_run_in_the_name_of_somebody_elses_acc
     assert f"{DEPLOYMENTS}/m" not in server.objects
     assert server.objects[f"{ACCOUNTS}/m"] == before
     await server.remove(f"{ACCOUNTS}/m")
-    assert await bench.sync(owner(), [deployment(), service(), account]) == Applied()
+    assert await bench.sync(owner(), [deployment(), service(), account]) == DONE
     assert f"{DEPLOYMENTS}/m" in server.objects
+
+
+async def test_a_role_is_bound_once_it_is_there_and_ours(server, bench):
+    """The API server refuses to bind a role that is missing; one of somebody else's may be for anything."""
+    metadata = {"namespace": "default", "name": "m"}
+    role, binding = ({"apiVersion": RBAC, "kind": kind, "metadata": metadata} for kind in ("Role", "RoleBinding"))
+    await server.put(f"{ROLES}/m", kind="Role", apiVersion=RBAC, metadata={})
+    applied = await bench.sync(owner(), [binding, role])
+    assert [(failure.kind, failure.reason) for failure in applied.failures] == [("Role", "NameTaken")]
+    assert f"{BINDINGS}/m" not in server.objects
+    await server.remove(f"{ROLES}/m")
+    written = len(server.writes)
+    assert await bench.sync(owner(), [binding, role]) == DONE
+    assert [write.path for write in server.writes[written:]] == [f"{ROLES}/m", f"{BINDINGS}/m"]
+
+
+async def test_no_pods_are_made_while_nobody_can_say_whose_the_account_is(server, bench, script):
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "m"}}
+    await server.put(f"{ACCOUNTS}/m", kind="ServiceAccount", metadata={"annotations": {"role": "of a bank"}})
+    server.fault("GET", ACCOUNTS, script.refuse(500, "InternalError"))
+    applied = await bench.sync(owner(), [deployment(), service(), account])
+    assert [type(error).__name__ for error in applied.errors] == ["ServerError"]
+    assert not server.writes
 
 
 @pytest.mark.parametrize(
@@ -350,7 +400,7 @@ async def test_row_20_21_passing_trouble_is_raised_after_the_others_are_made(ser
     with pytest.raises(ServerError):
         applied.raise_passing()
     server.fault("PATCH", DEPLOYMENTS, script.refuse(429, "TooManyRequests", headers={"Retry-After": "9"}))
-    with pytest.raises(TooManyRequests) as caught:
+    with pytest.raises(TooManyRequestsError) as caught:
         (await bench.sync(owner(), [deployment(), service()])).raise_passing()
     assert caught.value.retry_after == 9
 
@@ -403,7 +453,7 @@ async def test_waiting_for_a_write_ends_as_soon_as_the_watch_tells_it(server, be
 async def test_row_38_who_does_not_lead_writes_nothing(server, bench):
     bench.applier = bench.new(bench.client.fenced(lambda: False))
     applied = await bench.sync(owner(), [deployment()])
-    with pytest.raises(NotLeader):
+    with pytest.raises(NotLeaderError):
         applied.raise_passing()
     assert not server.writes
 
@@ -476,7 +526,7 @@ def marking(bench, client):
 
 async def test_what_nobody_lists_is_made_followed_and_left_alone_while_nothing_changes(server, marking):
     for _unused in range(3):
-        assert await marking.sync(owner(), [files()]) == Applied()
+        assert await marking.sync(owner(), [files()]) == DONE
     assert [one.method for one in server.writes] == ["PATCH"]
     assert server.objects[FILES]["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
     await marking.sync(owner(), [files("two")])
@@ -501,9 +551,9 @@ async def test_what_nobody_lists_is_not_taken_from_others(server, marking):
 
 async def test_what_nobody_lists_and_nobody_wants_any_more_goes(server, marking):
     await marking.sync(owner(), [files()])
-    assert await marking.sync(owner(), [], [FILES_KEY]) == Applied()
+    assert await marking.sync(owner(), [], [FILES_KEY]) == DONE
     assert FILES not in server.objects
-    assert await marking.sync(owner(), [], [FILES_KEY]) == Applied()
+    assert await marking.sync(owner(), [], [FILES_KEY]) == DONE
 
 
 @pytest.mark.parametrize("metadata", [{"ownerReferences": [reference("earlier")]}, {"deletionTimestamp": "now"}])
@@ -514,3 +564,68 @@ async def test_what_nobody_lists_and_is_on_its_way_out_is_tried_again(server, ma
     applied = await marking.sync(owner(), [files()])
     assert applied.waiting == ()
     assert [error.reason for error in applied.errors] == ["Conflict"]
+
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+def secret(token="b25l"):  # noqa: S107 - no real one
+    metadata = {"namespace": "default", "name": "m-upload"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"token": token}}
+
+
+async def test_what_is_written_blindly_is_sent_once_and_never_read(server, bench):
+    outcomes = [await bench.applier.write(owner(), [secret()]) for _unused in range(3)]
+    assert outcomes == [DONE, Applied(), Applied()]
+    assert [one.method for one in server.log if one.path.startswith(SECRETS)] == ["POST"]
+    made = server.objects[f"{SECRETS}/m-upload"]
+    assert (made["data"], made["metadata"]["labels"]) == ({"token": "b25l"}, LABELS)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "owner-uid"
+
+
+async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(server, bench, client):
+    await bench.applier.write(owner(), [secret()])
+    assert await bench.applier.write(owner(), [secret("dHdv")]) == DONE
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "dHdv"}
+    assert await bench.applier.write(owner(), [secret("dHdv")]) == Applied()
+    before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
+    assert await bench.new(client).write(owner(), [secret("dHdv")]) == DONE
+    assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {},
+        {"labels": LABELS},
+        {"labels": LABELS, "ownerReferences": [reference("theirs", "other")]},
+        {"ownerReferences": [reference("owner-uid")]},
+    ],
+    ids=["strange", "orphaned", "of another owner", "without our label"],
+)
+async def test_a_strangers_object_is_not_overwritten_blindly(server, bench, metadata):
+    await server.put(
+        f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=metadata, data={"password": "eA=="}
+    )
+    applied = await bench.applier.write(owner(), [secret()])
+    assert [(one.reason, one.name) for one in applied.failures] == [("NameTaken", "m-upload")]
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"password": "eA=="}
+
+
+async def test_what_a_namesake_left_is_waited_for(server, bench):
+    left = {"labels": LABELS, "ownerReferences": [reference("another-uid")]}
+    await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", metadata=left, data={"token": "eA=="})
+    (error,) = (await bench.applier.write(owner(), [secret()])).errors
+    assert "is of an owner that is gone" in str(error)
+    await server.remove(f"{SECRETS}/m-upload")
+    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
+
+
+async def test_what_is_written_blindly_and_refused_is_told_without_its_content(server, bench, script):
+    server.fault("POST", SECRETS, script.refuse(403, "Forbidden", "secrets is forbidden"))
+    applied = await bench.applier.write(owner(), [secret()])
+    assert [one.reason for one in applied.failures] == ["Forbidden"]
+    assert "b25l" not in str(applied)
+    assert (await bench.applier.write(owner(), [secret()])).failures == applied.failures
+    assert len(server.requests("POST", SECRETS)) == 1

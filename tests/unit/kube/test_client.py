@@ -6,23 +6,25 @@ import asyncio
 import pathlib
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 
 from slipway.kube import client as client_module
 from slipway.kube.client import Client
 from slipway.kube.errors import (
-    Conflict,
-    ConnectionFailed,
-    Forbidden,
-    Gone,
-    Invalid,
-    NotFound,
-    NotLeader,
-    RequestTimeout,
+    ConflictError,
+    ConnectionFailedError,
+    ForbiddenError,
+    GoneError,
+    InvalidObjectError,
+    NotFoundError,
+    NotLeaderError,
+    RequestTimeoutError,
     ServerError,
-    TooManyRequests,
-    Unauthorized,
+    TooManyRequestsError,
+    UnauthorizedError,
+    error_from_body,
 )
 from slipway.kube.objects import DEPLOYMENT, NAMESPACE, POD, Key
 
@@ -44,22 +46,22 @@ async def test_reads_writes_and_deletes_an_object(server, client):
     applied = await client.apply(POD, {**pod, "spec": {"x": 2}}, field_manager="m")
     assert applied["spec"] == {"x": 2}
     assert server.log[-1].query == {"fieldManager": "m", "force": "true"}
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await client.delete(POD, Key("default", "a"), resource_version="1")
     await client.delete(POD, Key("default", "a"), uid=created["metadata"]["uid"])
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await client.get(POD, Key("default", "a"))
 
 
 @pytest.mark.parametrize(
     ("code", "reason", "error"),
     [
-        (400, "BadRequest", Invalid),
-        (403, "Forbidden", Forbidden),
-        (409, "Conflict", Conflict),
-        (410, "Gone", Gone),
-        (422, "Invalid", Invalid),
-        (429, "TooManyRequests", TooManyRequests),
+        (400, "BadRequest", InvalidObjectError),
+        (403, "Forbidden", ForbiddenError),
+        (409, "Conflict", ConflictError),
+        (410, "Gone", GoneError),
+        (422, "Invalid", InvalidObjectError),
+        (429, "TooManyRequests", TooManyRequestsError),
         (500, "InternalError", ServerError),
         (503, "ServiceUnavailable", ServerError),
     ],
@@ -74,6 +76,21 @@ async def test_an_http_status_is_a_typed_error(server, client, script, code, rea
     assert said.causes == (("spec.x", "bad"),)
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"), [(404, "NotFound"), (409, "Conflict"), (410, "Gone"), (422, "Invalid"), (500, "ServerError")]
+)
+def test_an_answer_without_a_reason_has_that_of_its_status(status, reason):
+    assert error_from_body(status, b"").reason == reason
+
+
+def test_an_object_that_the_server_cannot_read_is_invalid_however_it_says_that():
+    told = "failed to convert new object (models/a; apps/v1, Kind=Deployment) to proper version: quantities must match"
+    body = msgspec.json.encode({"kind": "Status", "code": 500, "reason": "InternalError", "message": told})
+    found = error_from_body(500, body)
+    assert isinstance(found, InvalidObjectError)
+    assert (found.reason, found.message) == ("Invalid", told)
+
+
 async def test_a_page_of_a_proxy_is_quoted(server, client):
     async def page(_unused):
         return web.Response(status=502, text="<html>bad gateway</html>")
@@ -85,11 +102,11 @@ async def test_a_page_of_a_proxy_is_quoted(server, client):
 
 async def test_a_broken_connection_and_a_silent_server_are_told_apart(server, client, script, monkeypatch):
     server.fault("PATCH", PODS, script.hang_up)
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ConnectionFailedError):
         await client.merge_patch(POD, Key("default", "a"), {})
     monkeypatch.setattr(client_module, "_REQUEST_LIMIT", aiohttp.ClientTimeout(total=0.2))
     server.fault("PATCH", PODS, script.stream(hold=5))
-    with pytest.raises(RequestTimeout):
+    with pytest.raises(RequestTimeoutError):
         await client.merge_patch(POD, Key("default", "a"), {})
 
 
@@ -124,7 +141,7 @@ async def test_the_environment_names_a_proxy_but_for_the_hosts_that_it_excepts(c
 
 async def test_credentials_that_stay_bad_are_unauthorized(server, client, script):
     server.fault("GET", PODS, script.refuse(401, "Unauthorized"), times=9)
-    with pytest.raises(Unauthorized):
+    with pytest.raises(UnauthorizedError):
         await client.get(POD, Key("default", "a"))
     assert len(server.log) == 2
 
@@ -133,7 +150,7 @@ async def test_a_fenced_client_reads_but_does_not_write(server, client):
     await server.put(f"{PODS}/a")
     fenced = client.fenced(lambda: False)
     await fenced.get(POD, Key("default", "a"))
-    with pytest.raises(NotLeader):
+    with pytest.raises(NotLeaderError):
         await fenced.delete(POD, Key("default", "a"))
     assert not server.writes
 
@@ -148,7 +165,7 @@ async def test_lists_come_in_pages_that_say_what_their_items_are(server, client)
 
 
 async def test_requests_are_counted_by_code_and_method(server, client, metrics):
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         await client.get(POD, Key("default", "a"))
     assert b'rest_client_requests_total{code="404",method="GET"} 1.0' in metrics.text()
 

@@ -6,8 +6,8 @@ import asyncio
 import itertools
 import time
 
-from slipway.kube.controller import Controller, Result, TerminalError, owner_keys
-from slipway.kube.errors import Conflict, ConnectionFailed, ServerError, TooManyRequests
+from slipway.kube.controller import Controller, Result, owner_keys
+from slipway.kube.errors import ConflictError, ConnectionFailedError, ServerError, TooManyRequestsError
 from slipway.kube.informer import Informer
 from slipway.kube.objects import DEPLOYMENT, POD, Key, Kind, owner_reference
 
@@ -72,16 +72,6 @@ async def test_a_success_ends_the_backoff(metrics, start, eventually):
     assert controller.queue.add_rate_limited(A) == 0.005
 
 
-async def test_a_terminal_error_is_not_retried(metrics, start, eventually):
-    reconcile, calls = recording({A: [TerminalError("never")]})
-    controller = Controller("test", reconcile, metrics=metrics)
-    start(controller.run())
-    controller.queue.add(A)
-    await eventually(lambda: calls)
-    await asyncio.sleep(0.1)
-    assert len(calls) == 1
-
-
 async def test_a_result_may_ask_to_be_called_again(metrics, start, eventually):
     reconcile, calls = recording({A: [Result(0.1)]})
     controller = Controller("test", reconcile, metrics=metrics)
@@ -92,7 +82,7 @@ async def test_a_result_may_ask_to_be_called_again(metrics, start, eventually):
 
 
 async def test_row_19_conflicts_are_retried_without_noise(metrics, start, eventually, caplog):
-    reconcile, calls = recording({A: [Conflict("stale")] * 5})
+    reconcile, calls = recording({A: [ConflictError("stale")] * 5})
     controller = Controller("test", reconcile, metrics=metrics)
     start(controller.run())
     controller.queue.add(A)
@@ -101,7 +91,7 @@ async def test_row_19_conflicts_are_retried_without_noise(metrics, start, eventu
 
 
 async def test_row_20_retry_after_is_waited_for_even_when_the_object_changes(metrics, start, eventually):
-    reconcile, calls = recording({A: [TooManyRequests("slow down", retry_after=1.5)]})
+    reconcile, calls = recording({A: [TooManyRequestsError("slow down", retry_after=1.5)]})
     controller = Controller("test", reconcile, metrics=metrics)
     start(controller.run())
     controller.queue.add(A)
@@ -127,7 +117,7 @@ async def test_row_21_a_server_error_backs_off_its_key_only(metrics, start, even
 
 async def test_row_6_an_outage_is_not_answered_with_a_storm(metrics, start):
     keys = [Key("default", str(number)) for number in range(100)]
-    reconcile, calls = recording({key: [ConnectionFailed("away")] * 1000 for key in keys})
+    reconcile, calls = recording({key: [ConnectionFailedError("away")] * 1000 for key in keys})
     controller = Controller("test", reconcile, metrics=metrics, workers=4)
     start(controller.run())
     began = time.monotonic()

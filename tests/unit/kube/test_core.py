@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from slipway.kube.core import core, core_schema
+from slipway.kube.core import core, core_schema, inlined
 from slipway.kube.crd import struct_schema
 from slipway.kube.objects import Object
 
@@ -109,3 +109,29 @@ def test_a_part_can_be_changed_without_changing_the_next_one() -> None:
     changed: Any = core_schema("Probe")
     changed["properties"].clear()
     assert core_schema("Probe")["properties"]
+
+
+def test_fields_that_may_be_left_out_are_not_required() -> None:
+    optional = ("containers", "containers[].livenessProbe.httpGet.port")
+    lenient = inlined("PodSpec", optional)
+    probes = lenient["properties"]["containers"]["items"]["properties"]
+    assert "required" not in lenient
+    assert "required" not in probes["livenessProbe"]["properties"]["httpGet"]
+    assert "port" in probes["readinessProbe"]["properties"]["httpGet"]["required"]
+    assert "containers" in core_schema("PodSpec")["required"]
+
+
+@pytest.mark.parametrize("path", ["nothing", "nothing.name", "containers.name"])
+def test_a_path_that_a_part_does_not_have_is_refused(path: str) -> None:
+    with pytest.raises(KeyError):
+        inlined("PodSpec", (path,))
+
+
+class Lenient(msgspec.Struct):
+    runner: Annotated[Object, core("Container", optional=("name",))] | None = None
+
+
+def test_a_field_may_ask_for_less_than_its_part() -> None:
+    runner = struct_schema(Lenient, defaults=True)["properties"]["runner"]
+    assert "name" in runner["properties"]
+    assert "name" not in runner.get("required", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -16,12 +17,11 @@ from slipway.kube.crd import (
     Scale,
     cel,
     list_map,
-    list_set,
     set_fields,
     struct_schema,
     to_yaml,
 )
-from slipway.kube.objects import Kind
+from slipway.kube.objects import Kind, Object
 
 
 class Port(msgspec.Struct):
@@ -51,7 +51,9 @@ class Spec(Base, kw_only=True, rename="camel"):
     disabled: bool = True
     count: Annotated[int, Meta(extra_json_schema={"format": "int32", "default": 0})] = 0
     ports: Annotated[tuple[Port, ...], Meta(max_length=5, extra_json_schema=list_map("name"))] = ()
-    tags: Annotated[list[str], Meta(extra_json_schema=list_set())] = msgspec.field(default_factory=lambda: ["x"])
+    tags: Annotated[list[str], Meta(extra_json_schema={"x-kubernetes-list-type": "set"})] = msgspec.field(
+        default_factory=lambda: ["x"]
+    )
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     template: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     anything: Any = None
@@ -181,7 +183,7 @@ def test_fields_without_effect_are_kept_by_the_definition_at_any_depth():
 
 @pytest.mark.parametrize(
     ("path", "complaint"),
-    [("mode", "mode is supported"), ("port.name", "port.name is supported"), ("gate.name", "there is no gate")],
+    [("mode", "mode is supported"), ("port.name", "port.name is supported"), ("gate.name", "gate does not exist")],
 )
 def test_a_field_that_gets_supported_has_to_leave_the_list(path, complaint):
     with pytest.raises(ValueError, match=complaint):
@@ -214,3 +216,53 @@ def test_a_type_that_no_schema_can_say_is_refused():
     for struct in (Odd, Either):
         with pytest.raises(TypeError):
             struct_schema(struct, defaults=True)
+
+
+class Tagged(msgspec.Struct, rename="camel"):
+    """A volume with a tag."""
+
+    tag_name: str
+    """Its tag."""
+    name: int | None = None
+    """Its number."""
+
+    inlined: ClassVar[Object] = {
+        "type": "object",
+        "required": ["name", "path"],
+        "properties": {"name": {"type": "string"}, "path": {"type": "string"}},
+        "x-kubernetes-map-type": "atomic",
+    }
+
+
+def test_fields_of_an_inlined_object_stand_beside_own_ones_which_count():
+    assert struct_schema(Tagged, defaults=True) == {
+        "type": "object",
+        "description": "A volume with a tag.",
+        "required": ["tagName", "path"],
+        "properties": {
+            "name": {"type": "integer", "description": "Its number."},
+            "path": {"type": "string"},
+            "tagName": {"type": "string", "description": "Its tag."},
+        },
+        "x-kubernetes-map-type": "atomic",
+    }
+
+
+def test_an_inlined_object_is_left_as_it_is():
+    before = json.dumps(Tagged.inlined)
+    struct_schema(Tagged, defaults=True)["properties"]["more"] = {}
+    assert json.dumps(Tagged.inlined) == before
+
+
+def test_a_struct_reads_its_own_fields_of_an_object_with_inlined_ones():
+    assert msgspec.convert({"tagName": "a", "path": "/x"}, Tagged) == Tagged(tag_name="a")
+
+
+class Plain(msgspec.Struct):
+    place: Annotated[Object, Meta(extra={"schema": {"type": "object", "properties": {"x": {"type": "integer"}}}})]
+    """Where it is."""
+
+
+def test_a_plain_object_has_the_schema_that_it_is_given():
+    place = struct_schema(Plain, defaults=True)["properties"]["place"]
+    assert place == {"type": "object", "description": "Where it is.", "properties": {"x": {"type": "integer"}}}

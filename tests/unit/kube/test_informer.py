@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 import aiohttp
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from slipway.kube import client as client_module
 from slipway.kube import informer as informer_module
 from slipway.kube.informer import Informer, SetBack
-from slipway.kube.objects import POD, Key
+from slipway.kube.objects import POD, Key, metadata_of
 
 from .conftest import PATIENCE
 
@@ -58,6 +59,21 @@ async def test_lists_then_follows_changes(server, informer, changes, start, even
     assert len(server.lists) == len(server.watches) == 1
 
 
+async def test_of_a_kind_for_its_metadata_alone_nothing_else_is_sent(server, client, start, eventually):
+    informer = Informer(client, metadata_of(POD))
+    await server.put(f"{PODS}/a", metadata={"annotations": {"x": "1"}}, spec={"x": "y" * 1000})
+    start(informer.run())
+    await informer.synced.wait()
+    await server.put(f"{PODS}/b", spec={"x": 1})
+    await eventually(lambda: names(informer) == {"a", "b"})
+    await informer.refresh(A)
+    told = informer.store.all()
+    assert {(obj["apiVersion"], obj["kind"], *obj.keys()) for obj in told} == {
+        ("v1", "Pod", "apiVersion", "kind", "metadata")
+    }
+    assert all("as=PartialObjectMetadata" in one.accept for one in server.log)
+
+
 async def test_a_late_handler_hears_of_what_is_there(server, informer, start):
     await server.put(f"{PODS}/a")
     start(informer.run())
@@ -65,6 +81,16 @@ async def test_a_late_handler_hears_of_what_is_there(server, informer, start):
     seen = []
     informer.add_handler(seen.append)
     assert [(change.type, change.key) for change in seen] == [("ADDED", A)]
+
+
+async def test_a_handler_sees_the_store_as_the_change_of_which_it_hears_left_it(server, informer, start):
+    seen = []
+    informer.add_handler(lambda change: seen.append((change.key, len(informer.store))))
+    for name in "ab":
+        await server.put(f"{PODS}/{name}")
+    start(informer.run())
+    await informer.synced.wait()
+    assert seen == [(A, 1), (B, 2)]
 
 
 async def test_a_list_of_several_pages_is_taken_whole(server, informer, start):
@@ -289,3 +315,48 @@ async def test_a_trouble_is_logged_once(server, informer, start, script, caplog)
     assert len(warnings) == 1
     assert "not yours" in warnings[0].getMessage()
     assert all(second.at - first.at > 0.05 for first, second in itertools.pairwise(server.lists))
+
+
+async def test_that_a_watch_begins_anew_is_routine(server, informer, start, eventually, script, caplog):
+    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+        server.fault("GET", "watch=", script.refuse(410, "Expired", "too old resource version"))
+        start(informer.run())
+        await eventually(lambda: any("too old resource version" in record.getMessage() for record in caplog.records))
+    assert [record.levelname for record in caplog.records if "too old" in record.getMessage()] == ["INFO"]
+
+
+async def test_that_an_optional_kind_is_missing_is_news_once_and_no_trouble(
+    server, client, start, script, caplog, eventually
+):
+    informer = Informer(client, POD, optional="the role pods")
+    missing, busy = script.refuse(404, "NotFound", "page not found"), script.refuse(503, "ServiceUnavailable")
+    for answer in (missing, missing, busy, missing):
+        server.fault("GET", "limit", answer)
+    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+        start(informer.run())
+        await asyncio.wait_for(informer.synced.wait(), PATIENCE)
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told[0] == ("INFO", "The cluster has no pods, which come with the role pods")
+    assert [level for level, _text in told] == ["INFO", "WARNING"]
+
+
+async def test_it_tells_since_when_the_server_is_silent(server, informer, start, eventually, script):
+    start(informer.run())
+    await eventually(lambda: server.following)
+    assert informer.silent_since == 0.0
+    silence = server.fault("GET", "pods", script.refuse(503, "ServiceUnavailable"), times=10**6)
+    server.cut()
+    await eventually(lambda: informer.silent_since)
+    since = informer.silent_since
+    silence.times = 0
+    await server.put(f"{PODS}/a")
+    await eventually(lambda: informer.silent_since == 0.0)
+    assert since > 0
+
+
+async def test_a_server_that_lacks_a_kind_is_not_silent(server, client, start, eventually, script):
+    server.fault("GET", "pods", script.refuse(404, "NotFound"), times=10**6)
+    informer = Informer(client, POD, optional="the pods' API")
+    start(informer.run())
+    await eventually(lambda: informer.missing)
+    assert informer.silent_since == 0.0

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from slipway.kube.client import Client
-from slipway.kube.lease import LeaderElector, LeadershipLost
+from slipway.kube.lease import LeaderElector, LeadershipLostError
 
 from .conftest import PATIENCE
 
@@ -74,7 +74,7 @@ async def test_row_38_a_leader_that_cannot_renew_stops_before_another_may_begin(
     first = elect("one")
     await first.acquire()
     server.fault("PUT", LEASES, script.stream(hold=900), times=99)
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.hold(), PATIENCE)
     assert not first.leading()
     assert first._renew_seconds < first._lease_seconds
@@ -94,7 +94,7 @@ async def test_a_leader_that_sees_another_holder_stops_at_once(server, elect):
     await first.acquire()
     taken = server.objects[PATH]
     await server.store(PATH, {**taken, "spec": {**taken["spec"], "holderIdentity": "thief"}})
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLostError):
         await asyncio.wait_for(first.hold(), PATIENCE)
 
 

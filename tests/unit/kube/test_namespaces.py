@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from slipway.kube import expectations as expectations_module
@@ -189,3 +191,15 @@ async def test_news_of_one_namespace_do_not_stand_for_what_was_written_in_anothe
     await expectations.met("owner")
     assert informer.store.get(Key("a", "x")) is not None, "read directly, as the watch does not show it"
     assert [one.path for one in server.log if one.path == f"{A}/x"] == [f"{A}/x"]
+
+
+async def test_an_optional_kind_that_the_cluster_lacks_is_told_once_for_all_namespaces(
+    server, client, start, script, caplog, eventually
+):
+    server.fault("GET", "limit", script.refuse(404, "NotFound", "page not found"), times=4)
+    informer = ChosenNamespaces(client, POD, ("a", "b"), optional="the role pods")
+    with caplog.at_level(logging.INFO, logger="slipway.kube.informer"):
+        start(informer.run())
+        await informer.synced.wait()
+    told = [record.getMessage() for record in caplog.records if "pods" in record.getMessage()]
+    assert told == ["The cluster has no pods, which come with the role pods"]

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from slipway.kube.conditions import LONGEST_MESSAGE, Condition, find, last_updated, merge
-from slipway.kube.errors import Conflict
+from slipway.kube.conditions import LONGEST_MESSAGE, Condition, find, merge
+from slipway.kube.errors import ConflictError
 from slipway.kube.events import MESSAGE_BYTES, Recorder
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
@@ -42,7 +42,7 @@ async def test_a_status_is_replaced_when_it_differs_and_seen_by_the_next_turn(se
 async def test_row_19_a_status_computed_from_old_news_is_refused(server, client, informer):
     old = informer.store.get(A)
     await server.put(f"{PODS}/a", status={"phase": "Newer"})
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await StatusWriter(client, informer, Expectations(), field_manager="m").write(old, {"phase": "New"})
     assert server.objects[f"{PODS}/a"]["status"] == {"phase": "Newer"}
 
@@ -86,13 +86,20 @@ def test_conditions_keep_the_new_order_and_drop_what_is_no_longer_said():
     assert find({}, "B") is None
 
 
+def test_conditions_of_other_writers_stay_as_they_are_behind_ours():
+    theirs = {"type": "Theirs", "status": "True", "reason": "Any", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    old = [theirs, *merge([], [Condition("A", "True"), Condition("B", "True")], 0)]
+    merged = merge(old, [Condition("B", "False")], 1, ours=frozenset({"A", "B"}))
+    assert [one["type"] for one in merged] == ["B", "Theirs"]
+    assert merged[1] == theirs
+    assert merge(merged, [Condition("B", "False")], 2, ours=frozenset({"A", "B"})) == merged
+
+
 def test_a_message_that_the_api_server_would_refuse_is_cut_and_still_the_same_the_next_time():
     told = Condition("Ready", "False", "Wrong", "x" * 50_000)
     status = {"conditions": merge([], [told], 0)}
     assert len(status["conditions"][0]["message"]) == LONGEST_MESSAGE
-    stamp = last_updated({}, status, 0)
-    again = {"conditions": [msgspec.to_builtins(told)]}
-    assert last_updated(status | {"lastUpdated": stamp}, again, 1_700_000_000) == stamp
+    assert merge(status["conditions"], [told], 1_700_000_000) == status["conditions"]
 
 
 async def test_an_event_that_repeats_is_counted(server, client, metrics, start, eventually):

@@ -58,7 +58,7 @@ def test_a_list_tells_what_vanished():
     store = Store()
     store.put(obj("a", 5))
     store.put(obj("b", 6))
-    changes = store.replace([obj("b", 6), obj("c", 7)], "8")
+    changes = list(store.replace([obj("b", 6), obj("c", 7)], "8"))
     assert sorted((change.type, change.key.name) for change in changes) == [("ADDED", "c"), ("DELETED", "a")]
     assert store.revision("") == 8
 
@@ -66,8 +66,26 @@ def test_a_list_tells_what_vanished():
 def test_a_list_does_not_take_away_what_was_read_after_it():
     store = Store()
     store.put(obj("a", 12))
-    assert store.replace([], "10") == []
+    assert list(store.replace([], "10")) == []
     assert store.get(A) is not None
+
+
+def test_each_change_of_a_list_is_told_while_the_store_is_as_it_left_it():
+    store = Store({"color": by_color})
+    store.put(obj("a", 5, color="red"))
+    listed = [obj("b", 6, color="red"), obj("c", 7, color="red")]
+    told = [(change.type, change.key.name, store.count("color", "red")) for change in store.replace(listed, "8")]
+    assert told == [("ADDED", "b", 2), ("ADDED", "c", 3), ("DELETED", "a", 2)]
+
+
+def test_a_list_is_taken_whole_though_its_reader_stops_at_the_first_change():
+    store = Store()
+    store.put(obj("a", 5))
+    changes = store.replace([obj("b", 6), obj("c", 7)], "8")
+    assert next(changes).key.name == "b"
+    changes.close()
+    assert sorted(stored["metadata"]["name"] for stored in store.all()) == ["b", "c"]
+    assert store.revision("") == 8
 
 
 def test_an_index_follows_every_change():

@@ -13,10 +13,11 @@ import pytest
 from aiohttp import web
 
 from slipway.hub.server import application as hub_application
+from slipway.loader import termination as module
 from slipway.loader.folder import MARKER, WORK
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import Access, open_source
+from slipway.loader.sources.base import Access, open_source
 from slipway.loader.stage import Work
 from slipway.loader.transfer import Policy
 
@@ -91,6 +92,15 @@ class Service:
             return answer if answer is not None else await handler(request)
 
         return record
+
+
+@pytest.fixture
+def termination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the loader leaves what Kubernetes keeps of it."""
+    path = tmp_path / "termination-log"
+    path.touch()
+    monkeypatch.setattr(module, "TERMINATION_LOG", path)
+    return path
 
 
 @pytest.fixture

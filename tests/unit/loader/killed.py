@@ -19,7 +19,7 @@ from typing import Any
 from slipway.loader.folder import MARKER, WORK
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
-from slipway.loader.source import open_source
+from slipway.loader.sources.base import open_source
 from slipway.loader.transfer import Policy
 
 AUDITED = ("open", "os.rename", "os.truncate", "os.mkdir")

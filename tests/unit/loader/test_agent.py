@@ -20,10 +20,10 @@ from slipway.loader.agent.budget import Budget
 from slipway.loader.agent.engine import Engine as Client
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
+from slipway.loader.commands import fetch_adapter
 from slipway.loader.gate import Gate
-from slipway.loader.http import application
-from slipway.loader.running import fetch_adapter
-from slipway.loader.source import open_source
+from slipway.loader.sources.base import open_source
+from slipway.loader.state_api import application
 from slipway.serving import agent
 from slipway.serving.agent import Adapter, AgentReport
 from slipway.serving.proof import HEADER, SigningKey, public_key
@@ -221,10 +221,10 @@ async def test_not_ready_from_the_engine_s_end_until_its_adapters_are_back(sidec
     await sidecar.settle()
     assert await sidecar.health() == 200
     engine.restart()
-    await sidecar.agent._look()
+    await sidecar.agent._observe()
     assert await sidecar.health() == 503
     await sidecar.restart()  # the whole pod's containers may restart
-    await sidecar.agent._look()
+    await sidecar.agent._observe()
     assert await sidecar.health() == 503
     await sidecar.settle()
     assert await sidecar.health() == 200
@@ -269,7 +269,7 @@ async def test_a_source_that_refuses_is_told_and_tried_again_later(sidecar: Side
     await sidecar.wish(Adapter("m_a", "hf://acme/none"))
     await sidecar.settle()
     assert await sidecar.state() == {"m_a": ("Failed", "")}
-    assert "knows no repository acme/none" in await sidecar.message()
+    assert "has no repository acme/none" in await sidecar.message()
     asked = len(hub.seen)
     await sidecar.settle()
     assert len(hub.seen) == asked
@@ -364,17 +364,17 @@ async def test_an_engine_without_these_calls_is_explained(sidecar: Sidecar, serv
     served.interfere = interfere
     await sidecar.wish(ONE)
     await sidecar.settle()
-    assert "it needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" in await sidecar.message()
+    assert "start it with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True" in await sidecar.message()
 
 
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b"{", 400, "is no list of adapters"),
-        (b'[{"name": "x"}]', 400, "is no list of adapters"),
-        (b'[{"name": "../x", "url": "hf://a/b"}]', 400, "is no name of an adapter"),
-        (b'[{"name": "x", "url": "http://169.254.169.254/latest"}]', 400, "is no url of hf"),
-        (b'[{"name":"x","url":"hf://a/b"},{"name":"x","url":"hf://a/c"}]', 400, "two adapters have one name"),
+        (b"{", 400, "is not a list of adapters"),
+        (b'[{"name": "x"}]', 400, "is not a list of adapters"),
+        (b'[{"name": "../x", "url": "hf://a/b"}]', 400, "is not a valid adapter name"),
+        (b'[{"name": "x", "url": "http://169.254.169.254/latest"}]', 400, "is not a URL of hf"),
+        (b'[{"name":"x","url":"hf://a/b"},{"name":"x","url":"hf://a/c"}]', 400, "two adapters have the same name"),
         (b"[" + b" " * (1 << 20) + b"]", 413, ""),
     ],
 )
@@ -382,7 +382,7 @@ async def test_a_wish_that_makes_no_sense_is_refused(sidecar: Sidecar, body: byt
     found, text = await sidecar.put(body, sidecar.proof("PUT", "/v1/adapters", body))
     assert found == status
     assert words in text
-    assert sidecar.agent.wish == ()
+    assert sidecar.agent.desired == ()
 
 
 # --- who may say what is loaded ---------------------------------------------------------------------------------------
@@ -393,11 +393,11 @@ EVIL = "hf://acme/lora"
 
 async def refused(sidecar: Sidecar, body: bytes, headers: dict[str, str], status: int, reason: str) -> None:
     """The request is answered so, and leaves wish, engine and disk as they are."""
-    before = (sidecar.agent.wish, dict(await sidecar.agent._engine.models()), sidecar.versions())
+    before = (sidecar.agent.desired, dict(await sidecar.agent._engine.models()), sidecar.versions())
     found, text = await sidecar.put(body, headers)
     assert (found, reason in text) == (status, True), text
     await sidecar.settle()
-    assert (sidecar.agent.wish, dict(await sidecar.agent._engine.models()), sidecar.versions()) == before
+    assert (sidecar.agent.desired, dict(await sidecar.agent._engine.models()), sidecar.versions()) == before
 
 
 @pytest.fixture
@@ -415,7 +415,7 @@ BACKDOOR = b'[{"name":"m_a","url":"%s","digest":"%s"}]' % (EVIL.encode(), D1.enc
 @pytest.mark.parametrize("body", [NOTHING, BACKDOOR])
 @pytest.mark.parametrize("header", ["", "Bearer x", "Slipway-Ed25519 issued=1,digest=2,signature=3"])
 async def test_another_pod_can_neither_unload_nor_swap_an_adapter(attacked: Sidecar, body: bytes, header: str) -> None:
-    await refused(attacked, body, {HEADER: header} if header else {}, 401, "only the controller may ask")
+    await refused(attacked, body, {HEADER: header} if header else {}, 401, "only the controller may call this")
 
 
 async def test_a_pod_with_a_key_of_its_own_is_refused(attacked: Sidecar) -> None:
@@ -443,13 +443,13 @@ async def test_an_order_with_another_body_is_refused(attacked: Sidecar) -> None:
 async def test_a_replayed_order_is_refused_also_after_a_restart(sidecar: Sidecar) -> None:
     old = NOTHING, sidecar.proof("PUT", "/v1/adapters", NOTHING)
     assert (await sidecar.put(*old))[0] == 200
-    await refused(sidecar, *old, 403, "not later than the last one")
+    await refused(sidecar, *old, 403, "not newer than the last one")
     await sidecar.wish(ONE)
     await sidecar.settle()
-    await refused(sidecar, *old, 403, "not later than the last one")
+    await refused(sidecar, *old, 403, "not newer than the last one")
     await sidecar.restart()
     await sidecar.settle()
-    await refused(sidecar, *old, 403, "not later than the last one")
+    await refused(sidecar, *old, 403, "not newer than the last one")
     assert await sidecar.state() == {"m_a": ("Loaded", D1)}
 
 

@@ -39,7 +39,7 @@ def test_links_are_removed_and_not_followed(volume: Path, tmp_path: Path) -> Non
 def test_nothing_outside_of_the_volume_goes(volume: Path, tmp_path: Path, path: str) -> None:
     write(tmp_path / "precious", {"x": b"x"})
     (volume / "up").symlink_to(tmp_path)
-    with pytest.raises(LoadError, match="nothing is removed"):
+    with pytest.raises(LoadError, match="nothing was removed"):
         evict(volume / path, volume)
     assert content(tmp_path / "precious") == {"x": b"x"}
     assert content(volume / "one") == FILES
@@ -48,7 +48,7 @@ def test_nothing_outside_of_the_volume_goes(volume: Path, tmp_path: Path, path: 
 def test_without_a_mount_nothing_goes(volume: Path) -> None:
     if not os.path.ismount("/") or any(os.path.ismount(place) for place in (volume, *volume.parents[:-1])):
         pytest.skip("the tests' own folder is on a mounted volume")
-    with pytest.raises(LoadError, match="does not lie inside of a volume"):
+    with pytest.raises(LoadError, match="is not inside a volume"):
         evict(volume / "one")
 
 
@@ -57,5 +57,5 @@ def test_a_file_system_that_refuses_is_named(volume: Path, monkeypatch: pytest.M
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("shutil.rmtree", refuse)
-    with pytest.raises(LoadError, match="cannot be removed: Permission denied: check the volume and its owner"):
+    with pytest.raises(LoadError, match=r"cannot remove .*: Permission denied: check the volume and its owner"):
         evict(volume / "one", volume)

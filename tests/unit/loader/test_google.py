@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import exceptions
 
-from slipway.artifacts.guard import Guard
-from slipway.loader import source
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Access
-from slipway.loader.sources import google
+from slipway.loader.sources import base, google
+from slipway.loader.sources.base import Access
 
 from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
 from .google_store import Store
@@ -67,19 +66,19 @@ def test_a_composite_object_is_checked_by_its_crc(from_gcs: Loading, store: Stor
 def test_a_wrong_crc_is_noticed(from_gcs: Loading, store: Store) -> None:
     store.composite.add("team/tiny/tiny.gguf")
     store.crc["team/tiny/tiny.gguf"] = "AAAAAA=="
-    with pytest.raises(LoadError, match="other than the source promises"):
+    with pytest.raises(LoadError, match="did not match its checksum or size"):
         from_gcs(URL)
 
 
 @pytest.mark.parametrize(
     ("url", "token", "words"),
     [
-        ("gs://none/x", "", "there is no such bucket or object"),
-        ("gs://models/none", "", "there is nothing below gs://models/none"),
+        ("gs://none/x", "", "no such bucket or object"),
+        ("gs://models/none", "", "nothing found below gs://models/none"),
         (
             URL,
             "needed",
-            "the store wants to know who asks, and nobody is named, and the node's own identity is not used",
+            "the store requires credentials: name a Secret with keys",
         ),
     ],
 )
@@ -88,15 +87,15 @@ def test_refusals_say_what_to_do(from_gcs: Loading, store: Store, url: str, toke
     with pytest.raises(LoadError) as caught:
         from_gcs(url)
     assert words in str(caught.value)
-    assert not caught.value.passing
+    assert not caught.value.transient
 
 
 def test_a_bucket_with_more_files_than_any_model_is_refused(
     from_gcs: Loading, gcs: Service, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "MOST_FILES", 4)
+    monkeypatch.setattr(base, "MOST_FILES", 4)
     store.objects |= {f"many/{number}": b"" for number in range(20)}
-    with pytest.raises(LoadError, match="gs://models/many has more than 4 files, which no model has"):
+    with pytest.raises(LoadError, match="gs://models/many has more than 4 files, more than any model"):
         from_gcs("gs://models/many")
     assert len(gcs.seen) == 3
 
@@ -106,7 +105,7 @@ def test_what_is_no_store_is_told(from_gcs: Loading, gcs: Service) -> None:
         return web.json_response(["welcome"])
 
     gcs.interfere = interfere
-    with pytest.raises(LoadError, match="is not what the address says: check the endpoint"):
+    with pytest.raises(LoadError, match="is not in the expected format: check the endpoint"):
         from_gcs(URL)
 
 
@@ -140,7 +139,7 @@ def test_a_key_file_that_is_none_is_told(loading: Loading, tmp_path: Path, monke
     (tmp_path / "key.json").write_text("{}")
     loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "key.json")}
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
-    with pytest.raises(LoadError, match="names no usable key file: check the Secret"):
+    with pytest.raises(LoadError, match="does not name a usable key file: check the Secret"):
         loading(URL)
 
 
@@ -151,7 +150,7 @@ def test_a_key_file_leads_only_where_the_guard_lets_it(
     monkeypatch.setattr(google, "PUBLIC", gcs.url)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
     loading.env = {"GOOGLE_APPLICATION_CREDENTIALS": str(key_file)}
-    loading.access = Access(Guard())
+    loading.access = Access(AddressPolicy())
     with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.1 is this host"):
         loading(URL)
     assert gcs.seen == []

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from slipway.artifacts.guard import Guard
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.loader.errors import LoadError
-from slipway.loader.source import Access
 from slipway.loader.sources import http
+from slipway.loader.sources.base import Access
 from slipway.loader.stage import opened, stage
 
 from .conftest import Loading, Service, work
@@ -24,15 +24,15 @@ from .site import SHA, WHOLE, Site
 def test_what_only_the_cluster_can_ask_is_not_asked(site: Site, folder: Path, name: str) -> None:
     url = site.url.replace("127.0.0.1", name)
     with pytest.raises(LoadError, match=r"^SourceNotAllowed: .*: ask the operator to allow it$") as told:
-        stage(url, partial(opened, url, {}, Guard()), folder, WHOLE, work())
-    assert not told.value.passing
+        stage(url, partial(opened, url, {}, AddressPolicy()), folder, WHOLE, work())
+    assert not told.value.transient
     assert site.service
     assert site.service.seen == []
 
 
 def test_what_the_operator_allows_is_asked(site: Site, folder: Path) -> None:
     url = site.url
-    assert stage(url, partial(opened, url, {}, Guard(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
+    assert stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.0/8",))), folder, WHOLE, work()).sha256 == SHA
 
 
 def test_a_redirect_leads_nowhere_that_is_not_allowed(
@@ -45,7 +45,7 @@ def test_a_redirect_leads_nowhere_that_is_not_allowed(
     app.router.add_get("/tiny.gguf", elsewhere)
     url = f"{start(app).url}/tiny.gguf"
     with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127.0.0.2"):
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
+        stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.1",))), folder, WHOLE, work())
 
 
 def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
@@ -60,9 +60,9 @@ def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
 
     monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
     url = site.url.replace("127.0.0.1", "weights.example")
-    with pytest.raises(LoadError, match=r"weights.example leads to 10.0.0.7, which is a private network"):
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
-    allowed = Guard(("weights.example",))
+    with pytest.raises(LoadError, match=r"weights.example resolves to 10.0.0.7, which is a private address"):
+        stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.1",))), folder, WHOLE, work())
+    allowed = AddressPolicy(("weights.example",))
     asked.clear()
     assert stage(url, partial(opened, url, {}, allowed), folder, WHOLE, work()).sha256 == SHA
     assert set(asked) == {"weights.example"}
@@ -71,8 +71,8 @@ def test_a_name_with_one_address_that_is_not_allowed_is_not_asked_at_all(
 def test_a_host_that_is_not_there_is_asked_again_later(folder: Path) -> None:
     url = "http://127.0.0.1:9/x.gguf"
     with pytest.raises(LoadError, match=r"cannot be reached") as told:
-        stage(url, partial(opened, url, {}, Guard(("127.0.0.1",))), folder, WHOLE, work())
-    assert told.value.passing
+        stage(url, partial(opened, url, {}, AddressPolicy(("127.0.0.1",))), folder, WHOLE, work())
+    assert told.value.transient
 
 
 def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
@@ -88,7 +88,7 @@ def test_nothing_secret_is_told(site: Site, folder: Path) -> None:
 def test_an_endpoint_that_a_spec_names_is_asked_only_where_the_guard_lets_it(
     hub: Service, loading: Loading, url: str, variable: str
 ) -> None:
-    loading.env, loading.access = {variable: hub.url}, Access(Guard())
+    loading.env, loading.access = {variable: hub.url}, Access(AddressPolicy())
     with pytest.raises(LoadError, match=r"^SourceNotAllowed: 127\.0\.0\.1 is this host"):
         loading(url)
     assert hub.seen == []
@@ -96,7 +96,7 @@ def test_an_endpoint_that_a_spec_names_is_asked_only_where_the_guard_lets_it(
 
 def test_a_hub_leads_nowhere_that_is_not_allowed(hub: Service, loading: Loading) -> None:
     """Its large files come from elsewhere."""
-    loading.env, loading.access = {"HF_ENDPOINT": hub.url}, Access(Guard(("127.0.0.1",)))
+    loading.env, loading.access = {"HF_ENDPOINT": hub.url}, Access(AddressPolicy(("127.0.0.1",)))
 
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         if request.path.endswith("tiny.gguf"):
@@ -113,9 +113,9 @@ def test_a_proxy_that_a_spec_names_is_asked_only_where_the_guard_lets_it(
     site: Site, folder: Path, monkeypatch: pytest.MonkeyPatch, allowed: bool
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", site.url.removesuffix("/tiny.gguf"))
-    guard = Guard(("127.0.0.0/8",) if allowed else (), proxies=True)
+    guard = AddressPolicy(("127.0.0.0/8",) if allowed else (), proxies=True)
     assert site.service
-    with pytest.raises(LoadError, match="there is no such file" if allowed else r"^SourceNotAllowed: 127\.0\.0\.1"):
+    with pytest.raises(LoadError, match="no such file" if allowed else r"^SourceNotAllowed: 127\.0\.0\.1"):
         stage(
             "http://weights.example/x.gguf",
             partial(opened, "http://weights.example/x.gguf", {}, guard),

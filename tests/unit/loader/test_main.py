@@ -6,23 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from slipway.artifacts.addresses import public
+from slipway.artifacts.redaction import redact_url
+from slipway.loader import commands
 from slipway.loader import main as module
-from slipway.loader import running
-from slipway.loader.main import last_words, main
+from slipway.loader.main import main
 from slipway.loader.progress import Meter, human
+from slipway.loader.termination import write_termination_message
 from slipway.serving import job
 
 from .conftest import FILES, Service, content
-
-
-@pytest.fixture
-def termination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "termination-log"
-    path.touch()
-    monkeypatch.setattr(module, "TERMINATION_LOG", path)
-    monkeypatch.setattr(last_words, "__defaults__", (path,))
-    return path
 
 
 def test_load_then_evict(
@@ -37,10 +29,10 @@ def test_load_then_evict(
         capsys.readouterr().err.splitlines()[-1].startswith(f"slipway loader: {folder} is complete: 1.5 MiB of 1.5 MiB")
     )
     assert main(command) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == f"slipway loader: {folder} was complete already"
+    assert capsys.readouterr().err.splitlines()[-1] == f"slipway loader: {folder} is already complete"
     assert main(["evict", str(folder), "--below", str(folder.parent)]) == 0
     assert main(["evict", str(folder), "--below", str(folder.parent)]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == f"slipway loader: {folder} was not there"
+    assert capsys.readouterr().err.splitlines()[-1] == f"slipway loader: {folder} does not exist"
     assert termination.read_text() == ""
 
 
@@ -64,7 +56,7 @@ def test_jobs_know_the_status_that_ends_their_attempts() -> None:
 
 
 def test_last_words_fit_into_what_kubernetes_takes(termination: Path) -> None:
-    last_words("much " * 2000, termination)
+    write_termination_message("much " * 2000)
     assert 3000 < termination.stat().st_size <= 4096
 
 
@@ -94,7 +86,7 @@ def test_without_the_controllers_key_nobody_is_answered(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", hub.url)
     opened: list[object] = []
-    monkeypatch.setattr(running.web, "TCPSite", lambda *place: opened.append(place))
+    monkeypatch.setattr(commands.web, "TCPSite", lambda *place: opened.append(place))
     assert main(["load", "hf://acme/tiny", str(tmp_path / "model"), "--listen", "127.0.0.1:0"]) == 0
     assert opened == []
 
@@ -108,13 +100,13 @@ def test_without_the_controllers_key_nobody_is_answered(
     ],
 )
 def test_addresses_are_shown_without_what_may_be_secret(url: str, shown: str) -> None:
-    assert public(url) == shown
+    assert redact_url(url) == shown
 
 
 def test_progress_is_told_in_words() -> None:
     now = [0.0]
     meter = Meter(lambda: now[0])
-    assert meter.progress().message == "listing the files"
+    assert meter.progress().message == "listing files"
     meter.expect(4 << 20, 2)
     meter.found(1 << 20)
     now[0] = 1.0

@@ -17,7 +17,7 @@ from slipway.artifacts import safetensors
 from slipway.artifacts.report import Report
 from slipway.loader.errors import LoadError
 from slipway.loader.selection import Chosen
-from slipway.loader.source import Entry, Listing, Patiently
+from slipway.loader.sources.base import Entry, Listing, Retry
 from slipway.loader.stage import inspect, opened, probe, stage
 
 from .conftest import FILES, Service, content, cut_after, work, write
@@ -79,7 +79,7 @@ def test_a_file_of_another_hash_never_gets_its_name(site: Site, folder: Path) ->
         LoadError, match=rf"^IntegrityCheckFailed: tiny.gguf has the SHA-256 {SHA}, not {OTHER}$"
     ) as told:
         staged(site.url, folder, Chosen(sha256=OTHER))
-    assert not told.value.passing
+    assert not told.value.transient
     assert visible(folder) == {}
 
 
@@ -234,8 +234,52 @@ def test_a_set_of_files_keeps_its_paths_and_patterns_mean_what_they_fit(hub: Ser
     assert len(report.etag) == 64
 
 
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "transformers_version": "4.45.0",
+    "max_position_embeddings": 8192,
+}
+
+
+def test_what_the_files_of_a_model_say_together_is_told(hub: Service, root: Path, folder: Path) -> None:
+    weights = {f"model-0000{part}-of-00002.safetensors": tensors(500 * part) for part in (1, 2)}
+    twice = {"consolidated.safetensors": tensors(1500), "original/a.safetensors": tensors(1500)}
+    write(root / "acme/llama", {"config.json": json.dumps(LLAMA).encode(), **weights, **twice})
+    report = staged("hf://acme/llama", folder, Chosen(), {"HF_ENDPOINT": hub.url}, header="model")
+    assert report.model is not None
+    assert (report.model.model_type, report.model.architecture) == ("llama", "LlamaForCausalLM")
+    assert (report.model.parameters, report.model.exact, report.model.max_tokens) == (1500, True, 8192)
+    assert report.model.format is not None
+    assert report.model.format.name == "safetensors"
+
+
+def test_a_gguf_file_tells_what_the_model_is_by_its_header(tmp_path: Path) -> None:
+    write(tmp_path / "claim", {"tiny.gguf": GGUF, "README.md": b""})
+    report = inspect(tmp_path / "claim", "", work("model"))
+    assert report.model is not None
+    assert report.model.format is not None
+    assert report.model.format.name == "gguf"
+
+
+def test_the_parameters_of_a_gguf_file_are_counted(tmp_path: Path) -> None:
+    shapes = [text(f"blk.{number}.weight") + struct.pack("<IQQIQ", 2, 64, 500, 0, 0) for number in range(7)]
+    write(tmp_path / "claim", {"tiny.gguf": GGUF.rstrip(b"\0") + b"".join(shapes)})
+    report = inspect(tmp_path / "claim", "", work("model"))
+    assert report.model is not None
+    assert (report.model.parameters, report.model.parameter_size) == (224_000, "224K")
+
+
+@pytest.mark.parametrize("config", [b"{", b"[]", b"{" * 100_000, b'"' + b"x" * (5 << 20), b'{"model_type": 7}'])
+def test_a_configuration_that_is_none_spoils_no_load(tmp_path: Path, config: bytes) -> None:
+    write(tmp_path / "claim", {"config.json": config, "model.safetensors": b"\xff" * 20})
+    report = inspect(tmp_path / "claim", "", work("model"))
+    assert report.files == 2
+    assert report.header_fault or report.model is not None
+
+
 def test_a_file_that_the_source_has_not_is_named(hub: Service, folder: Path) -> None:
-    with pytest.raises(LoadError, match=r"^SourceNotFound: the source has no file 'b.gguf', but config.json, "):
+    with pytest.raises(LoadError, match=r"^SourceNotFound: the source has no file 'b.gguf'; it has config.json, "):
         staged("hf://acme/tiny", folder, Chosen(files=("tiny.gguf", "b.gguf")), {"HF_ENDPOINT": hub.url})
     with pytest.raises(LoadError, match=r"^InvalidFileSet"):
         staged("hf://acme/tiny", folder, Chosen(stored_as="x"), {"HF_ENDPOINT": hub.url})
@@ -263,7 +307,7 @@ def test_a_folder_of_the_machine_is_copied_with_all_that_is_in_it(tmp_path: Path
 def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slipway.loader.source.MOST_FILES", 2)
+    monkeypatch.setattr("slipway.loader.sources.base.MOST_FILES", 2)
     write(tmp_path / "home", {"a": b"", "b": b"", "c": b""})
     with pytest.raises(LoadError, match="more than 2 files"):
         staged(f"file://{tmp_path}/home", folder)
@@ -271,9 +315,9 @@ def test_a_folder_that_was_named_by_mistake_is_not_read_to_its_end(
 
 def test_a_file_of_the_machine_that_is_not_there_or_closed_says_so(tmp_path: Path, folder: Path) -> None:
     """Once, and for good: the original asked again without a pause."""
-    with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf is not there$") as told:
+    with pytest.raises(LoadError, match=r"^SourceNotFound: .*/none.gguf does not exist$") as told:
         staged(f"file://{tmp_path}/none.gguf", folder)
-    assert not told.value.passing
+    assert not told.value.transient
     if os.geteuid():
         write(tmp_path, {"closed.gguf": GGUF})
         (tmp_path / "closed.gguf").chmod(0)
@@ -304,7 +348,7 @@ def test_a_header_that_cannot_be_read_is_told_and_fails_nothing(tmp_path: Path) 
 class Hostile:
     """A source that lists a file outside of the folder, as a bucket may."""
 
-    def listing(self, _patiently: Patiently) -> Listing:
+    def listing(self, _patiently: Retry) -> Listing:
         return Listing("", tuple(Entry(path=path, locator=path, size=1) for path in ("a.gguf", "../other/x.gguf")))
 
     def read(self, entry: Entry, start: int) -> Any:
@@ -314,7 +358,7 @@ class Hostile:
 def test_a_refresh_touches_nothing_outside_of_its_folder(folder: Path) -> None:
     write(folder.parent, {"other/x.gguf": GGUF})
     folder.mkdir()
-    with pytest.raises(LoadError, match="leads out of the folder"):
+    with pytest.raises(LoadError, match="leads outside of the folder"):
         stage("s3://bucket/a", Hostile, folder, WHOLE, work(), refresh=True)
     assert (folder.parent / "other/x.gguf").read_bytes() == GGUF
 
@@ -339,7 +383,7 @@ def test_a_folder_that_a_loader_filled_is_read_where_it_lies_without_the_loaders
 @pytest.mark.parametrize("name", [".slipway/parts/ab", ".slipway-else", ".slipway-complete.ab"])
 def test_a_claim_with_other_names_of_the_loaders_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path / "claim", {"tiny.gguf": GGUF, name: b"x"})
-    with pytest.raises(LoadError, match=r"names that begin with \.slipway are the loader's own"):
+    with pytest.raises(LoadError, match=r"names that begin with \.slipway are reserved for the loader"):
         inspect(tmp_path / "claim", "", work())
 
 

@@ -106,12 +106,12 @@ def test_a_file_of_unknown_size_arrives(loading: Loading, site: Service) -> None
 
 def test_a_hash_in_the_headers_is_checked(loading: Loading, site: Service, headers: Headers) -> None:
     headers["x-goog-hash"] = "crc32c=AAAAAA=="
-    with pytest.raises(LoadError, match="other than the source promises"):
+    with pytest.raises(LoadError, match="did not match its checksum or size"):
         loading(f"{site.url}/a.gguf")
 
 
 @pytest.mark.parametrize(
-    ("path", "words"), [("none", "there is no such file"), ("secret.gguf", "it asks for a user"), ("", "names no file")]
+    ("path", "words"), [("none", "no such file"), ("secret.gguf", "it requires a user"), ("", "does not name a file")]
 )
 def test_refusals_name_no_secret(loading: Loading, site: Service, path: str, words: str) -> None:
     with pytest.raises(LoadError) as caught:

@@ -9,15 +9,15 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from slipway.loader.errors import LoadError
 from slipway.loader.folder import ABANDONED, MARKER, WORK, Folder
-from slipway.loader.source import Entry
+from slipway.loader.sources.base import Entry
 from slipway.loader.sources.huggingface import HuggingFace
 
 from .conftest import FILES, PATIENCE, WEIGHTS, Loading, Service, cut_after, write
@@ -99,7 +99,7 @@ def test_two_loaders_without_locks_share_no_part_file_and_the_file_is_whole(
     service = start(app)
     url = f"{service.url}/tiny.gguf"
     ends = run_both([lambda: Loading(slow.folder)(url), lambda: Loading(slow.folder)(url)])
-    assert all(end is True or (isinstance(end, LoadError) and end.passing) for end in ends), ends
+    assert all(end is True or (isinstance(end, LoadError) and end.transient) for end in ends), ends
     assert True in ends
     assert max(len(half) for half in slow.halves) == 2, "each has a part file of its own"
     assert (slow.folder / "tiny.gguf").read_bytes() == WEIGHTS
@@ -110,7 +110,7 @@ def test_two_loaders_without_locks_share_no_part_file_and_the_file_is_whole(
 def test_without_locks_two_loaders_of_a_hub_end_with_the_right_files(hub: Service, from_hub: Loading) -> None:
     other = Loading(from_hub.folder, from_hub.env)
     ends = run_both([lambda: from_hub(HUB), lambda: other(HUB)])
-    assert all(isinstance(end, bool) or end.passing for end in ends), ends
+    assert all(isinstance(end, bool) or end.transient for end in ends), ends
     assert from_hub.content == FILES
     assert Folder(from_hub.folder).holds(HUB)
 
@@ -127,7 +127,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_called_complete(hub: Serv
     hub.interfere = interfere
     with pytest.raises(LoadError, match=r"another loader changed .*tiny\.gguf meanwhile") as caught:
         from_hub(HUB)
-    assert caught.value.passing
+    assert caught.value.transient
     assert not (from_hub.folder / MARKER).exists()
     hub.interfere = None
     from_hub(HUB)
@@ -147,7 +147,7 @@ def cut(hub: Service, loading: Loading) -> None:
         return await ends(request, WEIGHTS)
 
     hub.interfere = interfere
-    with pytest.raises(LoadError, match="given up"):
+    with pytest.raises(LoadError, match="gave up"):
         loading(HUB)
     hub.interfere = None
     hub.seen.clear()
@@ -222,7 +222,9 @@ def test_names_that_the_loader_needs_are_refused_of_a_repository(
     from_hub: Loading, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HuggingFace, "_entries", lambda _self, _sha: iter([Entry(name, "http://x", 1)]))
-    with pytest.raises(LoadError, match=r"names that begin with \.slipway are the loader's own: remove it there"):
+    with pytest.raises(
+        LoadError, match=r"names that begin with \.slipway are reserved for the loader: remove it from the source"
+    ):
         from_hub(HUB)
     assert from_hub.content == {}
 

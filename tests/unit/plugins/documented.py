@@ -39,15 +39,17 @@ def documentation(module: str) -> Object:
 
 def fragments(module: str) -> list[str]:
     """Names of the documentation fragments that a module extends."""
-    return [name.rpartition(".")[2] for name in documentation(module).get("extends_documentation_fragment") or ()]
+    names = documentation(module).get("extends_documentation_fragment") or ()
+    return [name.removeprefix("slipway.inference.") for name in names]
 
 
 def options(module: str) -> Object:
     """Documented options, with those of the fragments."""
     found = dict(documentation(module).get("options") or {})
     for name in fragments(module):
-        text = importlib.import_module(f"{PLUGINS}.doc_fragments.{name}").ModuleDocFragment.DOCUMENTATION
-        found.update(yaml.safe_load(text).get("options") or {})
+        file, _dot, part = name.partition(".")
+        fragment = importlib.import_module(f"{PLUGINS}.doc_fragments.{file}").ModuleDocFragment
+        found.update(yaml.safe_load(getattr(fragment, part.upper() or "DOCUMENTATION")).get("options") or {})
     return found
 
 

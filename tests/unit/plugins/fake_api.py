@@ -23,6 +23,11 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Object = dict[str, Any]
+# Plurals of all kinds.
+COLLECTIONS = (
+    *("models", "clustermodels", "basemodels", "clusterbasemodels", "finetunedweights"),
+    *("inferenceservices", "benchmarkjobs", "events", "pods"),
+)
 # What the server fills in where a spec does not say it, by apiVersion.
 DEFAULTS: dict[str, Object] = {
     "krypton.ai/v1alpha1": {"port": 8080, "minReplicas": 1},
@@ -63,6 +68,7 @@ class FakeApi:
             "/apis/krypton.ai/v1alpha1",
             "/apis/kubeai.org/v1",
             "/apis/inference.llmkube.dev/v1alpha1",
+            "/apis/ome.io/v1beta1",
             "/api/v1",
         }
         self.calls: list[Call] = []
@@ -176,8 +182,9 @@ class FakeApi:
             return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
 
     def apply(self, path: str, body: Object, query: dict[str, str]) -> tuple[int, Object]:
-        namespace = path.split("/namespaces/")[1].split("/", maxsplit=1)[0]
-        if namespace not in self.namespaces:
+        _root, _namespaces, below = path.partition("/namespaces/")
+        namespace = below.split("/", maxsplit=1)[0]
+        if below and namespace not in self.namespaces:
             details = {"name": namespace, "kind": "namespaces"}
             return _failure(404, "NotFound", f'namespaces "{namespace}" not found', details)
         with self._changed:
@@ -222,7 +229,7 @@ class FakeApi:
         new = copy.deepcopy(live) if live else {key: body[key] for key in ("apiVersion", "kind")}
         metadata = new.setdefault("metadata", {})
         metadata.setdefault("uid", str(uuid.uuid4()))
-        metadata.update(name=body["metadata"]["name"], namespace=body["metadata"].get("namespace", ""))
+        metadata.update({name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]})
         wanted = _leaves(_said(body))
         owners = {
             entry["manager"]: _paths(entry["fieldsV1"])
@@ -274,7 +281,7 @@ class FakeApi:
                     raise ConnectionResetError
             for number, change, resource in ready:
                 version = number
-                if _inside(_path_of(resource), path) and _selected(resource, query):
+                if _inside(path_of(resource), path) and _selected(resource, query):
                     write({"type": change, "object": resource})
             if ready:
                 write({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})
@@ -400,13 +407,14 @@ def _missing(path: str) -> tuple[int, Object]:
 
 
 def _is_collection(path: str) -> bool:
-    return path.rsplit("/", maxsplit=1)[-1] in ("models", "inferenceservices", "events", "pods")
+    return path.rsplit("/", maxsplit=1)[-1] in COLLECTIONS
 
 
-def _path_of(resource: Object) -> str:
+def path_of(resource: Object) -> str:
     metadata = resource["metadata"]
     root = "/api/v1" if resource["apiVersion"] == "v1" else f"/apis/{resource['apiVersion']}"
-    return f"{root}/namespaces/{metadata['namespace']}/{resource['kind'].lower()}s/{metadata['name']}"
+    scope = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{scope}/{resource['kind'].lower()}s/{metadata['name']}"
 
 
 def _inside(path: str, collection: str) -> bool:

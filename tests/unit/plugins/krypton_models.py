@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fake_api import FakeApi
+from fake_api import FakeApi, path_of
 
 Object = dict[str, Any]
 
@@ -59,7 +59,6 @@ def becomes(**states: Object) -> Callable[[FakeApi, Object], None]:
         metadata = resource["metadata"]
         status = states.get(metadata["name"].replace("-", "_"), states.get("others"))
         if status is not None:
-            place = f"/apis/{resource['apiVersion']}/namespaces/{metadata['namespace']}"
-            api.set_status(f"{place}/{resource['kind'].lower()}s/{metadata['name']}", **status)
+            api.set_status(path_of(resource), **status)
 
     return act

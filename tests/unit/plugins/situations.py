@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fake_depot as depot
 import krypton_models as krypton
 import llmkube_objects as llmkube
+import ome_objects as ome
 import pytest
 from fake_api import Answer, FakeApi
 from gpu_machines import Machine
@@ -54,10 +56,49 @@ class Family:
     held: str  # path of an object that something holds while it is deleted
 
 
+LISTS = {
+    "model": ("models",),
+    "inference_service": ("models", "inference_services"),
+    "benchmark_job": ("benchmark_jobs",),
+}
+"""The options of each module with many objects."""
+
+
+def _nothing(module: str) -> Object:
+    return {option: [] for option in LISTS[module]}
+
+
+def _of_ome(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Result]]:
+    """Models on nodes, whose status tells which."""
+    if "models" in LISTS[module]:
+        api.controller = ome.becomes()
+        models = [{"name": "on-nodes", "namespace": "models", "spec": ome.MODEL_SPEC}]
+        yield "on nodes", run(module, api="ome", **{**_nothing(module), "models": models})
+
+
+def _of_deckhouse(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Result]]:
+    """Models in a registry, whose status says how far they are."""
+    if "models" in LISTS[module]:
+        api.served.add(f"/apis/{depot.API}")
+        upload = {"secretName": "late-upload", "secretNamespace": "models"}
+        waiting = depot.waiting("Pending", "The Secret says where to upload.")
+        api.controller = lambda api, model: api.set_status(
+            depot.MODELS + model["metadata"]["name"], phase="WaitForUpload", progress="0%", upload=upload, **waiting
+        )
+        models = [{"name": "late", "namespace": "models", "spec": {"source": {"upload": {}}}}]
+        yield (
+            "waits for its upload",
+            run(module, api="deckhouse", **{**_nothing(module), "models": models}, wait_timeout=1),
+        )
+
+
 def _situations(family: Family) -> Situations:
     def situations(api: FakeApi, run: Run, _folder: Path) -> Iterator[tuple[str, Result]]:
         module, task = family.module, family.task
-        yield "empty", run(module, models=[], **({"inference_services": []} if module != "model" else {}))
+        yield from _of_ome(api, run, module)
+        if module == "model":
+            yield from _of_deckhouse(api, run, module)
+        yield "empty", run(module, **_nothing(module))
         api.controller = family.ready
         yield "predicted", run(module, check=True, **task("a", "b"))
         yield "predicted without a namespace", run(module, check=True, **{**task("a"), "namespace": "not-yet"})
@@ -145,6 +186,17 @@ SERVICE = Family(
 )
 
 
+BENCHMARK = Family(
+    "benchmark_job",
+    ome.benchmarks,
+    ome.becomes(_dated(ome.COMPLETED)),
+    ome.becomes(ome.WAITING),
+    ome.becomes(ome.WAITING, bad=ome.FAILED),
+    {"benchmark": "bad"},
+    ome.BENCHMARKS + "a",
+)
+
+
 def _made(family: Family) -> Callable[[FakeApi, Run, Path], None]:
     def prepare(api: FakeApi, run: Run, _folder: Path) -> None:
         api.controller = family.ready
@@ -165,7 +217,21 @@ def _changing(family: Family, change: Object) -> dict[str, Object]:
 # ---- modules that read objects ---------------------------------------------------------------------------------------
 
 
-def _reading(family: Family) -> Situations:
+RUNTIMES: Object = {
+    "runtime": {
+        "name": "cpu",
+        "kind": "ClusterServingRuntime",
+        "score": 15,
+        "chosen": "Selection",
+        "next": [{"name": "other", "kind": "ServingRuntime", "score": 5}],
+        "better": {"name": "new", "kind": "ClusterServingRuntime", "score": 25},
+    },
+    "excluded": [{"name": "gpu", "kind": "ClusterServingRuntime", "reason": "size 70B is beyond 8B"}],
+}
+
+
+def _reading(family: Family, **more: Any) -> Situations:
+    """``more``: arguments for which it tells more of what it finds."""
     module = f"{family.module}_info"
 
     def situations(api: FakeApi, run: Run, _folder: Path) -> Iterator[tuple[str, Result]]:
@@ -175,7 +241,15 @@ def _reading(family: Family) -> Situations:
         api.controller = family.pending
         run(family.module, **family.task("b"), wait=False)
         yield "found", run(module, namespace="models")
+        if family.module == "model":
+            api.controller = ome.becomes()
+            run("model", api="ome", name="on-nodes", spec=ome.MODEL_SPEC)
+            yield "on nodes", run(module, api="ome")
+            depot.put_model(api, depot.FakeDepot())
+            yield "waits for its upload", run(module, api="deckhouse")
         yield "predicted", run(module, check=True)
+        api.set_status(family.held, **RUNTIMES)
+        yield "told more", run(module, **more)
         yield "arguments that make no sense", run(module, api="none")
         yield from _without_an_api(api, lambda: run(module))
 
@@ -220,6 +294,24 @@ def _nodes(api: FakeApi, run: Run, folder: Path) -> Iterator[tuple[str, Result]]
         yield "asked by tools", run("gpu_info", **{**_on_a_node(folder), "tools": True})
 
 
+# ---- the module that uploads -----------------------------------------------------------------------------------------
+
+
+def _a_model_to_upload(api: FakeApi, _run: Run, _folder: Path) -> None:
+    depot.put_model(api, depot.FakeDepot())
+
+
+def _uploads(api: FakeApi, run: Run, folder: Path) -> Iterator[tuple[str, Result]]:
+    task = {"name": "tiny", "namespace": "models", "src": __file__}
+    yield "no such model", run("model_upload", **task)
+    yield "predicted without a model", run("model_upload", check=True, **task)
+    _a_model_to_upload(api, run, folder)
+    yield "another checksum", run("model_upload", **task, checksum="sha256:0")
+    yield "predicted", run("model_upload", check=True, **task)
+    yield "uploaded", run("model_upload", **task)
+    yield "uploaded already", run("model_upload", **task)
+
+
 # ---- all -------------------------------------------------------------------------------------------------------------
 
 SUBJECTS: dict[str, Subject] = {
@@ -241,6 +333,19 @@ SUBJECTS: dict[str, Subject] = {
         ),
         situations=_situations(SERVICE),
     ),
-    "inference_service_info": Subject(_made(SERVICE), reading=_read, situations=_reading(SERVICE)),
+    "benchmark_job": Subject(
+        _made(BENCHMARK),
+        changing=_changing(
+            BENCHMARK,
+            {"name": "there", "namespace": "models", "spec": {**ome.BENCHMARK_SPEC, "maxRequestsPerIteration": 20}},
+        ),
+        situations=_situations(BENCHMARK),
+    ),
+    "inference_service_info": Subject(_made(SERVICE), reading=_read, situations=_reading(SERVICE, why=True)),
+    "model_upload": Subject(
+        _a_model_to_upload,
+        changing={"uploads": {"name": "tiny", "namespace": "models", "src": __file__}},
+        situations=_uploads,
+    ),
     "gpu_info": Subject(_a_node_with_a_gpu, reading=_on_a_node, situations=_nodes),
 }

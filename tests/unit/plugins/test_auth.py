@@ -12,26 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.slipway.inference.plugins.module_utils import _auth
+from ansible_collections.slipway.inference.plugins.module_utils import _auth, _settings
 from fake_api import FakeApi
+from kubeconfigs import kubeconfig
 from module_run import Run
-
-
-def kubeconfig(url: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {"name": "c", "cluster": {"server": url}},
-            {"name": "d", "cluster": {"server": "http://127.0.0.1:9"}},
-        ],
-        "users": [{"name": "u", "user": {"token": "a-long-token"}}],
-        "contexts": [
-            {"name": "one", "context": {"cluster": "c", "user": "u"}},
-            {"name": "two", "context": {"cluster": "d", "user": "u"}},
-        ],
-        "current-context": "two",
-    }
 
 
 def authorization(api: FakeApi) -> str | None:
@@ -80,14 +64,12 @@ def test_a_kubeconfig_in_the_environment(
 
 
 def test_the_account_of_the_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name, content in {"TOKEN": "of-the-pod", "CERT": "certificates"}.items():
+    for name, content in {"token": "of-the-pod", "ca.crt": "certificates"}.items():
         (tmp_path / name).write_text(content)
-        monkeypatch.setattr(f"kubernetes.config.incluster_config.SERVICE_{name}_FILENAME", str(tmp_path / name))
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    connection = _auth.connect({}, {})
+    monkeypatch.setattr(_settings, "ACCOUNT", str(tmp_path))
+    connection = _auth.connect({}, {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"})
     assert connection.host == "https://192.0.2.1:443"
-    assert connection.headers()["Authorization"].lower() == "bearer of-the-pod"
+    assert ("Authorization", "Bearer of-the-pod") in connection.headers()
 
 
 def test_the_task_wins_over_the_environment() -> None:
@@ -125,7 +107,7 @@ def test_impersonation_is_asked_for(api: FakeApi, run: Run) -> None:
 
 def test_every_group_is_sent() -> None:
     connection = _auth.connect({"host": "http://h", "api_key": "k", "impersonate_groups": ["a", "b"]}, {})
-    assert connection.headers().getlist("Impersonate-Group") == ["a", "b"]
+    assert [value for name, value in connection.headers() if name == "Impersonate-Group"] == ["a", "b"]
 
 
 def test_user_and_password(api: FakeApi, run: Run) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS, from_answer
 from fake_api import Answer, FakeApi
+from kubeconfigs import kubeconfig
 from module_run import Run
 
 FORBIDDEN = (
@@ -142,6 +143,7 @@ def test_a_missing_library_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -
     import sys
 
     monkeypatch.setitem(sys.modules, "kubernetes.client.rest", None)
-    result = run("model_info")
+    by_program = kubeconfig("http://127.0.0.1:9", exec={"command": "true"})
+    result = run("model_info", host=None, api_key=None, kubeconfig=by_program)
     assert result["error_code"] == "missing_library"
     assert "kubernetes" in result["msg"]

@@ -57,6 +57,7 @@ def test_a_machine_without_gpus_has_none_and_no_driver(machine: Machine) -> None
         "loaded_kind": "",
         "installed_version": "",
         "installed_kind": "",
+        "source": "",
     }
     assert [command for command in machine.asked if command[0] != "needs-restarting"] == []
 
@@ -160,6 +161,21 @@ def test_the_installed_modules_say_which_they_are(
     assert (driver["installed_version"], driver["installed_kind"]) == (version, kind)
 
 
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("usr/bin/nvidia-smi", ""),
+        ("usr/bin/nvidia-uninstall", "runfile"),
+        ("run/nvidia/driver/usr/bin/nvidia-smi", "container"),
+        ("run/nvidia/validations/driver-ready", ""),
+    ],
+)
+def test_a_driver_that_did_not_come_in_packages_is_known(machine: Machine, file: str, source: str) -> None:
+    machine.has_device(H100, "10de:2330").has({file: ""})
+
+    assert facts(machine)["driver"]["source"] == source
+
+
 def test_amd_s_driver_tells_everything_by_files(machine: Machine) -> None:
     machine.has_device(
         "0000:05:00.0",
@@ -240,6 +256,15 @@ def test_switches_are_counted(machine: Machine) -> None:
         machine.has_device(f"0000:0{number}:00.0", "10de:22a3", "0x068000")
 
     assert facts(machine)["nvswitches"] == 4
+
+
+def test_switches_of_nvlink_5_are_known_by_what_manages_them(machine: Machine) -> None:
+    vpd = b"\x82\x10\x00NVIDIA ConnectX-7\x90\x20\x00V1\x06SW_MNG\x00\xff"
+    machine.has({"sys/class/infiniband/mlx5_0/device/vpd": vpd, "sys/class/infiniband/mlx5_1/device/vpd": b"\x82card"})
+    machine.has({"sys/class/infiniband/mlx5_2/node_type": "1: CA"})
+    found = facts(machine)
+
+    assert (found["nvswitches"], found["nvlink_managers"]) == (0, 1)
 
 
 @pytest.mark.parametrize(

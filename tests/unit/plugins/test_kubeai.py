@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.slipway.inference.plugins.module_utils._apis import KUBEAI_MODEL
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
 from fake_api import FakeApi
 from krypton_models import becomes
@@ -69,7 +69,7 @@ def adapters(state: str, reason: str, **others: tuple[str, str, str]) -> dict[st
     ],
 )
 def test_a_status_is_judged(resource: dict[str, Any], state: str, reason: str) -> None:
-    verdict = judge(KUBEAI_MODEL, resource)
+    verdict = judge(MODELS["kubeai"], resource)
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
@@ -82,6 +82,15 @@ def test_a_model_is_made_and_waited_for(api: FakeApi, run: Run) -> None:
     made = api.objects[PATH + "a"]
     assert (made["apiVersion"], made["spec"]["url"]) == ("kubeai.org/v1", SPEC["url"])
     assert made["metadata"]["labels"] == {"tenancy": "public"}
+
+
+def test_a_failure_is_told_by_what_failed_and_not_by_what_waits_meanwhile() -> None:
+    waiting = {"Available": ("False", "WaitingForPods", ""), "AdaptersLoaded": ("False", "AdapterFailed", "")}
+    stalled = ("True", "AdapterFailed", "It is not there.")
+    verdict = judge(MODELS["kubeai"], model(status(**waiting, Progressing=ON_THEIR_WAY, Stalled=stalled)))
+    assert (verdict.state, verdict.text) == ("failed", "AdapterFailed: It is not there.")
+    verdict = judge(MODELS["kubeai"], model(status(**waiting, Progressing=ON_THEIR_WAY)))
+    assert (verdict.state, verdict.reason) == ("failed", "WaitingForPods")
 
 
 def test_a_model_at_zero_replicas_is_ready(api: FakeApi, run: Run) -> None:

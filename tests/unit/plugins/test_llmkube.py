@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.slipway.inference.plugins.module_utils._apis import LLMKUBE_MODEL, LLMKUBE_SERVICE, Kind
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS, SERVICES, Kind
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board
 
 APIS = Path(__file__).resolve().parents[1] / "apis"
-MODELS, SERVICES = APIS / "llmkube/models", APIS / "golden/llmkube"
+LLMKUBE_MODEL, LLMKUBE_SERVICE = MODELS["llmkube"], SERVICES["llmkube"]
+STATUSES = {LLMKUBE_MODEL: APIS / "llmkube/models", LLMKUBE_SERVICE: APIS / "golden/llmkube"}
 
 
 def example(kind: Kind, name: str) -> dict[str, Any]:
-    found = yaml.safe_load(((SERVICES if kind is LLMKUBE_SERVICE else MODELS) / f"{name}.status.yaml").read_text())
+    found = yaml.safe_load((STATUSES[kind] / f"{name}.status.yaml").read_text())
     status = found.get("status", found)
     generation = status["observedGeneration"]
     return {"metadata": {"name": name, "namespace": "models", "generation": generation}, "status": status}
@@ -71,8 +72,7 @@ def test_the_status_of_a_service_is_judged(name: str, state: str, reason: str) -
 
 @pytest.mark.parametrize("kind", [LLMKUBE_MODEL, LLMKUBE_SERVICE], ids=lambda kind: kind.kind)
 def test_every_example_says_why_it_is_not_ready(kind: Kind) -> None:
-    folder = SERVICES if kind is LLMKUBE_SERVICE else MODELS
-    names = [path.name.removesuffix(".status.yaml") for path in folder.glob("*.status.yaml")]
+    names = [path.name.removesuffix(".status.yaml") for path in STATUSES[kind].glob("*.status.yaml")]
     verdicts = {name: judge(kind, example(kind, name)) for name in names}
     assert names
     assert [

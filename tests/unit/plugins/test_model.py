@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.slipway.inference.plugins.module_utils import _task
+from ansible_collections.slipway.inference.plugins.module_utils._advice_data import ADVICE
 from fake_api import Answer, FakeApi
 from krypton_models import FAILED, PATH, PENDING, READY, SPEC, becomes
 from module_run import Run
@@ -202,6 +203,8 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
     }
     api.objects["/api/v1/namespaces/models/pods/bad-1"] = pod
     api.objects["/api/v1/namespaces/models/events/e"] = event
+    repeated = {"metadata": {"name": "r", "namespace": "models"}, "message": "The image nope:1 cannot be pulled."}
+    api.objects["/api/v1/namespaces/models/events/r"] = event | repeated
     api.logs["bad-1"] = "loading\nerror: no such file\n"
     api.controller = becomes(bad=FAILED)
     result = run("model", name="bad", namespace="models", spec=SPEC)
@@ -209,6 +212,10 @@ def test_a_failure_comes_with_events_and_the_end_of_the_log(api: FakeApi, run: R
         "Model models/bad failed. ImagePullBackOff: The image nope:1 cannot be pulled. Last log lines:\n"
         "loading\nerror: no such file"
     )
+    assert result["hint"].splitlines() == [
+        f"What to do: {ADVICE['ImagePullBackOff']}",
+        "To see more: kubectl describe models.krypton.ai/bad --namespace models",
+    ]
     [model] = result["results"]
     assert model["log"] == ["loading", "error: no such file"]
     assert model["events"] == [
@@ -367,7 +374,7 @@ def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
             {"name": "a", "wait_for": [{"condition": "A", "equals": 1}]},
             "missing parameter(s) required by 'equals': field",
         ),
-        ({"name": "a", "api": "other"}, "value of api must be one of: krypton, kubeai, llmkube"),
+        ({"name": "a", "api": "other"}, "value of api must be one of: deckhouse, krypton, kubeai, llmkube"),
     ],
 )
 def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.slipway.inference.plugins.module_utils._apis import KRYPTON_MODEL
+from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge, summary
 from krypton_models import FAILED, PENDING, READY, conditions
 
@@ -47,16 +47,16 @@ STUCK = {
     ],
 )
 def test_a_status_is_judged(resource: dict[str, Any], state: str, reason: str) -> None:
-    verdict = judge(KRYPTON_MODEL, resource)
+    verdict = judge(MODELS["krypton"], resource)
     assert (verdict.state, verdict.reason) == (state, reason)
 
 
 def test_the_message_is_that_of_the_condition_that_tells_most() -> None:
-    assert judge(KRYPTON_MODEL, model(FAILED)).message == "The image nope:1 cannot be pulled."
+    assert judge(MODELS["krypton"], model(FAILED)).message == "The image nope:1 cannot be pulled."
 
 
 def test_a_summary_of_a_model_that_nobody_has_seen_is_complete() -> None:
-    assert summary(KRYPTON_MODEL, model(None)) == {
+    assert summary(MODELS["krypton"], model(None)) == {
         "kind": "Model",
         "name": "a",
         "namespace": "models",

@@ -79,7 +79,8 @@ def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.34.4") -> 
     if path == "api":
         return {"kind": "APIVersions", "versions": ["v1"]}
     if path == "apis":
-        return {"kind": "APIGroupList", "groups": [_group(version) for version in versions if "/" in version]}
+        names = dict.fromkeys(version.split("/")[0] for version in versions if "/" in version)
+        return {"kind": "APIGroupList", "groups": [_group(name, versions) for name in names]}
     version = path.removeprefix("apis/").removeprefix("api/")
     if version not in versions:
         return None
@@ -92,7 +93,7 @@ def discovery(path: str, kinds: Iterable[Kind], kubernetes: str = "v1.34.4") -> 
     return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
 
 
-def _group(version: str) -> Object:
-    name, number = version.split("/")
-    told = {"groupVersion": version, "version": number}
-    return {"name": name, "versions": [told], "preferredVersion": told}
+def _group(name: str, versions: Iterable[str]) -> Object:
+    mine = [version for version in versions if version.startswith(f"{name}/")]
+    told = [{"groupVersion": version, "version": version.split("/")[1]} for version in mine]
+    return {"name": name, "versions": told, "preferredVersion": told[0]}

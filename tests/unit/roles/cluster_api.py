@@ -1,7 +1,7 @@
 """An API server in a thread for roles that apply objects of Kubernetes' own kinds.
 
 It knows discovery, get, list, create, server-side apply in earnest and as a rehearsal, and delete. Deployments are
-ready and registered APIs available as soon as they are applied.
+ready, registered APIs available and Jobs complete as soon as they are applied.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ KINDS = (
     Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True),
     Kind("apps/v1", "Deployment", "deployments", namespaced=True),
     Kind("apps/v1", "DaemonSet", "daemonsets", namespaced=True),
+    Kind("batch/v1", "Job", "jobs", namespaced=True),
+    Kind("batch/v1", "CronJob", "cronjobs", namespaced=True),
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", namespaced=True),
     Kind("coordination.k8s.io/v1", "Lease", "leases", namespaced=True),
     Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", namespaced=True),
@@ -34,6 +36,8 @@ KINDS = (
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", namespaced=True),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+    Kind(ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", namespaced=False),
+    Kind(ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False),
     Kind(ADMISSION, "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False),
     Kind(ADMISSION, "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False),
     Kind("apiregistration.k8s.io/v1", "APIService", "apiservices", namespaced=False),
@@ -57,8 +61,9 @@ PROMETHEUS = (
 
 class ClusterApi(ApiServer):
     """``objects``: (kind, namespace, name) -> object. ``writes``: the kinds and names that were written or deleted, in
-    order. ``failing``: what an API that is registered says instead of being available, and what routers say to a Route.
-    ``routers``: how many there are. ``denied``: resources that nobody may change. ``version``: of Kubernetes."""
+    order. ``failing``: what an API that is registered says instead of being available, and what routers say to a Route;
+    Jobs fail. ``routers``: how many there are. ``denied``: resources that nobody may change. ``version``: of
+    Kubernetes."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -95,9 +100,13 @@ class ClusterApi(ApiServer):
             count = served["spec"]["replicas"]
             counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count)
             served["status"] = {"observedGeneration": generation, **counts}
+        if served["kind"] == "Job":
+            served["status"] = {"conditions": [{"type": "Failed" if self.failing else "Complete", "status": "True"}]}
         if served["kind"] == "APIService":
             status, message = ("False", self.failing) if self.failing else ("True", "all checks passed")
             served["status"] = {"conditions": [{"type": "Available", "status": status, "message": message}]}
+        if served["kind"] == "CustomResourceDefinition":
+            served["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
         if served["kind"] == "Route":
             served["spec"].setdefault("host", f"{served['metadata']['name']}.apps.example.com")
             status = "False" if self.failing else "True"

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from ..plugins.importable import make_importable
+from .cluster_api import ClusterApi
 
 make_importable()
+
+
+@pytest.fixture
+def api() -> Iterator[ClusterApi]:
+    """An API server that roles can be run against."""
+    server = ClusterApi()
+    yield server
+    server.stop()

@@ -20,7 +20,8 @@ KINDS = (
 
 class NodeApi(ApiServer):
     """``held``: pod -> how many evictions are refused before one is granted. ``events``: what was done, in order.
-    ``statuses``: what the node says of itself, one after the other as it is read; the last one stays."""
+    ``returning``: pods that are there again when somebody next lists them. ``statuses``: what the node says of itself,
+    one after the other as it is read; the last one stays."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Object] = {}
@@ -29,6 +30,8 @@ class NodeApi(ApiServer):
         self.held: dict[str, int] = {}
         self.events: list[str] = []
         self.statuses: list[Object] = []
+        self.returning: set[str] = set()
+        self.late: dict[str, Object] = {}
         super().__init__(_Handler)
 
     def node(self, name: str, *, unschedulable: bool = False, **annotations: str) -> Object:
@@ -77,7 +80,10 @@ class NodeApi(ApiServer):
             self.events.append(f"hold {name}")
             return False
         self.events.append(f"evict {name}")
-        del self.pods[name]
+        pod = self.pods.pop(name)
+        if name in self.returning:
+            self.returning.remove(name)
+            self.late[name] = pod
         return True
 
 
@@ -114,6 +120,8 @@ class _Handler(ApiHandler):
             self.refuse(429, "TooManyRequests", said)
 
     def _pods(self) -> list[Object]:
+        self.api.pods |= self.api.late
+        self.api.late = {}
         node = self.query.get("fieldSelector", "").removeprefix("spec.nodeName=")
         return [pod for pod in self.api.pods.values() if node in ("", pod["spec"]["nodeName"])]
 

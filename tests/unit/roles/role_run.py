@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from .cluster_api import ClusterApi
+from .preloaded import Play, preloaded
 
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+SECONDS = 600
+"""After which a play is ended."""
 
 
 def run_role(
@@ -51,26 +53,33 @@ def run_play(
     **environment: str,
 ) -> str:
     """Output of a play, in one line. It sees this checkout and kubernetes.core, and nobody's settings."""
-    if shutil.which("ansible-playbook", path=PATH) is None or not CORE.exists():
+    if find_spec("ansible") is None or not CORE.exists():
         pytest.skip("needs ansible-playbook and the collection kubernetes.core")
-    home = folder / "ansible_collections"
-    for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).unlink(missing_ok=True)
-        (home / name).symlink_to(target)
-    (folder / "play.yml").write_text(json.dumps([play]))
+    home = _home(folder.parent / "ansible")
     around = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ANSIBLE_CONFIG")}
     own = {
         "PATH": PATH,
-        "ANSIBLE_COLLECTIONS_PATH": str(folder),
+        "ANSIBLE_COLLECTIONS_PATH": str(home),
         "ANSIBLE_STDOUT_CALLBACK": "default",
         "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_HOME": str(home),
     }
-    command = ["ansible-playbook", "-i", inventory, "play.yml", *flags]
-    done = subprocess.run(
-        command, cwd=folder, env=around | own | environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    output = done.stdout + done.stderr
-    assert (done.returncode != 0) is failing, output
+    (folder / "play.yml").write_text(json.dumps([play]))
+    said = folder / "said"
+    arguments = ["-i", inventory, "play.yml", *flags]
+    asked = Play(arguments, str(folder), str(said), around | own | environment, SECONDS)
+    status = preloaded(str(home), *own.items()).run(asked)
+    output = said.read_text()
+    assert (status != 0) is failing, output
     return " ".join(output.split())
+
+
+def _home(folder: Path) -> Path:
+    """Ansible's, with the collections that plays use."""
+    for name, target in (("slipway/inference", ROOT), ("kubernetes/core", CORE)):
+        link = folder / "ansible_collections" / name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
+    return folder

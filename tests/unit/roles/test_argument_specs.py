@@ -11,6 +11,8 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
+from slipway.apis import APIS
+
 from ..ansible_files import mappings
 
 ROOT = Path(__file__).parents[3]
@@ -38,10 +40,16 @@ def specified(role: Path) -> dict[str, dict[str, Any]]:
     return {name: option for entry in entries for name, option in entry.get("options", {}).items()}
 
 
+def looked_up(name: str) -> list[str]:
+    """The one lookup that defaults use: the names of the serving APIs."""
+    assert name == "slipway.inference.apis"
+    return [*dict.fromkeys(api.name for api in APIS)]
+
+
 def resolved(value: Any) -> Any:
     """A default as it is where nobody has set any shared ``slipway_`` variable."""
     if isinstance(value, str):
-        return NativeEnvironment().from_string(value).render() if "{{" in value else value
+        return NativeEnvironment().from_string(value).render(lookup=looked_up) if "{{" in value else value
     if isinstance(value, dict):
         return {key: resolved(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -178,7 +178,22 @@ default-kind = "nvidia.com/gpu"
 def test_one_value_is_changed_in_one_line() -> None:
     after = toml_changed(TOOLKIT, {"nvidia-container-runtime": {"mode": "cdi"}})
 
-    assert after == TOOLKIT.replace('mode = "auto" # as it comes', 'mode = "cdi"')
+    assert after == TOOLKIT.replace('mode = "auto" # as it comes', 'mode = "cdi" # as it comes')
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("b = 1 # keep\n", 2, "b = 2 # keep\n"),
+        ("  b = 1#keep\n", 2, "  b = 2#keep\n"),
+        ('b = "a # b" # keep # this\n', "c", 'b = "c" # keep # this\n'),
+        ('b = [ # first\n  "x", # second\n] # keep\n', ["y"], 'b = ["y"] # keep\n'),
+        ('b = """\n# text\n"""  # keep\n', "c", 'b = "c"  # keep\n'),
+        ("b = 1\n# next\nc = 1\n", 2, "b = 2\n# next\nc = 1\n"),
+    ],
+)
+def test_a_comment_behind_a_changed_value_stays(before: str, value: object, after: str) -> None:
+    assert toml_changed(before, {"b": value}) == after
 
 
 def test_a_value_that_is_there_changes_nothing() -> None:

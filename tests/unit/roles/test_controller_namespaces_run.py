@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,22 @@ pytestmark = pytest.mark.plays
 SYSTEM = "slipway-system"
 OWN = {("Role", SYSTEM, "slipway-controller"), ("RoleBinding", SYSTEM, "slipway-controller")}
 RIGHTS = {"Role", "RoleBinding"}
+OF_THE_CLUSTER = {
+    f"{plural}{part}"
+    for plural in (
+        *("clusterbasemodels", "clusterservingruntimes", "finetunedweights"),
+        *("clustermodels", "modelcatalogsources"),
+    )
+    for part in ("", "/status", "/finalizers")
+}
+"""Kinds of OME and Deckhouse without a namespace."""
 
 
 @pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
+def api(api: ClusterApi) -> ClusterApi:
     for name in ("team-a", "team-b", "team-c"):
-        server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield server
-    server.stop()
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return api
 
 
 def install(folder: Path, api: ClusterApi, *namespaces: str, failing: bool = False, flags: tuple[str, ...] = ()) -> str:
@@ -50,7 +56,7 @@ def granted(api: ClusterApi, kind: str, namespace: str, name: str) -> set[str]:
 def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path, api: ClusterApi) -> None:
     install(tmp_path, api, "team-a", "team-b")
     assert rights(api) == OWN | tenants("team-a", "team-b")
-    assert granted(api, "ClusterRole", "", "slipway-controller") == {"nodes", "priorityclasses"}
+    assert granted(api, "ClusterRole", "", "slipway-controller") == {"nodes", "priorityclasses"} | OF_THE_CLUSTER
     assert {"deployments", "models", "pods"} <= granted(api, "Role", "team-a", "slipway-controller-tenant")
     binding = api.objects["RoleBinding", "team-b", "slipway-controller-tenant"]
     assert binding["roleRef"] == {
@@ -59,7 +65,9 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
         "name": "slipway-controller-tenant",
     }
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "slipway-controller", "namespace": SYSTEM}]
-    assert ("ValidatingAdmissionPolicyBinding", "", "slipway-controller-pods") in api.objects
+    policies = ("pods", "nodes", "workloads-pods", "workloads-workloads")
+    held = {f"slipway-controller-{policy}" for policy in policies}
+    assert {name for kind, _none, name in api.objects if kind == "ValidatingAdmissionPolicyBinding"} == held
     settings = yaml.safe_load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
     assert settings["namespaces"] == ["team-a", "team-b"]
 

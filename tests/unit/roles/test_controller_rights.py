@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from slipway.apis import APIS
+from slipway.apis.kubeai.names import ADAPTER_LABEL
+from slipway.apis.ome.names import NODE_LABEL
+from slipway.apis.ome.service_plan import POD_READER
 from slipway.controller import signing
-from slipway.controller.observed import UNLISTED
-from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
-from slipway.serving.agent import ADAPTER_LABEL, SERVING_LABEL
+from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
+from slipway.serving.agent import SERVING_LABEL
+from slipway.serving.delivery import OBSERVED
+from slipway.serving.settings import Settings
+from slipway.weights.nodes import RECORDS
 
 from .rendering import Rendered
 
@@ -28,6 +33,9 @@ KUBEAI_ONLY = {
     ("kubeai.org", "models/scale"): {"patch"},
     ("kubeai.org", "models/finalizers"): {"update"},
 }
+READ_ONLY = {("ome", PERSISTENT_VOLUME_CLAIM)}
+"""(API, kind) that it looks at, and neither makes nor writes annotations of."""
+OWN_VERBS = {"": {"get", "list", "watch", "patch"}, "/status": {"patch"}, "/finalizers": {"update"}}
 ALL = ("krypton", "kubeai", "llmkube")
 FIXED = ["annotations", "finalizers", "ownerReferences"]
 """What the controller may not change of a pod's metadata, beside labels that are not for adapters."""
@@ -69,21 +77,46 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
     added = {resource: verbs for resource, verbs in rights("llmkube").items() if resource not in rights("krypton")}
     shared = {"get", "list", "watch", "create", "patch"}
     own = {
-        ("inference.llmkube.dev", f"{kind}{suffix}"): set(verbs)
+        ("inference.llmkube.dev", f"{kind}{suffix}"): verbs
         for kind in ("models", "inferenceservices")
-        for suffix, verbs in rendered(("llmkube",))["__controller_api_verbs"].items()
+        for suffix, verbs in OWN_VERBS.items()
     }
     assert added == own | {
         ("batch", "jobs"): MANAGED,
         ("autoscaling", "horizontalpodautoscalers"): MANAGED,
+        ("pyrra.dev", "servicelevelobjectives"): MANAGED,
         ("", "nodes"): {"list", "watch"},
         ("", "persistentvolumeclaims"): shared,
         ("scheduling.k8s.io", "priorityclasses"): shared - {"patch"},
     }
 
 
+def test_ome_adds_what_its_nodes_groups_routers_and_autoscalers_need() -> None:
+    added = {resource: verbs for resource, verbs in rights("ome").items() if resource not in rights("krypton")}
+    others = {resource: verbs for resource, verbs in added.items() if resource[0] != "ome.io"}
+    assert others == {
+        ("batch", "jobs"): MANAGED,
+        ("autoscaling", "horizontalpodautoscalers"): MANAGED,
+        ("leaderworkerset.x-k8s.io", "leaderworkersets"): MANAGED,
+        ("keda.sh", "scaledobjects"): MANAGED,
+        ("apps", "deployments/scale"): {"patch"},
+        ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): {"patch"},
+        ("rbac.authorization.k8s.io", "roles"): MANAGED,
+        ("rbac.authorization.k8s.io", "rolebindings"): MANAGED,
+        ("", "persistentvolumeclaims"): {"get", "list", "watch"},
+        ("", "nodes"): {"list", "watch", "patch"},
+    }
+    assert rights("ome")["", "pods"] == {"get", "list", "watch"}
+
+
+def test_who_gives_routers_a_role_has_all_that_is_in_it() -> None:
+    """The API server lets nobody grant what he may not do himself."""
+    granted = rights("ome")
+    assert all(granted["", resource] >= set(POD_READER["verbs"]) for resource in POD_READER["resources"])
+
+
 def test_nothing_is_granted_by_wildcard_and_no_secret_is_read() -> None:
-    both = rights("krypton", "kubeai", "llmkube")
+    both = rights("krypton", "kubeai", "llmkube", "ome")
     assert not [rule for rule, verbs in both.items() if "*" in (*rule, *verbs)]
     assert ("", "secrets") not in both
 
@@ -100,17 +133,24 @@ def test_of_secrets_it_makes_and_reads_the_one_of_its_own_namespace_that_signs()
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
     granted = rights(api.name)
-    for kind in api.child_kinds:
-        needed = MANAGED - {"list", "watch"} if kind in UNLISTED else MANAGED
-        assert granted[kind.group, kind.plural] >= needed, kind
+    watches = api.watches(Settings(system_namespace="slipway-system"))
+    for watch in watches:
+        if watch.owned:
+            needed = MANAGED if watch.listed else MANAGED - {"list", "watch"}
+            assert granted[watch.kind.group, watch.kind.plural] >= needed, watch.kind
     granted |= {
         ("", "configmaps"): ruled(rendered((api.name,))["__controller_own_rules"]).get(("", "configmaps"), set())
     }
-    own = {resource.kind for other in APIS if other.name == api.name for resource in other.resources}
-    for kind in api.shared_kinds:
-        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE} | own
+    own = {other.resource.kind for other in APIS if other.name == api.name}
+    for kind in {watch.kind for watch in watches if not watch.owned} - {POD}:
+        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE, *OBSERVED} | own
+        if kind in OBSERVED:
+            assert granted[kind.group, kind.plural] >= {"get", "list", "watch", "patch"}, kind
+            continue
         verbs = {"get", "list", "watch"} | (set() if kind in own else {"create"})
         noted = {"patch"} if kind in own | {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM} else set()
+        if (api.name, kind) in READ_ONLY:
+            verbs, noted = {"get", "list", "watch"}, set()
         assert granted[kind.group, kind.plural] >= ({"list", "watch"} if kind == NODE else verbs | noted), kind
 
 
@@ -131,6 +171,8 @@ def test_in_its_own_namespace_it_has_its_lease_its_key_its_configuration_and_the
     limited = {("", "pods"): {"list", "watch"}, ("", "events"): {"get", "create", "patch"}}
     assert ruled(rendered(("krypton",))["__controller_own_rules"]) == own
     assert ruled(rendered(ALL)["__controller_own_rules"]) == own | config
+    averages = {("", "configmaps"): {"get", "create", "patch"}}
+    assert ruled(rendered(("ome",))["__controller_own_rules"]) == own | averages
     assert ruled(rendered(ALL, ("team-a",))["__controller_own_rules"]) == own | config | limited
 
 
@@ -151,8 +193,54 @@ def test_of_a_pod_the_api_server_lets_the_controller_change_nothing_but_labels_o
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
+def test_of_a_node_the_api_server_lets_the_controller_change_nothing_but_what_it_says_of_models() -> None:
+    """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
+    policy, binding = Rendered("controller", controller_namespace="models-system")["__controller_nodes_policy_objects"]
+    spec = policy["spec"]
+    (matched,) = spec["matchConstraints"]["resourceRules"]
+    assert (matched["resources"], matched["operations"], matched["scope"]) == (["nodes"], ["UPDATE"], "Cluster")
+    (condition,) = spec["matchConditions"]
+    account = "system:serviceaccount:models-system:slipway-controller"
+    assert condition["expression"] == f'request.userInfo.username == "{account}"'
+    assert spec["failurePolicy"] == "Fail"
+    spec_stays, finalizers, owners, labels, records = (one["expression"] for one in spec["validations"])
+    assert spec_stays == "object.spec == oldObject.spec"
+    assert "object.metadata.finalizers == oldObject.metadata.finalizers" in finalizers
+    assert "object.metadata.ownerReferences == oldObject.metadata.ownerReferences" in owners
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', labels)) == {NODE_LABEL}
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', records)) == {RECORDS}
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
 @pytest.mark.parametrize("namespaces", [(), ("team-a",)])
 def test_configmaps_of_others_are_neither_listed_nor_watched(namespaces: tuple[str, ...]) -> None:
     role = rendered(ALL, namespaces)
     found = ruled([*role["__controller_cluster_rules"], *role["__controller_work_rules"]])
     assert found["", "configmaps"] == {"get", "create", "patch", "delete"}
+
+
+def test_people_get_models_by_kubernetes_own_roles_and_never_a_status_or_a_secret() -> None:
+    found = {one["metadata"]["name"]: one for one in rendered(ALL)["__controller_people_objects"]}
+    aggregated = {
+        name: [label.rpartition("-")[2] for label in one["metadata"]["labels"] if "aggregate-to-" in label]
+        for name, one in found.items()
+    }
+    read, write = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+    group = "ai.deckhouse.io"
+
+    assert aggregated == {f"slipway-ai-models-{role}": [role] for role in ("view", "edit", "admin")}
+    assert {name.rpartition("-")[2]: ruled(one["rules"]) for name, one in found.items()} == {
+        "view": {(group, "models"): read, (group, "clustermodels"): read},
+        "edit": {(group, "models"): write},
+        "admin": {(group, "clustermodels"): write},
+    }
+
+
+def test_of_secrets_it_reads_those_of_catalogs_that_are_named_beside_its_own() -> None:
+    def named(*secrets: str) -> list[str]:
+        made = Rendered("controller", controller_apis=[*ALL], controller_catalog_secrets=[*secrets])
+        rules = [one for one in made["__controller_own_rules"] if one["resources"] == ["secrets"]]
+        return sorted(name for one in rules if "get" in one["verbs"] for name in one["resourceNames"])
+
+    assert named() == ["slipway-controller-signing"]
+    assert named("east", "east-ca") == ["east", "east-ca", "slipway-controller-signing"]

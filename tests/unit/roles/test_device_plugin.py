@@ -154,6 +154,19 @@ def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(path: Path) -> 
     assert all("discovery" in name or path.stem in ("nvidia_mig", "nvidia_profiles") for name in capable)
 
 
+def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
+    typed = {
+        found["metadata"]["name"].partition("-device-plugin")[0]
+        for path in GOLDEN.glob("*.yaml")
+        for found in yaml.safe_load(path.read_text())
+        if found["kind"] == "DaemonSet" and "container_device_plugin_t" in str(found["spec"]["template"]["spec"])
+    }
+    assert typed == {"slipway-nvidia", "slipway-amd", "slipway-intel-gpu-plugin"}
+
+    bare = rendered(chosen=["nvidia", "amd", "intel"], selinux_type="")["__device_plugin_manifests"]
+    assert "seLinuxOptions" not in str(bare)
+
+
 def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
     holders = {
         found["metadata"]["name"]

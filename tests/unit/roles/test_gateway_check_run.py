@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,6 @@ from .cluster_api import ClusterApi
 from .role_run import run_role
 
 pytestmark = pytest.mark.plays
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
@@ -41,3 +33,36 @@ def test_a_published_gateway_without_keys_is_refused(tmp_path: Path, api: Cluste
 )
 def test_others_are_not_asked_twice(tmp_path: Path, api: ClusterApi, variables: dict[str, Any]) -> None:
     run_role(tmp_path, api, "gateway", "check", **variables)
+
+
+def test_rights_that_no_gateway_takes_are_refused_all_at_once(tmp_path: Path, api: ClusterApi) -> None:
+    rights: dict[str, Any] = {
+        "bob": {},
+        "alice": {
+            "requestPerMinute": 5,
+            "requestsPerMinute": -5,
+            "requestsAtOnce": "many",
+            "tokensPerMinute": 5,
+            "models": "m1",
+            "ends": "tomorrow",
+        },
+    }
+    given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": rights}
+    said = run_role(tmp_path, api, "gateway", "check", failing=True, **given)
+    for fault in (
+        "bob: there is no such key",
+        "alice: there is no requestPerMinute",
+        "alice: requestsPerMinute is no whole number",
+        "alice: requestsAtOnce is no whole number",
+        "alice: tokensPerMinute needs gateway_count_tokens",
+        "alice: models is no list",
+        "alice: ends is no time",
+    ):
+        assert fault in said
+    assert "sk-1" not in said
+
+
+def test_rights_that_a_gateway_takes_pass(tmp_path: Path, api: ClusterApi) -> None:
+    rights = {"owner": "a", "models": ["m1", "team/*"], "ends": "2030-01-31T00:00:00Z", "tokensPerMinute": 1000}
+    given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": {"alice": rights}}
+    run_role(tmp_path, api, "gateway", "check", gateway_count_tokens=True, **given)

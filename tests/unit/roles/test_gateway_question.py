@@ -12,8 +12,8 @@ import yaml
 from aiohttp import web
 
 from slipway.apis.kubeai.types import Feature
-from slipway.gateway import surface
-from slipway.gateway.static import Model, Static
+from slipway.gateway import http_api
+from slipway.gateway.file_source import ModelEntry, TableFile
 from slipway.serving.route import Route
 
 VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/gateway/vars/main.yml").read_text())
@@ -38,9 +38,9 @@ async def _asked(application: web.Application) -> dict[str, object]:
 
 
 def test_models_of_every_feature_and_of_none_are_found() -> None:
-    models = {feature.lower(): Model(route=Route(features=(feature,))) for feature in get_args(Feature)}
-    table = Static({**models, "plain": Model()}).table()
-    assert asyncio.run(_asked(surface.model_list(lambda: table))) == {
+    models = {feature.lower(): ModelEntry(route=Route(features=(feature,))) for feature in get_args(Feature)}
+    table = TableFile({**models, "plain": ModelEntry()}).table()
+    assert asyncio.run(_asked(http_api.model_list(lambda: table))) == {
         "status": 200,
         "models": sorted([*models, "plain"]),
     }

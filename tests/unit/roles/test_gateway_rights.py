@@ -4,27 +4,42 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from slipway.apis import APIS
+from slipway.gateway.settings import Settings
+
+from .rendering import Rendered
 
 ROLE = Path(__file__).parents[3] / "roles/gateway"
 VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text())
 
 
-def test_each_api_says_what_is_woken() -> None:
-    assert set(VARS["__gateway_scaled"]) == {api.name for api in APIS}
+def woken(*apis: str) -> list[dict[str, list[str]]]:
+    found: list[dict[str, list[str]]] = Rendered("gateway", gateway_apis=[*apis])["__gateway_wake_rules"]
+    return found
 
 
 def test_models_are_scaled_only_where_the_api_is_on() -> None:
-    assert VARS["__gateway_scaled"]["krypton"] == []
-    assert VARS["__gateway_scaled"]["kubeai"] == [
+    assert woken() == woken("krypton") == woken("llmkube") == []
+    assert woken("krypton", "kubeai") == [
         {"apiGroups": ["kubeai.org"], "resources": ["models/scale"], "verbs": ["get", "update"]}
     ]
     written = [rule for rule in VARS["__gateway_cluster_rules"] if set(rule["verbs"]) - {"list", "watch"}]
     assert [rule["resources"] for rule in written] == [["events"]]
+
+
+def test_the_secret_of_keys_is_read_by_its_name_and_neither_listed_nor_watched() -> None:
+    assert VARS["__gateway_keys_rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": ["{{ __gateway_keys_secret }}"],
+            "verbs": ["get"],
+        }
+    ]
 
 
 def test_the_rules_reach_the_cluster() -> None:
@@ -46,6 +61,34 @@ def test_namespaces_are_read_only_where_they_are_chosen_by_their_labels(
     rules = NativeEnvironment().compile_expression(text)(**values)
     assert [rule["verbs"] for rule in rules] == rights
     assert all(rule["resources"] == ["namespaces"] for rule in rules)
-    install = yaml.safe_load((ROLE.parent / role / "tasks/main.yml").read_text())[-1]
-    given = install["vars"]["component_cluster_rules"]
+    tasks = yaml.safe_load((ROLE.parent / role / "tasks/main.yml").read_text())
+    variables = (task.get("vars", {}) for task in tasks)
+    [given] = [one["component_cluster_rules"] for one in variables if "component_cluster_rules" in one]
     assert f"__{role}_namespaces_rules" in given + str(names.get(f"__{role}_cluster_rules", ""))
+
+
+def page(*apis: str, ui: bool = True) -> Rendered:
+    return Rendered("gateway", gateway_apis=[*apis], gateway_ui=ui)
+
+
+def test_for_the_page_models_are_listed_and_nothing_else_is_done_to_them() -> None:
+    rules = page("kubeai", "llmkube")["__gateway_ui_rules"]
+    assert [(*rule["apiGroups"], *rule["resources"]) for rule in rules] == [
+        ("kubeai.org", "models"),
+        ("inference.llmkube.dev", "models"),
+        ("inference.llmkube.dev", "inferenceservices"),
+    ]
+    assert {(*rule["verbs"],) for rule in rules} == {("list", "watch")}
+    install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
+    assert "__gateway_ui_rules" in install["vars"]["component_cluster_rules"]
+
+
+def test_without_the_page_no_models_are_listed() -> None:
+    assert page("kubeai", "llmkube", "ome", ui=False)["__gateway_ui_rules"] == []
+    assert page("kubeai", ui=False)["__gateway_settings"]["uiKinds"] == []
+
+
+def test_the_gateway_reads_the_settings_of_the_page() -> None:
+    settings = page("kubeai")["__gateway_settings"]
+    read = msgspec.convert({"ui": settings["ui"], "uiKinds": settings["uiKinds"]}, Settings)
+    assert (read.ui, [kind.plural for kind in read.ui_kinds]) == (True, ["models"])

@@ -18,7 +18,7 @@ from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SY
 from .test_container_runtimes import Dumper
 
 GOLDEN = Path(__file__).parent / "golden/gpu_node_packages.yaml"
-KNOWN = [name for name in SYSTEMS if name not in ("fedora", "opensuse")]
+KNOWN = [name for name in SYSTEMS if name not in ("rhel8", "fedora", "opensuse")]
 KERNELS = ("linux-image-generic", "linux-headers-generic", "linux-image-6.8.0-87-generic", "linux-image-amd64")
 ORIGINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nvidia archive open": (H100, {"gpu_node_nvidia_repository": "distribution"}),
@@ -42,7 +42,7 @@ def test_packages_are_those_that_the_systems_have() -> None:
         system: {
             name: packages(system, gpu, settings)
             for name, (gpu, settings) in ORIGINS.items()
-            if not (system in ("rhel8", "rocky9", "alma10") and "archive" in name)
+            if not (system in ("rocky9", "alma10") and "archive" in name)
         }
         for system in KNOWN
     }
@@ -106,7 +106,7 @@ def test_amd_s_driver_comes_from_the_release_that_fits(system: str, place: str) 
     assert place in (f"{repository['deb']['uris'][0]} {repository['deb']['suites'][0]}", repository["rpm"]["baseurl"])
 
 
-@pytest.mark.parametrize("system", ["rhel8", "rocky9", "alma10"])
+@pytest.mark.parametrize("system", ["rocky9", "alma10"])
 def test_of_epel_nothing_but_dkms_is_taken(system: str) -> None:
     [epel] = [one for one in Node(system)["__gpu_node_repositories"] if one["name"] == "epel-dkms"]
 
@@ -157,7 +157,7 @@ def test_modules_are_those_that_all_gpus_can_use(gpus: list[dict[str, Any]], mod
             "Take the ones or the others out.",
         ),
         (
-            Node(gpu_node_nvidia_version="595.91.07"),
+            Node(gpu_node_nvidia_branch="580", gpu_node_nvidia_version="595.91.07"),
             "gpu_node_nvidia_version 595.91.07 is not of branch 580.",
             "Set gpu_node_nvidia_branch to 595.",
         ),
@@ -272,6 +272,38 @@ def test_the_fabric_manager_goes_with_switches(system: str, wish: str, switches:
         assert refused == (installed and missing)
 
 
+def test_switches_of_nvlink_5_get_what_manages_them() -> None:
+    for system in ("ubuntu24", "debian12", "rocky9"):
+        node = Node(system, found(B200, nvlink_managers=1), gpu_node_nvidia_repository="cuda")
+        names = " ".join(node["__gpu_node_packages"])
+        assert all(name in names for name in ("fabricmanager", "nvlsm", "infiniband-diags"))
+        assert node["__gpu_node_loads"][-1] == "ib_umad"
+
+    [problem] = Node(facts=found(B200, nvlink_managers=1))["__gpu_node_driver_problems"]
+    assert problem["why"] == "Ubuntu's archive has no nvlsm, which the switches of NVLink 5 need."
+    never = Node(facts=found(B200, nvlink_managers=1), gpu_node_nvidia_fabric_manager="never")
+    assert never["__gpu_node_driver_problems"] == never["__gpu_node_fabric_beside"] == []
+
+
+@pytest.mark.parametrize(
+    ("said", "states"),
+    [
+        (
+            "    Fabric\n        State                             : Completed\n        Status : Success\n",
+            ["Completed"],
+        ),
+        (
+            "    Fabric\n        State : In Progress\n    Fabric\n        State : Completed\n",
+            ["In Progress", "Completed"],
+        ),
+        ("    Fabric\n        State                             : N/A\n    Performance State : P0\n", []),
+        ("", []),
+    ],
+)
+def test_the_state_of_the_fabric_is_that_of_each_gpu(said: str, states: list[str]) -> None:
+    assert Node(__gpu_node_fabric_answer={"stdout": said})["__gpu_node_fabric_states"] == states
+
+
 @pytest.mark.parametrize(
     ("branch", "names"),
     [
@@ -308,11 +340,27 @@ def test_modules_that_were_built_for_a_kernel_keep_that_kernel() -> None:
         (("linux-image-virtual",), ["generic"]),
         (("linux-image-generic-hwe-24.04", "linux-image-6.14.0-33-generic"), ["generic-hwe-24.04"]),
         (("linux-image-aws", "linux-image-unsigned-6.8.0-1-aws"), ["aws"]),
-        (("linux-image-nvidia-64k", "linux-image-oem-24.04"), ["nvidia-64k"]),
+        (("linux-image-nvidia-64k", "linux-image-oem-24.04"), ["nvidia-64k", "oem-24.04"]),
+        (("linux-image-azure-lts-22.04", "linux-azure-6.8-headers-6.8.0-1005"), ["azure-lts-22.04"]),
+        (("linux-image-aws-64k-lts-24.04", "linux-image-gcp-6.8"), ["aws-64k-lts-24.04", "gcp-6.8"]),
+        (("linux-image-oem-22.04d", "linux-image-generic-hwe-24.04-edge"), ["generic-hwe-24.04-edge", "oem-22.04d"]),
+        (("linux-image-realtime", "linux-firmware", "linux-base", "linux-libc-dev"), []),  # none are built for it
     ],
 )
 def test_the_kernels_to_come_get_their_modules_too(installed: tuple[str, ...], flavours: list[str]) -> None:
     assert Node(packages=installed)["__gpu_node_flavours"] == flavours
+
+
+@pytest.mark.parametrize(
+    "metas",
+    [
+        ("linux-image-realtime-hwe-24.04", "linux-headers-realtime-hwe-24.04"),
+        ("linux-azure-lts-22.04", "linux-image-azure-lts-22.04"),
+        ("linux-oem-24.04b",),
+    ],
+)
+def test_kernels_of_clouds_and_makers_are_held_as_well(metas: tuple[str, ...]) -> None:
+    assert set(Node(packages=(*metas, "linux-tools-common", "linux-base"))["__gpu_node_kernel_metas"]) == set(metas)
 
 
 @pytest.mark.parametrize(
@@ -443,7 +491,7 @@ OLD = RUNS | {"loaded_version": "570.133.20"}
         (found(H100, driver=RUNS | NO_DRIVER | {"installed_kind": "open"}), ["installed and not loaded"]),
         (found(H100, nouveau_loaded=True), ["nouveau is loaded"]),
         (found(MI300, nouveau_loaded=True), []),
-        (found(H100, driver=OLD, reboot_required=True), ["570.133.20", "The system asks for it"]),
+        (found(H100, driver=OLD, reboot_required=True), ["570.133.20"]),
         (found(MI300, driver=NO_DRIVER | {"loaded": True, "loaded_kind": "inbox", "installed_kind": "inbox"}), []),
         (
             found(
@@ -460,6 +508,15 @@ def test_a_reboot_has_its_reasons(facts: dict[str, Any], words: list[str]) -> No
 
     assert len(reasons) == len(words)
     assert all(word in reason for word, reason in zip(words, reasons, strict=True))
+
+
+def test_a_reboot_that_the_system_alone_asks_for_is_left_to_who_says_so() -> None:
+    facts = found(H100, driver=RUNS, reboot_required=True)
+
+    assert Node(facts=facts)["__gpu_node_reboot_reasons"] == []
+    assert Node(facts=facts, gpu_node_reboot_for_system=True)["__gpu_node_reboot_reasons"] == [
+        "The system asks for it."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -490,7 +547,7 @@ def test_pods_go_before_a_driver_that_runs_is_replaced(
 def test_pods_go_before_a_missing_part_brings_all_others_of_one_release() -> None:
     present = Node()["__gpu_node_driver_names"][:-1]
 
-    assert Node(facts=found(H100, driver=RUNS), packages=tuple(present))["__gpu_node_driver_goes"]
+    assert Node(facts=found(H100, driver=RUNS), packages=tuple(present), **OURS)["__gpu_node_driver_goes"]
 
 
 def test_another_driver_than_the_wanted_one_is_not_taken_for_it() -> None:
@@ -518,6 +575,117 @@ def test_kernels_that_somebody_else_holds_stay_held() -> None:
 )
 def test_after_a_removal_only_a_driver_that_still_runs_wants_a_reboot(facts: dict[str, Any], wanted: bool) -> None:
     assert bool(Node(facts=facts)["__gpu_node_reasons_after_removal"]) == wanted
+
+
+# ---- Whose driver it is ----
+
+OURS = {"__gpu_node_mark_of_ours": {"stat": {"exists": True}}}
+PACKAGES_OF_OTHERS = ("nvidia-open-580", "nvidia-driver-580-server-open", "nvidia-utils-580-server")
+BY_RUNFILE = RUNS | {"source": "runfile"}
+IN_CONTAINER = RUNS | {"source": "container", "installed_version": "", "installed_kind": ""}
+
+
+def asked(kind: str, *objects: dict[str, Any], **answer: Any) -> dict[str, Any]:
+    """What the cluster says of the objects of a kind."""
+    return {"__gpu_node_asked": {"results": [{"item": kind, "api_found": True, "resources": [*objects]} | answer]}}
+
+
+@pytest.mark.parametrize(
+    ("driver", "settings", "kept"),
+    [
+        (RUNS, {}, True),  # of another archive
+        (BY_RUNFILE, {}, True),
+        (IN_CONTAINER, {}, True),
+        (RUNS | {"loaded_version": "570.133.20", "installed_version": "570.133.20"}, {}, True),
+        (RUNS | {"loaded_kind": "proprietary", "installed_kind": "proprietary"}, {}, True),
+        (RUNS, {"gpu_node_nvidia_branch": "580"}, True),
+        (RUNS, {"gpu_node_nvidia_version": "580.95.05", "gpu_node_nvidia_modules": "open"}, True),
+        (RUNS, {"gpu_node_nvidia_branch": "595"}, False),
+        (RUNS, {"gpu_node_nvidia_modules": "proprietary"}, False),
+        (NO_DRIVER, {}, False),
+        (RUNS, OURS, False),
+        (RUNS, {"gpu_node_driver": "manage"}, False),
+        (NO_DRIVER, {"gpu_node_driver": "keep"}, True),
+        (RUNS, {"gpu_node_driver": "keep", "gpu_node_nvidia_branch": "595"}, True),
+    ],
+)
+def test_a_driver_stays_that_works_and_is_what_is_asked_for_whoever_has_installed_it(
+    driver: dict[str, Any], settings: dict[str, Any], kept: bool
+) -> None:
+    node = Node(facts=found(H100, driver=driver), packages=PACKAGES_OF_OTHERS, **settings)
+
+    assert node["__gpu_node_kept"] is kept
+    if kept:
+        assert not node["__gpu_node_driver_goes"]
+        assert node["__gpu_node_reboot_reasons"] == []
+
+
+def test_packages_are_not_mixed_up_with_what_came_without_them() -> None:
+    for driver, way in ((BY_RUNFILE, "Run nvidia-uninstall"), (IN_CONTAINER, "Remove that first")):
+        [problem] = Node(facts=found(H100, driver=driver), gpu_node_driver="manage")["__gpu_node_driver_problems"]
+        assert problem["do"].startswith(way)
+
+
+@pytest.mark.parametrize(
+    ("answer", "driver", "toolkit"),
+    [
+        ({}, False, False),
+        (asked("ClusterPolicy"), False, False),
+        (asked("ClusterPolicy", {"spec": {}}), True, True),
+        (asked("ClusterPolicy", {"spec": {"driver": {"enabled": True}, "toolkit": {"enabled": False}}}), True, False),
+        (asked("ClusterPolicy", {"spec": {"driver": {"enabled": False}}}), False, True),
+        (asked("DeviceConfig", {"spec": {}}), False, False),
+        (asked("ClusterPolicy", api_found=None, msg="403 Forbidden"), True, True),
+    ],
+)
+def test_beside_an_operator_drivers_are_the_operator_s(answer: dict[str, Any], driver: bool, toolkit: bool) -> None:
+    node = Node(facts=found(H100), **answer)
+
+    assert (node["__gpu_node_kept"], node["__gpu_node_toolkit_wanted"]) == (driver, not toolkit)
+    assert Node(facts=found(H100), gpu_node_driver="manage", **answer)["__gpu_node_kept"] is False
+
+
+@pytest.mark.parametrize(
+    ("objects", "kept"), [([{"spec": {}}], True), ([{"spec": {"driver": {"enable": False}}}], False), ([], False)]
+)
+def test_amd_s_operator_has_its_drivers_too(objects: list[dict[str, Any]], kept: bool) -> None:
+    assert Node(facts=found(MI300), **asked("DeviceConfig", *objects))["__gpu_node_kept"] is kept
+
+
+@pytest.mark.parametrize(
+    ("answer", "settings", "openshift"),
+    [
+        ({}, {}, False),
+        (asked("SecurityContextConstraints"), {}, True),
+        (asked("SecurityContextConstraints", api_found=None, msg="Forbidden"), {}, True),
+        (asked("SecurityContextConstraints"), {"slipway_openshift": False}, False),
+        ({}, {"slipway_openshift": True}, True),
+    ],
+)
+def test_openshift_is_asked_and_not_presumed(answer: dict[str, Any], settings: dict[str, Any], openshift: bool) -> None:
+    assert (Node(**answer, **settings)["__gpu_node_vendor"] == "none") is openshift
+
+
+@pytest.mark.parametrize(
+    ("driver", "settings", "branch"),
+    [
+        (NO_DRIVER, {}, "580"),
+        (RUNS | {"installed_version": "570.1"}, {}, "570"),  # what will run
+        (RUNS | {"installed_version": None}, {}, "580"),
+        (RUNS, {"gpu_node_nvidia_version": "595.91.07"}, "595"),
+        (RUNS, {"gpu_node_nvidia_branch": "570"}, "570"),
+    ],
+)
+def test_the_branch_is_that_of_the_driver_that_is_there(
+    driver: dict[str, Any], settings: dict[str, Any], branch: str
+) -> None:
+    assert Node(facts=found(H100, driver=driver), **settings)["__gpu_node_branch"] == branch
+
+
+def test_a_removal_leaves_a_driver_that_somebody_else_has_installed() -> None:
+    assert Node(facts=found(H100, driver=RUNS))["__gpu_node_stays"]
+    assert not Node(facts=found(H100, driver=RUNS), **OURS)["__gpu_node_stays"]
+    assert Node(facts=found(H100, driver=RUNS))["__gpu_node_reasons_after_removal"] == []
 
 
 # ---- Modules of the kernel ----
@@ -650,8 +818,8 @@ def test_everything_is_checked_before_anything_is_changed() -> None:
     assert first["ansible.builtin.import_tasks"] == "check.yml"
     reading = {
         "ansible.builtin.assert", "ansible.builtin.import_tasks", "ansible.builtin.include_vars",
-        "ansible.builtin.setup", "ansible.builtin.package_facts", "ansible.builtin.set_fact",
-        "slipway.inference.gpu_info",
+        "ansible.builtin.setup", "ansible.builtin.package_facts", "ansible.builtin.set_fact", "ansible.builtin.stat",
+        "ansible.builtin.debug", "kubernetes.core.k8s_info", "slipway.inference.gpu_info",
     }  # fmt: skip
     read = [task for name in ("check", "find", "look") for task in tasks(name)]
     flat = [inner for task in read for inner in task.get("block", [task])]

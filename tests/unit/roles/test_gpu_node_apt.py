@@ -157,6 +157,55 @@ def test_a_driver_comes_from_one_repository_and_stays(system: System) -> None:
     assert system.gets() == "0"
 
 
+def repository(uri: str) -> dict[str, object]:
+    return {"name": "toolkit", "key": "", "deb": {"uris": [uri], "suites": ["./"]}, "rpm": {"baseurl": ""}}
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("", True),
+        ("# deb {uri} ./", True),
+        ("deb {uri}/other ./", True),
+        ("deb [signed-by=/usr/share/keyrings/theirs.gpg] {uri} ./", False),
+        ("deb [signed-by=/usr/share/keyrings/theirs.gpg] {arch}/ ./", False),
+        ("URIs: {uri}", False),
+    ],
+)
+def test_an_address_that_somebody_else_has_set_up_is_left_to_that_one(tmp_path: Path, line: str, written: bool) -> None:
+    """apt reads no list at all where two files name one address and different keys."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    uri = "https://mirror.example.com/stable/deb/amd64"
+    (folder / "theirs.list").write_text(line.format(uri=uri, arch=uri.replace("amd64", "$(ARCH)")) + "\n")
+    ours = folder / "toolkit.sources"
+    ours.write_text("of an earlier release\n")
+    extra = {"__gpu_node_deb_places": [str(folder)], "__gpu_node_deb_source": str(ours)}
+    play = {"__gpu_node_repository": repository(uri)}
+    Machine(tmp_path).plays_tasks(["repository"], extra | play, PYTHON, {}, "--check")
+
+    assert ours.exists()  # check mode has changed nothing
+    said = (tmp_path / "said").read_text()
+    assert ("TASK [slipway.inference.gpu_node : Leave it to whoever does, toolkit]" in said) is True
+    assert ("changed: [localhost]" in said.partition("Leave it to whoever does")[2].partition("TASK")[0]) is not written
+
+
+def test_a_repository_that_cannot_be_read_is_taken_back(system: System) -> None:
+    parts = system.root / "etc/sources.list.d"
+    parts.mkdir()
+    ours = parts / "toolkit.sources"
+    extra = {
+        "__gpu_node_deb_places": [str(parts)],
+        "__gpu_node_deb_source": str(ours),
+        "__gpu_node_repository": repository(f"file:{system.folder}/nothing"),
+    }
+    output = system.machine.plays_tasks(["repository"], extra, PYTHON, system.environment(), failing=True)
+
+    assert "the repository toolkit cannot be read, and was taken back" in output
+    assert not ours.exists()
+    system.does("apt-get", "update")
+
+
 def test_a_driver_that_is_held_gives_way_to_an_older_one_and_to_that_of_another_repository(system: System) -> None:
     system.gets()
     system.gets(gpu_node_nvidia_version="580.65.06")

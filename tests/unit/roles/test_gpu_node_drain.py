@@ -73,6 +73,18 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, api: NodeApi) -> None:
     assert "changed=0 " in play(tmp_path, api, "uncordon")
 
 
+def test_a_node_is_empty_when_its_pods_say_so_and_not_the_words_of_a_module(tmp_path: Path, api: NodeApi) -> None:
+    """One that is there again is evicted again, though the first answer spoke of an end."""
+    api.node(NODE)
+    api.pod("one", NODE)
+    api.returning = {"one"}
+
+    play(tmp_path, api, "drain")
+
+    assert api.events == [f"cordon {NODE}", "evict one", "evict one"]
+    assert api.pods == {}
+
+
 def test_a_budget_is_waited_for(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("one", NODE)

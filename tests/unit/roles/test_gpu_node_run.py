@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,17 +70,25 @@ class Machine:
         role = {"ansible.builtin.import_role": {"name": "slipway.inference.gpu_node", "tasks_from": entry}}
         return self._play([role], variables, self.places(), sys.executable, {}, *flags, failing=failing)
 
-    def plays_tasks(self, files: list[str], extra: dict[str, str], python: str, environment: dict[str, str]) -> str:
+    def plays_tasks(
+        self,
+        files: list[str],
+        extra: dict[str, Any],
+        python: str,
+        environment: dict[str, str],
+        *flags: str,
+        failing: bool = False,
+    ) -> str:
         """Output of a play of files of tasks, in one line."""
         named = [{"name": "slipway.inference.gpu_node", "tasks_from": name} for name in files]
         tasks = [{"ansible.builtin.include_role": role} for role in named]
-        return self._play(tasks, {}, extra, python, environment)
+        return self._play(tasks, {}, extra, python, environment, *flags, failing=failing)
 
     def _play(
         self,
         tasks: list[dict[str, object]],
         variables: dict[str, object],
-        extra: dict[str, str],
+        extra: dict[str, Any],
         python: str,
         environment: dict[str, str],
         *flags: str,
@@ -156,6 +165,26 @@ def test_check_mode_foretells_what_an_empty_node_would_get(tmp_path: Path) -> No
     assert "+blacklist nouveau" in output
     assert "RUNNING HANDLER [slipway.inference.gpu_node : Rebuild the initramfs]" in output
     assert list((tmp_path / "root/etc").iterdir()) == []
+
+
+def test_a_driver_of_somebody_else_that_works_is_left_as_it_is(tmp_path: Path) -> None:
+    """Its packages are none of the role's. Nothing is asked of dpkg, apt or the kernel but to be told."""
+    machine = Machine(tmp_path).has_gpu("nvidia").runs_driver()
+    machine.tool("nvidia-smi", 'echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8d6c)"')
+    machine.tool("apt-get", f"touch {tmp_path}/apt-get").tool("modprobe", f"touch {tmp_path}/modprobe")
+    output = machine.plays("main", gpu_node_drain=False)
+
+    assert "localhost keeps its driver nvidia 580.95.05 open: it was not installed by this role" in output
+    assert "changed=0" in output
+    assert list((tmp_path / "root/etc").iterdir()) == []
+    assert not (tmp_path / "apt-get").exists()
+    assert not (tmp_path / "modprobe").exists()
+
+
+def test_a_node_that_is_to_keep_its_driver_has_one(tmp_path: Path) -> None:
+    output = Machine(tmp_path).has_gpu().plays("check", failing=True, gpu_node_driver="keep")
+
+    assert "localhost runs no driver for its GPUs, and gpu_node_driver is keep." in output
 
 
 def test_a_node_whose_gpus_answer_is_verified(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,6 @@ from .cluster_api import ClusterApi
 from .role_run import run_role
 
 pytestmark = pytest.mark.plays
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 @pytest.mark.parametrize("gate", ["../x", "acme", "acme/tiny/x"])

@@ -12,7 +12,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.slipway.inference.plugins.filter import kubeai_config as rollout
 
-from slipway.apis.kubeai import config as controller
+from slipway.apis.kubeai import settings as controller
 from slipway.apis.kubeai.types import Engine
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ def test_both_know_the_same_keys() -> None:
     keys = rollout.CONFIG.keys
     assert set(keys) == set(controller.SECTIONS)
     assert set(rollout.WITHOUT_MEANING) == set(controller.UNUSED)
-    assert set(rollout.ENGINES) == set(typing.get_args(Engine))
+    assert set(keys["modelServers"].keys) == set(typing.get_args(Engine))
     assert {section: set(keys[section].keys) for section in SECTIONS} == {
         section: fields(struct) for section, struct in SECTIONS.items()
     }
@@ -62,7 +62,7 @@ def test_both_know_the_same_keys() -> None:
             }
         },
         {"secretNames": {"aws": ""}, "modelLoading": {"image": ""}, "modelAutoscaling": {"stateConfigMapName": ""}},
-        {"modelServers": {engine: {"images": {"default": "x"}} for engine in rollout.ENGINES}},
+        {"modelServers": {engine: {"images": {"default": "x"}} for engine in typing.get_args(Engine)}},
     ],
 )
 def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> None:
@@ -72,8 +72,6 @@ def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     "config",
     [
-        {"resourceProfile": {}},
-        {"resourceProfiles": {"a": {"limit": {}}}},
         {"resourceProfiles": {"a": {"requests": {"memory": "24GB"}}}},
         {"cacheProfiles": {"fs": {"sharedFilesystem": {}}}},
         {"modelRollouts": {"surge": -1}},
@@ -86,8 +84,15 @@ def test_what_the_rollout_takes_the_controller_takes(config: dict[str, Any]) -> 
     ],
 )
 def test_what_the_controller_refuses_the_rollout_refuses(config: dict[str, Any]) -> None:
-    with pytest.raises(controller.InvalidConfig):
+    with pytest.raises(controller.InvalidConfigError):
         controller.parse(yaml.safe_dump(config))
+    with pytest.raises(AnsibleFilterError):
+        rollout.kubeai_config(config)
+
+
+@pytest.mark.parametrize("config", [{"resourceProfile": {}}, {"resourceProfiles": {"a": {"limit": {}}}}])
+def test_what_the_controller_only_warns_of_the_rollout_refuses(config: dict[str, Any]) -> None:
+    assert controller.parse(yaml.safe_dump(config)).unknown_keys
     with pytest.raises(AnsibleFilterError):
         rollout.kubeai_config(config)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,6 @@ INSTALLED = {
     ("ClusterRole", "", "slipway-metrics-reader"),
     ("APIService", "", API),
 }
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:

@@ -14,7 +14,9 @@ import promql_parser
 import pytest
 import yaml
 
-from slipway.apis.llmkube.reading import ENGINES
+from slipway.apis.llmkube.engines import ENGINES, scaling_metric
+from slipway.engines import ENGINES as ALL_ENGINES
+from slipway.engines.main import table, text
 from slipway.serving.report import SETTLED
 
 from ...docs.pages import ROOT, anchors, prose
@@ -142,7 +144,29 @@ def test_the_metric_by_which_an_engine_is_scaled_is_among_what_it_works_on_or_ha
     named = series(queries()["slipway:engine_requests_running:sum"])
     named |= series(queries()["slipway:engine_requests_waiting:sum"])
 
-    assert {engine.metric for engine in ENGINES.values()} - named == set()
+    assert {scaling_metric(engine) for engine in ENGINES.values()} - named == set()
+
+
+def test_what_the_role_knows_of_the_engines_is_what_they_say() -> None:
+    file = ROOT / "roles/monitoring/vars/main/engines.yml"
+
+    assert file.read_text() == text(), "run make generate"
+
+
+def expressions(target: str) -> list[dict[str, Any]]:
+    """By which the pods of a kind of target are found."""
+    targets = Rendered("monitoring", monitoring_targets=[target])["__monitoring_targets"]
+    return [expression for one in targets for expression in one.get("expressions", ())]
+
+
+def test_an_engine_without_metrics_is_not_read_and_one_without_a_meaning_is_not_asked_for_it() -> None:
+    read = {name for expression in expressions("engines") for name in expression.get("values", ())}
+
+    assert "vllm" in read
+    assert not {"ollama", "fasterwhisper", "personaplex"} & read
+    meant = [engine.metrics.ttft_seconds for engine in ALL_ENGINES.values() if engine.metrics]
+    assert table()["ttft_seconds"] == [name for name in meant if name]
+    assert {"vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"} < {*meant}
 
 
 def test_alerts_do_not_take_for_failures_what_is_settled() -> None:
@@ -230,7 +254,7 @@ def engines() -> Iterator[tuple[str, dict[str, str], list[str]]]:
         for child in yaml.safe_load(file.read_text()):
             template = child["spec"].get("template", {}) if child["kind"] == "Deployment" else {}
             if "metadata" in template:
-                ports = [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", [])]
+                ports = [port.get("name") for one in template["spec"]["containers"] for port in one.get("ports", [])]
                 yield f"{file.parent.name}/{file.name}", template["metadata"]["labels"], ports
 
 
@@ -238,7 +262,8 @@ def runtime(labels: dict[str, str]) -> str:
     """The engine of a pod."""
     if "krypton.ai/model" in labels:
         return "llamacpp"
-    return labels.get("inference.llmkube.dev/runtime") or labels["app.kubernetes.io/name"]
+    named = ("inference.llmkube.dev/runtime", "ome.io/engine", "app.kubernetes.io/name")
+    return next((labels[name] for name in named if name in labels), "unknown")
 
 
 @pytest.mark.parametrize("planned", list(engines()), ids=lambda planned: planned[0])
@@ -247,12 +272,17 @@ def test_the_pods_of_a_model_are_read_once_if_their_engine_has_metrics(
 ) -> None:
     _file, labels, ports = planned
     reading = [job for job in jobs() if selects(job["kubernetes_sd_configs"][0]["selectors"][0]["label"], labels)]
-    silent = runtime(labels) in ("ollama", "fasterwhisper", "personaplex")
+    silent = runtime(labels) in ("ollama", "fasterwhisper", "personaplex", "unknown")
 
     assert len(reading) == (0 if silent else 1)
     for job in reading:
-        assert wanted_port(job["relabel_configs"]) in ports
+        assert [port for port in ports if re.fullmatch(wanted_port(job["relabel_configs"]), port or "")]
         assert relabelled(job["relabel_configs"], labels)["runtime"] == runtime(labels)
+
+
+def test_ports_of_omes_engines_are_found_by_either_name_that_its_runtimes_give_them() -> None:
+    [job] = [job for job in jobs() if job["job_name"] == "slipway-engines-ome"]
+    assert wanted_port(job["relabel_configs"]) == "http|http1"
 
 
 def wanted_port(relabelings: list[dict[str, Any]]) -> str:
@@ -329,7 +359,8 @@ def test_the_operator_is_told_the_same_as_a_plain_prometheus() -> None:
 
 
 def as_job(monitor: dict[str, Any]) -> dict[str, Any]:
-    [endpoint] = monitor["podMetricsEndpoints"]
+    endpoint, *others = monitor["podMetricsEndpoints"]
+    assert all({**other, "port": endpoint["port"]} == endpoint for other in others)
     selector = monitor["selector"]
     terms = [f"{name}={value}" for name, value in sorted(selector["matchLabels"].items())]
     terms += [
@@ -338,7 +369,7 @@ def as_job(monitor: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "honor_labels": endpoint["honorLabels"],
-        "port": endpoint["port"],
+        "port": "|".join(one["port"] for one in monitor["podMetricsEndpoints"]),
         "path": endpoint["path"],
         "label": ",".join(terms),
         "namespaces": monitor["namespaceSelector"].get("matchNames"),
@@ -401,7 +432,7 @@ def test_a_rule_that_cannot_be_evaluated_is_named_with_the_reason_and_one_of_ano
 
     assert asked["__monitoring_rules_broken"] == ["SlipwayGatewayDown (many-to-many)"]
     assert asked["__monitoring_rules_lacking"] == [
-        f"slipway.{name}" for name in ("controller", "engines", "gpus", "models")
+        f"slipway.{name}" for name in ("artifacts", "controller", "depot", "engines", "gpus", "models")
     ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slip
 MONITORS = {
     ("PodMonitor", "slipway-system", f"slipway-{target}")
     for target in (
-        "gateway", "controller", "engines-krypton", "engines-kubeai", "engines-llmkube",
+        "gateway", "controller", "depot", "engines-krypton", "engines-kubeai", "engines-llmkube", "engines-ome",
         "gpus-nvidia", "gpus-dcgm", "gpus-amd",
     )
 }  # fmt: skip
@@ -35,11 +34,9 @@ RIGHTS = {("ClusterRole", "", "slipway-monitoring"), ("ClusterRoleBinding", "", 
 
 
 @pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    server.put(NAMESPACE)
-    yield server
-    server.stop()
+def api(api: ClusterApi) -> ClusterApi:
+    api.put(NAMESPACE)
+    return api
 
 
 def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +80,6 @@ def test_the_switch_holds_for_loaders_too_and_models_are_asked_for_by_themselves
     assert (chosen["loaders"], chosen["models"]) == (False, False)
     chosen = Rendered("controller", controller_model_network_policies=True)["__controller_settings"]["networkPolicies"]
     assert (chosen["loaders"], chosen["models"]) == (True, True)
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 @pytest.mark.plays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,6 @@ TASKS = [
 ]
 
 pytestmark = pytest.mark.plays
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 def pods(api: ClusterApi) -> dict[str, dict[str, Any]]:

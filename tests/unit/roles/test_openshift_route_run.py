@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ KEY = "-----BEGIN PRIVATE KEY----- of nobody"
 
 
 @pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    server.kinds += OPENSHIFT
-    yield server
-    server.stop()
+def api(api: ClusterApi) -> ClusterApi:
+    api.kinds += OPENSHIFT
+    return api
 
 
 def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: Any) -> str:

@@ -205,3 +205,9 @@ def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
     variables["__preflight_classes"] = {"resources": [{"metadata": default}]}
     there = [{"metadata": {"namespace": "one", "name": "weights"}}]
     assert wrong("__preflight_storage_checks", __preflight_volumes={"resources": there}, **variables) == []
+
+
+def test_roles_whose_images_are_looked_at_have_an_entry_point_that_makes_their_names_known() -> None:
+    roles = [*told("__preflight_image_names")]
+
+    assert told("__preflight_checked_roles", preflight_roles=roles) == roles

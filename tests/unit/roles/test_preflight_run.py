@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,9 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 @pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    server.put(node("worker"))
-    yield server
-    server.stop()
+def api(api: ClusterApi) -> ClusterApi:
+    api.put(node("worker"))
+    return api
 
 
 def node(name: str, *, images: Sequence[str] = IMAGES, **spec: Any) -> dict[str, Any]:

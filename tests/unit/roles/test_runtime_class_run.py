@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ SANDBOXED = {
     "node_selector": {"example.com/sandboxes": "true"},
     "tolerations": [{"key": "example.com/sandboxes", "operator": "Exists"}],
 }
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool = False, **variables: object) -> str:

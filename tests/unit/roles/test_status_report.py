@@ -42,7 +42,7 @@ def found(**read: Any) -> Object:
     known: Object = {}
     for file in ("defaults/main.yml", "vars/main.yml"):
         known |= loader.load_from_file(str(ROLE / file), trusted_as_template=True)
-    kinds = [row["kind"] for row in known["__status_kinds"]]
+    kinds = [row["kind"] for row in known["__status_kinds_anywhere"] + known["__status_kinds_of_openshift"]]
     results = [
         {"item": {"kind": kind}}
         | ({"msg": "Forbidden"} if read.get(kind, []) is None else {"resources": read.get(kind, [])})
@@ -51,12 +51,14 @@ def found(**read: Any) -> Object:
     models = [
         {"item": api}
         | ({"msg": "Forbidden"} if read.get(api, []) is None else {"resources": [], "models": read.get(api, [])})
-        for api in ("krypton", "kubeai", "llmkube")
+        for api in ("krypton", "kubeai", "llmkube", "ome")
     ]
     registered = {
         "__status_objects": {"results": results},
         "__status_models_read": {"results": models},
-        "__status_services_read": {"resources": [], "inference_services": read.get("services", [])},
+        "__status_services_read": {
+            "results": [{"item": "llmkube", "resources": [], "inference_services": read.get("services", [])}]
+        },
     }
     kept: Object = Templar(loader=loader, variables=known | registered).template(
         trust_as_template("{{ __status_found }}")

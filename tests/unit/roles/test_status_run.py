@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,6 @@ from .role_run import run_role
 pytestmark = pytest.mark.plays
 
 OURS = {"app.kubernetes.io/part-of": "slipway"}
-
-
-@pytest.fixture
-def api() -> Iterator[ClusterApi]:
-    server = ClusterApi()
-    yield server
-    server.stop()
 
 
 def put(api: ClusterApi, kind: str, name: str, namespace: str = "", **parts: Any) -> None:

@@ -19,19 +19,21 @@ from .role_run import run_tasks
 pytestmark = pytest.mark.plays
 
 ROOT = Path(__file__).parents[3]
-ROLES = ("controller", "gateway", "hub", "metrics_server", "openshift_route")
+ROLES = ("controller", "gateway", "hub", "leader_worker_set", "metrics_server", "openshift_route")
 GIVEN: dict[str, Any] = {"hub_volume": {"emptyDir": {}}, "metrics_server_resolution_seconds": 20}
 LISTS: dict[str, list[str]] = {
-    "controller_apis": ["kubeai", "llmkube"],
+    "controller_apis": ["kubeai", "llmkube", "ome"],
     "controller_allowed_host_path_roots": ["/mnt/models", "/mnt/more"],
     "controller_allowed_remote_hosts": ["files.example", "*.example.com"],
     "controller_author_image_prefixes": ["ghcr.io/acme", "registry.lan"],
     "controller_author_priority_classes": ["*", "system-node-critical"],
     "controller_author_service_accounts": ["first", "second"],
     "controller_hub_organizations": ["meta-llama", "mistralai"],
+    "controller_catalog_secrets": ["first", "second"],
     "controller_blocked_networks": ["198.18.0.0/15", "2001:db8::/32"],
     "controller_image_pull_secrets": ["first", "second"],
     "controller_namespaces": ["team-a", "team-b"],
+    "controller_ome_roots": ["/raid/models", "/mnt/more"],
     "controller_prometheus_namespaces": ["metrics", "more-metrics"],
     "gateway_apis": ["krypton", "kubeai"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],
@@ -40,6 +42,7 @@ LISTS: dict[str, list[str]] = {
     "gateway_trusted_proxies": ["10.0.0.0/8", "192.168.0.0/16"],
     "hub_gated": ["acme/tiny", "closed/*"],
     "hub_image_pull_secrets": ["first"],
+    "leader_worker_set_image_pull_secrets": ["first", "second"],
     "metrics_server_image_pull_secrets": ["first", "second"],
     "metrics_server_kubelet_address_types": ["Hostname", "InternalIP"],
 }

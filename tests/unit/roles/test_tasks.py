@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from slipway.apis import APIS
+
 from ..ansible_files import mappings
+from .rendering import Rendered
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
@@ -39,7 +42,8 @@ def test_the_secret_stays_until_no_pod_asks_for_it() -> None:
 
 def test_a_change_of_kubeai_s_configuration_replaces_no_pod() -> None:
     """The controller reads it while it runs; a restart would stop all reconciling for the time that it takes."""
-    install = yaml.safe_load((ROOT / "roles/controller/tasks/main.yml").read_text())[-1]
+    tasks = yaml.safe_load((ROOT / "roles/controller/tasks/main.yml").read_text())
+    [install] = [task for task in tasks if task["name"] == "Install the controller"]
     revision = yaml.safe_load((ROOT / "roles/component/vars/main.yml").read_text())["__component_revision"]
 
     assert [name for name, value in install["vars"].items() if "__controller_kubeai" in str(value)] == [
@@ -60,14 +64,14 @@ def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() 
 def test_every_api_is_known_to_every_role() -> None:
     """An API that one of them does not know could be installed, and not served or not removed."""
     known = {
-        "crds": set(yaml.safe_load((ROOT / "roles/crds/vars/main.yml").read_text())["__crds_apis"]),
-        "controller": set(
-            yaml.safe_load((ROOT / "roles/controller/vars/main.yml").read_text())["__controller_resources"]
-        ),
-        "models": set(yaml.safe_load((ROOT / "roles/models/vars/main.yml").read_text())["__models_apis"]),
+        "crds": set(Rendered("crds")["__crds_apis"]),
+        "controller": set(Rendered("controller")["controller_apis"]),
+        "gateway": set(Rendered("gateway")["gateway_apis"]),
+        "models": set(Rendered("models")["__models_apis"]),
+        "status": set(Rendered("status")["__status_apis"]),
     }
 
-    assert set(map(frozenset, known.values())) == {frozenset({"krypton", "kubeai", "llmkube"})}
+    assert set(map(frozenset, known.values())) == {frozenset(api.name for api in APIS)}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
@@ -93,7 +97,8 @@ def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
     [play] = yaml.safe_load((ROOT / "playbooks/upgrade.yml").read_text())
     tags = [task["tags"][0] for task in play["tasks"]]
 
-    assert tags[:6] == ["preflight", "verify", "verify", "crds", "controller", "gateway"]
+    first = ["preflight", "verify", "verify", "crds", "model_registry", "depot", "controller", "gateway"]
+    assert tags[: len(first)] == first
     assert tags[-1] == "verify"
 
 

@@ -10,7 +10,7 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.serving.diagnosis import TEMPLATE, Diagnosis, Limits, diagnose
 from slipway.serving.times import unix_time
 
-LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, drain_seconds=15, container="llama-server")
+LIMITS = Limits(startup_seconds=60, unschedulable_grace_seconds=30, container="llama-server")
 NOW = unix_time("2026-11-21T09:10:00Z")
 
 
@@ -37,6 +37,7 @@ def reason_of(*pods: dict[str, Any], deployment: dict[str, Any] | None = None) -
 
 
 CRASHED = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+NOT_SYNCED = "failed to sync secret cache: timed out waiting for the condition"
 RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
 
 
@@ -50,6 +51,7 @@ RUNNING = {"state": {"running": {"startedAt": "2026-11-21T09:09:59Z"}}}
             container(state={"waiting": {"reason": "CreateContainerConfigError", "message": "no secret"}}),
             "CreateContainerConfigError",
         ),
+        (container(state={"waiting": {"reason": "CreateContainerConfigError", "message": NOT_SYNCED}}), None),
         (container(**CRASHED, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
         (container(restarts=2, **RUNNING, lastState=ended(1, 2, "boom")), "CrashLoopBackOff"),
         (container(restarts=1, **RUNNING, lastState=ended(255, 2)), None),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from slipway.kube.conditions import timestamp
-from slipway.serving.job import last_words, pods_of, told, without_pods
+from slipway.serving.job import job_of, last_error, pods_of, termination_message, without_pods, works
 
 NOW = 1_800_000_000.0
 
@@ -31,22 +33,33 @@ def test_pods_of_a_job_of_the_same_name_that_was_before_are_not_its_own() -> Non
     assert pods_of(None, pods) == []
 
 
+def test_a_pod_of_another_kinds_job_is_no_jobs() -> None:
+    """Volcano's Jobs, for example, have the same name of their kind."""
+    theirs = pod(9)
+    theirs["metadata"]["ownerReferences"][0]["apiVersion"] = "batch.volcano.sh/v1alpha1"
+    made = job_of(pod(3))
+    assert made is not None
+    assert made.name == "load"
+    assert job_of(theirs) is None
+    assert pods_of(job(), [theirs]) == []
+
+
 def test_the_newest_pod_that_failed_has_the_last_word() -> None:
     pods = [
         ended(9, "Failed", 1, "old"),
         ended(5, "Failed", 3, "a log line\nthe reason \n\n"),
         ended(2, "Succeeded", 0, "x"),
     ]
-    assert last_words(pods) == "the reason"
-    assert last_words([ended(5, "Failed", 3, "")]) == "it ended with exit code 3"
-    assert last_words([pod(5, phase="Failed", reason="Evicted", message="out of disk")]) == "out of disk"
-    assert last_words([pod(5, phase="Running")]) == ""
+    assert last_error(pods) == "the reason"
+    assert last_error([ended(5, "Failed", 3, "")]) == "it ended with exit code 3"
+    assert last_error([pod(5, phase="Failed", reason="Evicted", message="out of disk")]) == "out of disk"
+    assert last_error([pod(5, phase="Running")]) == ""
 
 
 def test_the_newest_pod_that_succeeded_tells_what_it_found() -> None:
     pods = [ended(9, "Succeeded", 0, "old"), ended(5, "Succeeded", 0, "new"), ended(2, "Failed", 1, "x")]
-    assert told(pods) == "new"
-    assert told(pods[2:]) == ""
+    assert termination_message(pods) == "new"
+    assert termination_message(pods[2:]) == ""
 
 
 def test_a_job_without_pods_is_given_a_moment() -> None:
@@ -63,3 +76,25 @@ def test_a_job_that_is_over_or_goes_needs_no_pods() -> None:
     going["metadata"]["deletionTimestamp"] = timestamp(NOW)
     assert without_pods(going, "loads", NOW).failure is None
     assert without_pods(None, "loads", NOW).failure is None
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "at_work"),
+    [
+        ({}, 5, True),
+        ({}, 60, False),
+        ({"active": 1}, 60, True),
+        ({"active": 0, "failed": 2}, 60, True),
+        ({"active": 0, "failed": 0}, 60, False),
+        (
+            {"failed": 5, "conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": timestamp(NOW)}]},
+            60,
+            False,
+        ),
+        ({"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": timestamp(NOW)}]}, 5, False),
+    ],
+)
+def test_a_job_without_a_pod_is_at_work_only_while_it_may_get_one(
+    status: dict[str, Any], age: float, at_work: bool
+) -> None:
+    assert works(job(age, **status), NOW) == at_work

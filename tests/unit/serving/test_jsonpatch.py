@@ -43,21 +43,21 @@ def test_an_operation_does_what_the_standard_says(operation: dict[str, Any], pla
 @pytest.mark.parametrize(
     ("operation", "complaint"),
     [
-        ({"op": "remove", "path": "/spec/none"}, "no 'none'"),
-        ({"op": "replace", "path": "/spec/none", "value": 1}, "no 'none'"),
-        ({"op": "add", "path": "/none/x", "value": 1}, "no 'none'"),
-        ({"op": "add", "path": "/spec/list/4", "value": 1}, "no item '4'"),
-        ({"op": "add", "path": "/spec/list/01", "value": 1}, "no item '01'"),
-        ({"op": "add", "path": "/spec/list/-1", "value": 1}, "no item '-1'"),
-        ({"op": "remove", "path": "/spec/list/-"}, "no item '-'"),
-        ({"op": "add", "path": "/spec/on/x", "value": 1}, "plain value"),
-        ({"op": "add", "path": "/spec/x"}, "no value"),
-        ({"op": "test", "path": "/spec/on", "value": 1}, "not 1"),
-        ({"op": "move", "path": "/spec/list/0", "source": "/spec"}, "into itself"),
-        ({"op": "copy", "path": "/spec/x"}, "from has to be"),
-        ({"op": "merge", "path": "/spec"}, "op has to be"),
-        ({"op": "remove", "path": "spec"}, "JSON pointer"),
-        ({"op": "remove", "path": ""}, "cannot be removed"),
+        ({"op": "remove", "path": "/spec/none"}, "non-existent object 'none'"),
+        ({"op": "replace", "path": "/spec/none", "value": 1}, "non-existent object 'none'"),
+        ({"op": "add", "path": "/none/x", "value": 1}, r"member 'none' not found\Z"),
+        ({"op": "add", "path": "/spec/list/4", "value": 1}, "outside of list"),
+        ({"op": "add", "path": "/spec/list/01", "value": 1}, "'01' is not a valid sequence index"),
+        ({"op": "add", "path": "/spec/list/-1", "value": 1}, "'-1' is not a valid sequence index"),
+        ({"op": "remove", "path": "/spec/list/-"}, "invalid array index '-'"),
+        ({"op": "add", "path": "/spec/on/x", "value": 1}, "does not support indexing"),
+        ({"op": "add", "path": "/spec/x"}, "does not contain a 'value'"),
+        ({"op": "test", "path": "/spec/on", "value": 1}, "not equal to tested value 1"),
+        ({"op": "move", "path": "/spec/list/0", "source": "/spec"}, "into their own children"),
+        ({"op": "copy", "path": "/spec/x"}, "does not contain a 'from'"),
+        ({"op": "merge", "path": "/spec"}, "Unknown operation 'merge'"),
+        ({"op": "remove", "path": "spec"}, "must start with /"),
+        ({"op": "remove", "path": ""}, "can't remove the whole document"),
     ],
 )
 def test_an_operation_that_cannot_be_done_says_which_and_why(operation: dict[str, Any], complaint: str) -> None:
@@ -74,3 +74,20 @@ def test_operations_build_on_each_other() -> None:
         {"op": "replace", "path": "", "value": {"whole": 1}},
     ]
     assert patched(POD, steps) == {"whole": 1}
+
+
+def test_a_complaint_is_one_short_line_that_does_not_show_the_document() -> None:
+    document = {"spec": {"token": "secret" * 1000}}
+    for operation in ({"op": "add", "path": "/none/x", "value": 1}, {"op": "remove", "path": "/spec/\n" + "x" * 9999}):
+        with pytest.raises(PatchError) as refused:
+            patched(document, [operation])
+        reason = str(refused.value).partition("): ")[2]
+        assert "secret" not in reason
+        assert "\n" not in reason
+        assert len(reason) <= 300
+
+
+def test_copies_of_copies_end_before_they_fill_the_memory() -> None:
+    doubled = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(64)]
+    with pytest.raises(PatchError, match=r"larger than|nested too deeply"):
+        patched({"a": {"text": "x" * 100}}, doubled)

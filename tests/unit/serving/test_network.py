@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from slipway.kube.objects import NETWORK_POLICY
+from slipway.serving.drain import Drain
 from slipway.serving.network import ingress
-from slipway.serving.server import Container, Probe, Probes, Server
+from slipway.serving.server import Container, ModelServer, Probe, Probes
 from slipway.serving.settings import NetworkPolicies, Settings
 
 from ..network_policy import ALL, CONTROLLER, FORGED, GATEWAY, NEIGHBOUR, PROMETHEUS, STRANGER, who
 
 PROBE = Probe(period=1, timeout=1, failures=1)
-SERVER = Server(
+SERVER = ModelServer(
     name="tiny",
     namespace="models",
     labels={"app": "model"},
@@ -23,12 +24,12 @@ SERVER = Server(
     engine=Container(name="server", image="engine:1"),
     port=8000,
     probes=Probes(PROBE, PROBE, PROBE),
-    drain_seconds=1,
+    drain=Drain(seconds=1),
 )
-LOADER = msgspec.structs.replace(SERVER, beside=(Container(name="loader", image="slipway:1"),))
+LOADER = msgspec.structs.replace(SERVER, sidecars=(Container(name="loader", image="slipway:1"),))
 
 
-def policies(server: Server, *, policed: bool = False, **chosen: Any) -> tuple[dict[str, Any], ...]:
+def policies(server: ModelServer, *, policed: bool = False, **chosen: Any) -> tuple[dict[str, Any], ...]:
     settings = Settings(system_namespace="slipway-system", network_policies=NetworkPolicies(**chosen))
     return ingress(server, settings, policed=policed)
 

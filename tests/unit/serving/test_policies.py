@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from slipway.kube.objects import Object
+from slipway.serving.drain import Drain
 from slipway.serving.policies import Target, autoscaler, disruption_budget, priority_class
-from slipway.serving.server import Container, Probe, Probes, Scale, Server
+from slipway.serving.server import Container, ModelServer, Probe, Probes, Scale
 from slipway.serving.settings import Settings
 
 PROBE = Probe(path="/health", period=1, timeout=1, failures=3)
-SERVER = Server(
+SERVER = ModelServer(
     name="tiny",
     namespace="models",
     labels={"app": "tiny", "model": "m"},
@@ -20,7 +21,7 @@ SERVER = Server(
     engine=Container(name="engine", image="engine:1"),
     port=8080,
     probes=Probes(PROBE, PROBE, PROBE),
-    drain_seconds=15,
+    drain=Drain(seconds=15),
 )
 
 
@@ -70,6 +71,17 @@ def test_where_pods_have_budgets_of_somebody_else_only_a_protected_server_has_on
     others = Settings(disruption_budgets=False)
     assert disruption_budget(SERVER, Scale(2), others) == ()
     assert len(disruption_budget(SERVER, Scale(2), others, protected=True)) == 1
+
+
+@pytest.mark.parametrize("limit", [{"minAvailable": "50%"}, {"maxUnavailable": 2}])
+def test_a_budget_says_what_the_spec_says_even_of_one_pod(limit: Object) -> None:
+    for settings in (Settings(), Settings(disruption_budgets=False)):
+        [budget] = disruption_budget(SERVER, Scale(1), settings, limit=limit)
+        assert {name: budget["spec"].get(name) for name in ("minAvailable", "maxUnavailable")} == {
+            "minAvailable": None,
+            "maxUnavailable": None,
+            **limit,
+        }
 
 
 @pytest.mark.parametrize(("preempts", "policy"), [(True, "PreemptLowerPriority"), (False, "Never")])

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from slipway.serving.agent import CONTROLLER_KEY
-from slipway.serving.proof import Proof, Refused, SigningKey, body_digest, public_key, verified
+from slipway.serving.proof import Proof, ProofError, SigningKey, body_digest, public_key, verified
 
 KEY = SigningKey(bytes(range(32)))
 NOW = 1_900_000_000 * 10**9
@@ -30,7 +30,7 @@ def test_a_proof_says_when_it_was_made_and_of_which_body() -> None:
     "asked", [{"method": "GET"}, {"path": "/v1/state"}, {"path": "/v1/adapters?x"}, {"pod": "u-2"}]
 )
 def test_it_is_good_for_nothing_else(asked: dict[str, str]) -> None:
-    with pytest.raises(Refused, match="is for another request or another pod") as caught:
+    with pytest.raises(ProofError, match="is for another request or another pod") as caught:
         check(header(), **asked)
     assert not caught.value.missing
 
@@ -40,13 +40,13 @@ def test_none_of_its_parts_can_be_changed(part: str) -> None:
     other = KEY.proof(**ASKED, body=b"[1]", issued=NOW + 1)
     taken = re.search(rf"{part}=[^,]+", other)
     assert taken is not None
-    with pytest.raises(Refused, match="not the controller's"):
+    with pytest.raises(ProofError, match="not the controller's"):
         check(re.sub(rf"{part}=[^,]+", taken[0], header()))
 
 
 @pytest.mark.parametrize("given", [None, "", "Bearer x", header() + " ", header().lower(), "Slipway-Ed25519 "])
 def test_what_is_no_proof_is_missing(given: str | None) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ProofError) as caught:
         check(given)
     assert caught.value.missing
 
@@ -58,7 +58,7 @@ def test_a_minute_either_way_is_allowed(seconds: int) -> None:
 
 @pytest.mark.parametrize(("seconds", "told"), [(61, "61 s old"), (-61, "61 s ahead"), (10**9, "1000000000 s old")])
 def test_beyond_it_the_clocks_are_named(seconds: int, told: str) -> None:
-    with pytest.raises(Refused, match=f"{told} by this node's clock.*set the clocks of the nodes"):
+    with pytest.raises(ProofError, match=f"{told} by this node's clock.*synchronize the nodes' clocks"):
         check(header(), NOW + seconds * 10**9)
 
 
@@ -71,5 +71,5 @@ def test_keys_are_text_that_needs_no_quotes_and_the_private_one_shows_nowhere() 
 
 @pytest.mark.parametrize("text", ["", "x" * 42, "x" * 44, "/" * 43])
 def test_what_is_no_key_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no Ed25519 public key"):
+    with pytest.raises(ValueError, match="is not an Ed25519 public key"):
         public_key(text)

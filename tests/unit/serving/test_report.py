@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from slipway.kube.conditions import Condition
+from slipway.serving.api import Rejection
 from slipway.serving.claims import Rules
 from slipway.serving.diagnosis import Diagnosis, Failure
-from slipway.serving.plan import Refusal
-from slipway.serving.report import Awaited, report, routed
+from slipway.serving.report import Component, Pending, report, routed
 from slipway.serving.route import Route, RoutedService
 
-LOADING = Awaited("LoadingCache", "The weights are being loaded.")
+LOADING = Pending("LoadingCache", "The weights are being loaded.")
 BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
-REFUSED = Refusal("InvalidSpec", "no")
+REFUSED = Rejection("InvalidSpec", "no")
 
 
 def deployment(wanted: int = 1, /, **status: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def running(count: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("observed", "diagnosis", "refusal", "awaited", "available", "progressing"),
+    ("observed", "diagnosis", "rejection", "pending", "available", "progressing"),
     [
         (None, Diagnosis(), None, None, "WaitingForPods", "RollingOut"),
         (None, Diagnosis(), None, LOADING, "LoadingCache", "LoadingCache"),
@@ -48,13 +48,13 @@ def running(count: int) -> dict[str, int]:
 def test_what_is_observed_decides_the_reasons(
     observed: dict[str, Any] | None,
     diagnosis: Diagnosis,
-    refusal: Refusal | None,
-    awaited: Awaited | None,
+    rejection: Rejection | None,
+    pending: Pending | None,
     available: str,
     progressing: str,
 ) -> None:
     other = Condition("Routed", "True", "Routed", "")
-    told = report(observed, diagnosis, refusal, [other], 7, awaited).conditions
+    told = report([Component(observed, diagnosis)], rejection, [other], 7, pending).conditions
     assert [condition.type for condition in told] == ["Accepted", "Available", "Progressing", "Routed"]
     assert (told[1].reason, told[2].reason) == (available, progressing)
     assert {condition.observed_generation for condition in told} == {7}
@@ -76,7 +76,7 @@ def test_a_lost_name_is_told_by_the_ids_that_requests_use() -> None:
 def test_who_shares_even_the_long_id_with_an_older_model_is_told_that_nothing_reaches_it() -> None:
     kubeai, krypton = service("models", "model-a", "a", 2), service("models", "a", "a", 1)
     condition = routed("models/model-a", ("a",), [kubeai, krypton])
-    assert condition.reason == "NameConflict"
+    assert condition.reason == "NoId"
     assert "No id leads to this one" in condition.message
     assert routed("models/a", ("a",), [kubeai, krypton]).status == "True"
 
@@ -87,6 +87,24 @@ def test_an_id_that_belongs_to_another_namespace_is_told_as_lost_though_nobody_h
     assert (condition.status, condition.reason) == ("False", "NameConflict")
     assert "a belongs to namespace bank (idOwners). Requests reach this one as new/a." in condition.message
     assert routed("bank/model-a", ("a",), [rules.apply(service("bank", "model-a", "a", 2))]).status == "True"
+
+
+def test_aliases_are_told_with_those_that_the_model_may_not_have() -> None:
+    route = Route(models=("a",), name="a", aliases=("org/a", "Qwen/a"))
+    one = Rules().apply(RoutedService("new", "model-a", route, 1))
+    condition = routed("new/model-a", ("a",), [one])
+    assert (condition.status, condition.reason) == ("True", "Routed")
+    assert "as a, new/a. It also answers for Qwen/a, unless another model has that id." in condition.message
+    assert (
+        "not answer for org/a, which belongs to namespace org, unless hubOrganizations names org." in condition.message
+    )
+
+
+def test_however_many_aliases_a_model_has_few_are_told() -> None:
+    route = Route(models=("a",), name="a", aliases=tuple(f"{kind}/{n}" for n in range(32) for kind in ("org", "Org")))
+    condition = routed("new/model-a", ("a",), [Rules().apply(RoutedService("new", "model-a", route, 1))])
+    assert "Org/0, Org/1, Org/2 and 29 more, unless" in condition.message
+    assert condition.message.count("hubOrganizations") == 3
 
 
 def test_an_older_service_that_may_not_have_the_id_does_not_stand_in_the_way() -> None:
@@ -106,3 +124,45 @@ def test_where_even_the_long_id_was_given_away_it_is_told() -> None:
     condition = routed("new/model-a", ("a",), [Rules(owners={"new/a": "b"}).apply(service("new", "model-a", "a", 1))])
     assert condition.reason == "NameConflict"
     assert "new/a belongs to namespace b (idOwners)." in condition.message
+
+
+def component(name: str, ready: int, wanted: int = 1, failure: Failure | None = None) -> Component:
+    status = {"replicas": wanted, "readyReplicas": ready, "updatedReplicas": wanted, "observedGeneration": 1}
+    workload = {"metadata": {"generation": 1}, "spec": {"replicas": wanted}, "status": status}
+    return Component(workload, Diagnosis(failure), name)
+
+
+@pytest.mark.parametrize(
+    ("components", "phase", "available", "progressing"),
+    [
+        ([component("engine", 2, 2), component("router", 1)], "Ready", "Ready", "Complete"),
+        ([component("engine", 2, 2), component("router", 0)], "Pending", "WaitingForPods", "RollingOut"),
+        (
+            [component("engine", 2, 2), Component(None, Diagnosis(), "router")],
+            "Pending",
+            "WaitingForPods",
+            "RollingOut",
+        ),
+        (
+            [component("engine", 1), component("router", 0, failure=Failure("OOMKilled", "no"))],
+            "Failed",
+            *["OOMKilled"] * 2,
+        ),
+        ([component("engine", 0, 0), component("router", 0, 0)], "Pending", "ScaledToZero", "Complete"),
+        ([component("engine", 1), component("router", 0, 0)], "Pending", "WaitingForPods", "Complete"),
+    ],
+)
+def test_of_several_workloads_all_have_to_answer(
+    components: list[Component], phase: str, available: str, progressing: str
+) -> None:
+    told = report(components, None, [], 1)
+    reasons = {one.type: one.reason for one in told.conditions}
+    assert (told.phase, reasons["Available"], reasons["Progressing"]) == (phase, available, progressing)
+
+
+def test_of_several_workloads_each_is_counted_by_its_name() -> None:
+    told = report([component("engine", 2, 2), component("router", 1)], None, [], 1)
+    messages = {one.type: one.message for one in told.conditions}
+    assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
+    assert messages["Progressing"] == "All 3 replicas run the newest spec."
+    assert (told.replicas, told.ready_replicas) == (3, 3)

@@ -11,7 +11,8 @@ import pytest
 from slipway.serving.route import (
     MOST_BYTES,
     ROUTE,
-    InvalidRoute,
+    Canary,
+    InvalidRouteError,
     PrefixHash,
     Route,
     RoutedService,
@@ -19,7 +20,6 @@ from slipway.serving.route import (
     ScaleTarget,
     route_metadata,
     routed_service,
-    winners,
 )
 
 
@@ -57,6 +57,8 @@ def test_what_the_controller_writes_is_read_back() -> None:
         labels={"team": "search"},
         scale=ScaleTarget("kubeai.org", "v1", "models", "a"),
         drop_model_field=True,
+        aliases=("org/c", "d"),
+        canary=Canary("tiny-new", 10),
     )
     labels, annotations = route_metadata(route)
     assert labels == {ROUTE: "true"}
@@ -69,7 +71,7 @@ def test_fields_of_a_newer_controller_are_passed_over() -> None:
 
 @pytest.mark.parametrize("annotation", ["[]", "{", '{"models": "a"}', '{"port": "grpc"}', '{"created": "now"}'])
 def test_an_annotation_that_is_no_route_is_refused_by_name(annotation: str) -> None:
-    with pytest.raises(InvalidRoute, match=ROUTE):
+    with pytest.raises(InvalidRouteError, match=ROUTE):
         routed_service(service(annotation))
 
 
@@ -78,33 +80,36 @@ def test_a_name_that_could_be_read_as_more_is_refused(text: str) -> None:
     target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "a"}
     assert routed_service(service(json.dumps({"name": "Model_A.b-1", "scale": target}))).route.name == "Model_A.b-1"
     for route in ({"name": text}, *({"scale": target | {field: text}} for field in target)):
-        with pytest.raises(InvalidRoute, match=ROUTE):
+        with pytest.raises(InvalidRouteError, match=ROUTE):
             routed_service(service(json.dumps(route)))
 
 
 @pytest.mark.parametrize("field", ["group", "version", "plural", "name"])
 def test_a_scale_target_is_whole(field: str) -> None:
     target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "a", field: ""}
-    with pytest.raises(InvalidRoute, match=ROUTE):
+    with pytest.raises(InvalidRouteError, match=ROUTE):
         routed_service(service(json.dumps({"scale": target})))
 
 
 def test_labels_are_bounded_in_number() -> None:
-    with pytest.raises(InvalidRoute, match="labels"):
+    with pytest.raises(InvalidRouteError, match="labels"):
         routed_service(service(json.dumps({"labels": {str(number): "" for number in range(101)}})))
-
-
-def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_decided_by_namespace_and_name() -> None:
-    young = RoutedService("a", "x", Route(models=("m", "only-young"), created=1), since=2)
-    old = RoutedService("z", "x", Route(models=("m",), created=9), since=1)
-    twin = RoutedService("y", "x", Route(models=("m",), created=9), since=1)
-    assert winners([young, old, twin]) == {"m": twin, "only-young": young}
 
 
 @pytest.mark.parametrize(
     "annotation",
     [
         json.dumps({"models": [f"m{number}" for number in range(65)]}),
+        json.dumps({"aliases": [f"m{number}" for number in range(65)]}),
+        json.dumps({"canary": {"service": "new", "percent": 101}}),
+        json.dumps({"canary": {"service": "new", "percent": -1}}),
+        json.dumps({"canary": {"service": "new", "percent": 0.5}}),
+        json.dumps({"canary": {"service": "new"}}),
+        json.dumps({"canary": {"service": "bank:new", "percent": 1}}),
+        json.dumps({"canary": {"service": "new 1", "percent": 1}}),
+        json.dumps({"canary": {"service": "new\n", "percent": 1}}),
+        json.dumps({"canary": {"service": "", "percent": 1}}),
+        json.dumps({"internal": "yes"}),
         json.dumps({"features": [f"F{number}" for number in range(65)]}),
         json.dumps({"features": ["F" * 64]}),
         json.dumps({"features": ["a\nb"]}),
@@ -124,7 +129,7 @@ def test_the_oldest_service_wins_a_name_whatever_age_it_claims_and_equals_are_de
     ids=itertools.count(),
 )
 def test_what_a_route_may_hold_is_bounded(annotation: str) -> None:
-    with pytest.raises(InvalidRoute) as refused:
+    with pytest.raises(InvalidRouteError) as refused:
         routed_service(service(annotation))
     assert len(str(refused.value)) < 400
     assert str(refused.value).isprintable()
@@ -138,6 +143,22 @@ def test_what_a_spec_says_for_people_never_makes_a_route_that_cannot_be_read() -
     read = routed_service(service(annotations[ROUTE])).route
     assert (read.models, read.labels) == (models, labels)
     assert (len(read.source), len(read.owned_by)) == (512, 253)
+
+
+def test_aliases_of_a_spec_never_make_a_route_that_cannot_be_read_and_the_first_stay() -> None:
+    aliases = tuple(f"org/{number}" for number in range(100))
+    for asked, kept in ((("a b", "m", *aliases), aliases[:64]), (("x" * 200,) * 2 + ("y" * 253,) * 60, None)):
+        _unused, annotations = route_metadata(Route(("m",), aliases=asked))
+        read = routed_service(service(annotations[ROUTE])).route
+        assert read.aliases == (kept or ("x" * 200, "y" * 253))
+    many = tuple(f"{number:02}{'z' * 250}" for number in range(64))
+    _unused, annotations = route_metadata(Route(("m",), aliases=many))
+    assert routed_service(service(annotations[ROUTE])).route.aliases == many[:16]
+
+
+def test_an_internal_service_has_no_id() -> None:
+    read = routed_service(service('{"internal": true, "models": ["a", "b c"], "aliases": ["d"]}'))
+    assert (read.ids, read.route.aliases, read.qualified, read.complaint) == ((), (), "", "")
 
 
 def test_an_id_that_is_asked_for_twice_counts_once() -> None:
@@ -167,6 +188,6 @@ def test_a_route_is_read_once_for_each_version_of_its_service() -> None:
 def test_an_unreadable_route_is_remembered_too_and_heals() -> None:
     routes = Routes()
     for _unused in range(2):
-        with pytest.raises(InvalidRoute, match=ROUTE):
+        with pytest.raises(InvalidRouteError, match=ROUTE):
             routes.read(service("{", uid="1", resourceVersion="1"))
     assert routes.read(service("{}", uid="1", resourceVersion="2")).route.models == ("tiny",)

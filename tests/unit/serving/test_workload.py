@@ -1,4 +1,4 @@
-"""A Server becomes a Deployment: the parts that not every API uses."""
+"""A ModelServer becomes a Deployment: the parts that not every API uses."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import msgspec
 import pytest
 
 from slipway.serving import volumes
+from slipway.serving.api import InvalidSpecError
 from slipway.serving.diagnosis import TEMPLATE
+from slipway.serving.drain import Drain
 from slipway.serving.job import ended
-from slipway.serving.plan import Invalid
 from slipway.serving.route import Route
-from slipway.serving.server import Address, Container, File, Mount, Probe, Probes, Scale, Server
-from slipway.serving.workload import deployment, kept, service, workload
+from slipway.serving.server import Container, File, ModelServer, Mount, Probe, Probes, Scale, ServiceSpec
+from slipway.serving.workload import Rollout, deployment, deployment_of, kept, pod_template, service, workload
 
 HTTP = Probe(path="/health", period=5, timeout=3, failures=3)
-SERVER = Server(
+SERVER = ModelServer(
     name="tiny",
     namespace="models",
     labels={"model": "tiny"},
@@ -24,7 +25,7 @@ SERVER = Server(
     engine=Container(name="engine", image="engine:1", mounts=(Mount("data", "/data", "sub", read_only=True),)),
     port=8080,
     probes=Probes(Probe(command=("ready",), initial_delay=2, period=1, timeout=600, failures=10), HTTP, HTTP),
-    drain_seconds=15,
+    drain=Drain(seconds=15),
     volumes=(volumes.claim("data", "weights"),),
 )
 
@@ -52,13 +53,13 @@ def test_a_start_may_take_what_its_probe_waits() -> None:
 
 
 def test_containers_before_and_beside_the_engine_answer_no_probes_but_their_own() -> None:
-    found = pod(before=(Container(name="fetch", image="f"),), beside=(Container(name="look", image="l"),))
+    found = pod(init_containers=(Container(name="fetch", image="f"),), sidecars=(Container(name="look", image="l"),))
     assert [one["name"] for one in found["initContainers"]] == ["fetch"]
     assert [one["name"] for one in found["containers"]] == ["engine", "look"]
     assert "readinessProbe" not in found["containers"][1]
     assert {one["terminationMessagePolicy"] for one in found["containers"]} == {"FallbackToLogsOnError"}
     own = Probe(port=81, path="/well", period=1, timeout=5, failures=1)
-    found = pod(beside=(Container(name="look", image="l", readiness=own),))
+    found = pod(sidecars=(Container(name="look", image="l", readiness=own),))
     assert found["containers"][1]["readinessProbe"]["httpGet"] == {"path": "/well", "port": 81}
     assert found["containers"][0]["readinessProbe"]["httpGet"] == {"path": "/health", "port": "http"}
 
@@ -78,7 +79,7 @@ def test_a_rollout_without_surge_takes_away_first(surge: int | None, strategy: d
 
 def test_an_account_is_made_only_where_one_is_wanted_and_none_is_given() -> None:
     def kinds(**changes: Any) -> set[str]:
-        return {child["kind"] for child in workload(msgspec.structs.replace(SERVER, **changes), Scale(1), ())}
+        return {child["kind"] for child in workload(msgspec.structs.replace(SERVER, **changes), Scale(1), ()).children}
 
     assert kinds() == {"Deployment"}
     assert kinds(own_account=True) == {"Deployment", "ServiceAccount"}
@@ -109,7 +110,7 @@ def test_pods_are_marked_by_all_that_must_replace_them() -> None:
     ],
 )
 def test_a_patch_that_leaves_no_pod_is_refused(patch: dict[str, Any]) -> None:
-    with pytest.raises(Invalid, match="must leave the pod"):
+    with pytest.raises(InvalidSpecError, match="must leave the pod"):
         made(patches=(patch,))
 
 
@@ -123,13 +124,14 @@ def test_the_end_of_a_job_is_read_from_its_conditions() -> None:
 
 def test_a_probe_as_kubernetes_writes_it_stands_in_place_of_ours_and_says_how_long_a_start_may_take() -> None:
     own = {"tcpSocket": {"port": 1}, "initialDelaySeconds": 4, "periodSeconds": 7, "failureThreshold": 2}
-    given = {"given_probes": {"startupProbe": own, "livenessProbe": {"exec": {"command": ["ok"]}}}}
+    given = {"probe_overrides": {"startupProbe": own, "livenessProbe": {"exec": {"command": ["ok"]}}}}
     engine = pod(**given)["containers"][0]
-    assert engine["startupProbe"] == own
-    assert engine["livenessProbe"] == {"exec": {"command": ["ok"]}}
+    bound = {"terminationGracePeriodSeconds": 30}
+    assert engine["startupProbe"] == own | bound
+    assert engine["livenessProbe"] == {"exec": {"command": ["ok"]}} | bound
     assert engine["readinessProbe"]["httpGet"]["path"] == "/health"
     assert made(**given)["progressDeadlineSeconds"] == 4 + 7 * 2 + 60
-    usual = msgspec.structs.replace(SERVER, given_probes={"startupProbe": {"httpGet": {"path": "/"}}})
+    usual = msgspec.structs.replace(SERVER, probe_overrides={"startupProbe": {"httpGet": {"path": "/"}}})
     assert usual.startup_seconds == 30
 
 
@@ -140,11 +142,11 @@ def test_a_probe_without_path_and_command_only_connects() -> None:
 
 
 def test_a_service_has_a_port_and_a_type_of_its_own_and_leads_to_the_engines() -> None:
-    address = Address("tiny", SERVER.selector, Route(), port=80, type="NodePort", node_port=30080)
+    address = ServiceSpec("tiny", SERVER.selector, Route(), port=80, type="NodePort", node_port=30080)
     spec = service(SERVER, address)["spec"]
     assert spec["type"] == "NodePort"
     assert spec["ports"] == [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP", "nodePort": 30080}]
-    (usual,) = service(SERVER, Address("tiny", SERVER.selector, Route()))["spec"]["ports"]
+    (usual,) = service(SERVER, ServiceSpec("tiny", SERVER.selector, Route()))["spec"]["ports"]
     assert usual["port"] == 8080
 
 
@@ -157,7 +159,7 @@ def test_replicas_that_somebody_else_says_are_not_sent() -> None:
 
 
 def test_a_rollout_may_take_all_pods_away_first_and_keep_no_history() -> None:
-    spec = deployment(SERVER, Scale(1, surge=1, recreate=True, history=0))["spec"]
+    spec = deployment(SERVER, Scale(1, surge=1, recreate=True, revision_history_limit=0))["spec"]
     assert spec["strategy"] == {"type": "Recreate"}
     assert spec["revisionHistoryLimit"] == 0
 
@@ -165,3 +167,19 @@ def test_a_rollout_may_take_all_pods_away_first_and_keep_no_history() -> None:
 def test_further_mounts_come_after_ours() -> None:
     engine = msgspec.structs.replace(SERVER.engine, further_mounts=({"name": "x", "mountPath": "/x"},))
     assert [mount["name"] for mount in pod(engine=engine)["containers"][0]["volumeMounts"]] == ["data", "x"]
+
+
+def test_a_deployment_finds_the_pods_of_any_finished_template_and_those_of_an_older_one_apart() -> None:
+    rollout = Rollout(
+        name="a", namespace="n", labels={"x": "y"}, selector={"app": "a"}, scale=Scale(2), startup_seconds=60
+    )
+    spec = {"containers": [{"name": "engine", "image": "engine:1"}]}
+    first = deployment_of({"metadata": {"labels": {"mine": "1"}, "annotations": {"note": "1"}}, "spec": spec}, rollout)
+    template = first["spec"]["template"]
+    assert template["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "slipway", "mine": "1", "app": "a"}
+    assert template["metadata"]["annotations"].keys() == {"note", TEMPLATE}
+    assert (template["spec"], first["spec"]["replicas"]) == (spec, 2)
+    other = deployment_of({"spec": {"containers": [{"name": "engine", "image": "engine:2"}]}}, rollout)
+    marks = {one["spec"]["template"]["metadata"]["annotations"][TEMPLATE] for one in (first, other)}
+    assert len(marks) == 2
+    assert deployment_of(pod_template(SERVER), rollout)["spec"]["template"]["metadata"]["labels"]["app"] == "a"

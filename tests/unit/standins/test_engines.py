@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from tests.ports import reserved_port
 
 from .conftest import Reply, Start, ask, launch, run, wait_for
 
@@ -82,6 +86,35 @@ def test_sglang_generates_or_embeds(start: Start) -> None:
     assert ask(f"{embedding}/v1/embeddings", {"model": "base", "input": "text"}).status == 200
     assert ask(f"{embedding}/v1/chat/completions", chat).status == 404
     assert run("sglang.launch_server", "--model-path=acme/base", "--no-such-flag").returncode == 2
+
+
+def test_a_decode_server_of_sglang_waits_for_what_its_prefill_server_read(start: Start) -> None:
+    flags, rooms = ("--host=127.0.0.1", "--port={port}", "--model-path=acme/base"), str(reserved_port())
+    prefill = start(
+        "sglang.launch_server", *flags, "--disaggregation-mode=prefill", f"--disaggregation-bootstrap-port={rooms}"
+    )
+    decode = start("sglang.launch_server", *flags, "--disaggregation-mode=decode")
+    chat = {"model": "base", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+    assert ask(f"{decode}/v1/chat/completions", chat).status == 400
+    both = {**chat, "bootstrap_host": "127.0.0.1", "bootstrap_port": int(rooms), "bootstrap_room": 7}
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ask, f"{decode}/v1/chat/completions", both)
+        assert ask(f"{prefill}/v1/chat/completions", both).status == 200
+        words = waiting.result().json["choices"][0]["message"]["content"].split()
+    assert words[:2] == [socket.gethostname()] * 2
+
+
+def test_a_leader_of_sglang_waits_for_its_workers_and_all_end_as_one() -> None:
+    address = f"127.0.0.1:{reserved_port()}"
+    flags = ("--host=127.0.0.1", "--port={port}", "--model-path=acme/base", "--nnodes=3", "--dist-init-addr", address)
+    leader, url = launch("sglang.launch_server", *flags, "--node-rank=0")
+    first, _none = launch("sglang.launch_server", *flags, "--node-rank=1")
+    with pytest.raises(OSError, match="refused"):
+        ask(f"{url}/health")
+    second, _none = launch("sglang.launch_server", *flags, "--node-rank=2")
+    wait_for(leader, f"{url}/health")
+    second.kill()
+    assert [process.wait(60) for process in (leader, first)] == [1, 1]
 
 
 @pytest.mark.parametrize(

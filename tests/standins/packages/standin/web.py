@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import ssl
 import sys
 import threading
@@ -120,6 +121,8 @@ class Server(ThreadingHTTPServer):
         self.idle.set()
         self._under_way = 0
         self._lock = threading.Lock()
+        # On ``::`` IPv4 as well, as with llama.cpp, vLLM and TGI.
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Connection)
 
     def end(self) -> None:

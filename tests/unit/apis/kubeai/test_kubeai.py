@@ -7,13 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.kubeai import KubeAI, cache, names
-from slipway.kube.objects import CONFIG_MAP
+from slipway.apis.kubeai import KUBEAI, cache, names
+from slipway.apis.kubeai.resolve import references, resolve
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, Key, Kind
+from slipway.kube.store import Change
 from slipway.serving import agent
-from slipway.serving.plan import Invalid, Plan, Reference, Refusal, World
+from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.route import routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
+from tests import worlds
+from tests.worlds import at
 
 UID = "33333333-0000-0000-0000-000000000001"
 CACHED = {"cacheProfile": "shared"}
@@ -26,19 +31,20 @@ def world(name: str = "tiny", config: str = CONFIG, settings: Settings | None = 
     metadata = {"name": name, "namespace": "models", "uid": UID, "generation": 1, "creationTimestamp": DELETED}
     given = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1"} | spec
     reference = Reference(CONFIG_MAP, "system", "slipway-kubeai")
+    settings = settings or Settings(system_namespace="system")
     return World(
         resource={"metadata": metadata, "spec": given},
         children={},
         pods=[],
         routed=[],
-        settings=settings or Settings(system_namespace="system"),
+        settings=settings,
         now=NOW,
-        referenced={reference: {"data": {"system.yaml": config}}},
+        listers=worlds.known(KUBEAI, settings, {reference: {"data": {"system.yaml": config}}}),
     )
 
 
 def plan(asked: World) -> Plan:
-    return KubeAI().plan(asked)
+    return worlds.plan(KUBEAI, asked)
 
 
 def child(asked: World, kind: str) -> dict[str, Any]:
@@ -61,9 +67,9 @@ def environment(asked: World) -> dict[str, Any]:
 
 
 def with_claim(asked: World, annotations: dict[str, str], **metadata: Any) -> World:
-    reference = KubeAI().references(asked.resource, asked.settings)[1]
+    reference = references(asked.resource, asked.settings)[1]
     claim = {"metadata": {"name": reference.name, "annotations": annotations, **metadata}}
-    return msgspec.structs.replace(asked, referenced={**asked.referenced, reference: claim})
+    return worlds.with_objects(asked, {reference: claim})
 
 
 def leaving(asked: World, now: float = NOW) -> World:
@@ -102,7 +108,7 @@ def test_replicas_are_brought_into_their_bounds_unless_they_are_the_users(
     spec: dict[str, Any], replicas: int | None
 ) -> None:
     asked = world(**spec)
-    assert plan(asked).own.get("spec", {}).get("replicas") == replicas
+    assert plan(asked).self_patch.get("spec", {}).get("replicas") == replicas
     made = child(asked, "Deployment")["spec"]["replicas"]
     assert made == (replicas if replicas is not None else spec.get("replicas", 0))
 
@@ -140,7 +146,7 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
         ({"engine": "OLlama", "url": "pvc://claim/store"}, r"\?model="),
         ({"engine": "Infinity", "features": ["TextEmbedding"], "url": "s3://bucket/x"}, "cacheProfile"),
         ({"engine": "Infinity", "features": ["TextGeneration"]}, "TextEmbedding, Reranking, not TextGeneration"),
-        ({"engine": "LlamaCpp", "features": ["TextEmbedding", "Reranking"]}, "a Model for each"),
+        ({"engine": "LlamaCpp", "features": ["TextGeneration", "Reranking"]}, "a second Model for Reranking"),
         ({"url": "gs://bucket/x"}, "cacheProfile"),
         ({"url": "pvc://claim", "cacheProfile": "shared"}, "filled from"),
         ({"url": "nonsense"}, "scheme://place"),
@@ -157,9 +163,53 @@ def test_what_kubeai_lets_pass_and_works_passes() -> None:
     ],
 )
 def test_what_cannot_work_is_refused_before_a_pod_is_made(spec: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(Invalid, match=complaint) as refused:
+    with pytest.raises(InvalidSpecError, match=complaint) as refused:
         plan(world(**spec))
     assert refused.value.reason == "InvalidSpec"
+
+
+def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told() -> None:
+    asked = world(config="{modelServers: {VLLM: {image: a}}, later: 1}")
+    asked.resource["metadata"]["labels"] = {"krypton.ai/model": "x"}
+    assert plan(asked).children
+    found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
+    assert found["reason"] == "ReservedLabels"
+    assert found["message"].endswith("not known and have no effect: modelServers.VLLM.image, later.")
+    del asked.resource["metadata"]["labels"]
+    found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
+    assert (found["status"], found["reason"]) == ("True", "UnknownKeys")
+
+
+def test_infinity_alone_has_no_security_context() -> None:
+    assert "securityContext" not in container(world(engine="Infinity"))
+    config = "modelServerPods: {securityContext: {runAsUser: 7}}"
+    assert "securityContext" not in container(world(engine="Infinity", config=config))
+    assert container(world(engine="VLLM", config=config))["securityContext"] == {"runAsUser": 7}
+
+
+@pytest.mark.parametrize(
+    ("url", "file", "folder"),
+    [
+        ("pvc://claim/path/model.gguf", "/model/model.gguf", "path"),
+        ("pvc://claim/deep/path/Model.GGUF", "/model/Model.GGUF", "deep/path"),
+        ("pvc://claim/model.gguf", "/model/model.gguf", None),
+        ("pvc://claim/path?model=model.gguf", "/model/model.gguf", "path"),
+        ("pvc://claim/path.gguf?model=model.gguf", "/model/model.gguf", "path.gguf"),
+    ],
+)
+def test_llama_cpp_takes_a_file_of_a_claim_by_its_path(url: str, file: str, folder: str | None) -> None:
+    made = container(world(engine="LlamaCpp", url=url))
+    (mount,) = (mount for mount in made["volumeMounts"] if mount["mountPath"] == "/model")
+    assert made["args"][made["args"].index("--model") + 1] == file
+    assert mount.get("subPath") == folder
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"), [("LlamaCpp", ["--embedding", "--reranking"]), ("SGLang", ["--is-embedding"])]
+)
+def test_a_process_that_embeds_reranks_as_well(engine: str, flags: list[str]) -> None:
+    args = container(world(engine=engine, features=["TextEmbedding", "Reranking"]))["args"]
+    assert [arg for arg in args if "embedding" in arg or "rerank" in arg] == flags
 
 
 @pytest.mark.parametrize(("given", "refused"), [(99, False), (100, True)])
@@ -169,9 +219,9 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
     if not refused:
         assert len(routed_service(service_of(asked)).route.labels) == 100
         return
-    with pytest.raises(Invalid, match=r"metadata\.labels: 101 .* the gateway takes 100") as found:
+    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: 101 .* the gateway takes 100") as found:
         plan(asked)
-    status = KubeAI().status(asked, Refusal(found.value.reason, found.value.message)).status
+    status = worlds.status(KUBEAI, asked, Rejection(found.value.reason, found.value.message)).status
     told = {condition["type"]: condition for condition in status["conditions"]}
     assert told["Accepted"]["message"] == found.value.message
     assert told["Available"]["reason"] == "InvalidSpec", "the column REASON of kubectl get"
@@ -180,12 +230,12 @@ def test_more_labels_than_a_route_may_have_are_refused_where_everybody_looks(giv
 def test_labels_of_more_text_than_a_route_may_have_are_refused() -> None:
     asked = world(features=["TextGeneration"])
     asked.resource["metadata"]["labels"] = {f"{number}-{'k' * 60}": "v" * 63 for number in range(80)}
-    with pytest.raises(Invalid, match=r"metadata\.labels: the gateway takes 8192 characters"):
+    with pytest.raises(InvalidSpecError, match=r"metadata\.labels: the gateway takes 8192 characters"):
         plan(asked)
 
 
 def test_an_engine_without_image_is_refused() -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidSpecError) as refused:
         plan(world(config="modelServers: {VLLM: {images: {default: ''}}}", resourceProfile="nvidia-gpu-h100:1"))
     assert refused.value.reason == "NoImage"
     assert container(world(config="modelServers: {VLLM: {images: {default: ''}}}", image="own:1"))["image"] == "own:1"
@@ -193,15 +243,43 @@ def test_an_engine_without_image_is_refused() -> None:
 
 def test_patches_must_leave_the_pod_findable() -> None:
     config = "modelServerPods: {jsonPatches: [{op: remove, path: /metadata/labels/model}]}"
-    with pytest.raises(Invalid, match="labels app=model, model=tiny") as refused:
+    with pytest.raises(InvalidSpecError, match="labels app=model, model=tiny") as refused:
         plan(world(config=config))
     assert refused.value.reason == "InvalidConfig"
+
+
+def test_patches_of_a_model_change_its_pods_before_those_of_the_operator() -> None:
+    own = [
+        {"op": "add", "path": "/spec/hostname", "value": "mine"},
+        {"op": "add", "path": "/spec/terminationGracePeriodSeconds", "value": 600},
+        {"op": "copy", "from": "/metadata/labels/model", "path": "/metadata/labels/team"},
+    ]
+    config = "modelServerPods: {jsonPatches: [{op: replace, path: /spec/hostname, value: theirs}]}"
+    made = child(world(config=config, jsonPatches=own), "Deployment")["spec"]["template"]
+    assert (made["spec"]["hostname"], made["spec"]["terminationGracePeriodSeconds"]) == ("theirs", 600)
+    assert made["metadata"]["labels"]["team"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("patch", "told"),
+    [
+        ({"op": "remove", "path": "/spec/nothing"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
+        ({"op": "add", "path": "/spec/hostname"}, "spec.jsonPatches cannot be applied to the pod: operation 0"),
+        ({"op": "remove", "path": "/metadata/labels/model"}, "spec.jsonPatches must leave the pod its spec"),
+        ({"op": "replace", "path": "/spec", "value": 1}, "spec.jsonPatches must leave the pod its spec"),
+    ],
+)
+def test_patches_of_a_model_that_cannot_be_applied_are_refused(patch: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSpecError) as refused:
+        plan(world(jsonPatches=[patch]))
+    assert refused.value.reason == "InvalidSpec"
+    assert told in refused.value.message
 
 
 def test_a_changed_file_makes_other_pods_and_a_changed_label_does_not() -> None:
     one, two = (world(files=[{"path": "/a", "content": content}]) for content in ("1", "2"))
     made = child(one, "Deployment")
-    running = msgspec.structs.replace(one, children={("Deployment", "model-tiny"): made})
+    running = msgspec.structs.replace(one, children={at(DEPLOYMENT, "model-tiny"): made})
     running.resource["metadata"]["labels"] = {"new": "label"}
     assert child(running, "Deployment")["spec"]["template"] == made["spec"]["template"]
     assert child(two, "Deployment")["spec"]["template"] != made["spec"]["template"]
@@ -228,9 +306,11 @@ def test_requests_wait_long_for_a_pod_that_waits_for_a_node_but_not_for_one_that
 
 
 def test_only_the_scaling_that_is_wanted_is_told() -> None:
-    assert KubeAI().scaling(world(autoscalingDisabled=True)) is None
-    assert KubeAI().scaling(world(resourceProfile="cpu")) is not None
-    scaling = KubeAI().scaling(world(config="modelAutoscaling: {timeWindow: 1m}", targetRequests=5, maxReplicas=3))
+    assert worlds.scaling(KUBEAI, world(autoscalingDisabled=True)) is None
+    assert worlds.scaling(KUBEAI, world(resourceProfile="cpu")) is not None
+    scaling = worlds.scaling(
+        KUBEAI, world(config="modelAutoscaling: {timeWindow: 1m}", targetRequests=5, maxReplicas=3)
+    )
     assert scaling is not None
     assert (scaling.target_requests, scaling.max_replicas, scaling.window) == (5, 3, 60.0)
 
@@ -246,14 +326,14 @@ def test_a_model_with_a_cache_has_no_pods_before_it_is_filled() -> None:
     "text", ["", "no json", "[]", '{"uid": "other"}', f'{{"uid":"{UID}","url":"hf://acme/other"}}']
 )
 def test_an_annotation_that_is_not_this_models_means_not_loaded(text: str) -> None:
-    assert not cache.loaded(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text}))
+    assert not cache.loaded(resolve(with_claim(world(**CACHED), {"models.kubeai.org/tiny": text})))
 
 
 @pytest.mark.parametrize("url", ["", "hf://acme/tiny"])
 def test_the_originals_word_counts_without_a_url_and_options_change_no_weights(url: str) -> None:
     told = {"uid": UID} | ({"url": url} if url else {})
     asked = world(url="hf://acme/tiny?model=a.gguf", engine="LlamaCpp", **CACHED)
-    assert cache.loaded(with_claim(asked, {"models.kubeai.org/tiny": msgspec.json.encode(told).decode()}))
+    assert cache.loaded(resolve(with_claim(asked, {"models.kubeai.org/tiny": msgspec.json.encode(told).decode()})))
 
 
 @pytest.mark.parametrize("how", ["Complete", "Failed"])
@@ -261,14 +341,69 @@ def test_a_load_of_the_url_of_before_has_neither_filled_the_cache_nor_failed_to(
     asked = with_claim(world(**CACHED), {})
     done = {"type": how, "status": "True", "lastTransitionTime": "2026-11-21T09:04:50Z"}
     observed = child(asked, "Job") | {"status": {"conditions": [done]}}
-    own = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): observed})
-    assert bool(plan(own).notes) == (how == "Complete")
-    assert (cache.failed_since(own) is not None) == (how == "Failed")
+    own = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): observed})
+    assert bool(plan(own).metadata_patches) == (how == "Complete")
+    assert (cache.failed_since(resolve(own)) is not None) == (how == "Failed")
     resource = {**asked.resource, "spec": {**asked.resource["spec"], "url": "hf://acme/other"}}
     changed = msgspec.structs.replace(own, resource=resource)
-    assert not plan(changed).notes
-    assert cache.failed_since(changed) is None
+    assert not plan(changed).metadata_patches
+    assert cache.failed_since(resolve(changed)) is None
     assert child(changed, "Job")["spec"]["template"] != observed["spec"]["template"]
+
+
+def load_job(asked: World, **status: Any) -> dict[str, Any]:
+    """The Job that loads the cache, as the API server would show it."""
+    made = child(asked, "Job")
+    return made | {"metadata": made["metadata"] | {"uid": "job", "creationTimestamp": DELETED}, "status": status}
+
+
+def load_pod(name: str, words: str, job: str = "job") -> dict[str, Any]:
+    """One that failed. ``job``: uid of the Job that made it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "load-cache-tiny", "uid": job, "controller": True}
+    ended = {"name": "loader", "state": {"terminated": {"exitCode": 1, "message": words}}}
+    metadata = {"name": name, "namespace": "models", "uid": name, "creationTimestamp": DELETED}
+    return {
+        "metadata": metadata | {"ownerReferences": [owner]},
+        "status": {"phase": "Failed", "containerStatuses": [ended]},
+    }
+
+
+def test_attempts_of_an_earlier_job_of_the_same_name_do_not_count() -> None:
+    asked = with_claim(world(**CACHED), {})
+    pods = [load_pod("new", "no answer"), *(load_pod(f"old-{one}", "no space", "before") for one in range(3))]
+    seen = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): load_job(asked)}, pods=pods)
+    message = worlds.status(KUBEAI, seen).status["cache"]["message"]
+    assert "1 attempt failed: no answer" in message
+
+
+def failed_load(words: str, seconds: float) -> World:
+    """A Model whose load gave up with these words, so long ago."""
+    asked = with_claim(world(**CACHED), {})
+    over = {"type": "Failed", "status": "True", "lastTransitionTime": timestamp(NOW - seconds)}
+    jobs = {at(JOB, "load-cache-tiny"): load_job(asked, conditions=[over])}
+    return msgspec.structs.replace(asked, children=jobs, pods=[load_pod("p", words)])
+
+
+def jobs_of(asked: World) -> list[str]:
+    return [made["metadata"]["name"] for made in plan(asked).children if made["kind"] == "Job"]
+
+
+@pytest.mark.parametrize("fault", ["SourceNotAllowed", "InvalidFileSet", "IntegrityCheckFailed"])
+def test_a_load_that_another_try_does_not_help_is_not_repeated(fault: str) -> None:
+    asked = failed_load(f"{fault}: it is no use", 9000)
+    assert jobs_of(asked) == ["load-cache-tiny"]
+    told = worlds.status(KUBEAI, asked)
+    text = "it is no use. Change the spec, or delete the Job load-cache-tiny to try again."
+    assert told.status["cache"]["message"] == f"The weights could not be loaded into the cache: {text}"
+    assert {"CacheLoadFailed"} == {one["reason"] for one in told.status["conditions"] if one["type"] == "CacheLoaded"}
+    assert told.recheck_seconds is None
+
+
+def test_a_load_that_another_try_may_help_is_repeated_after_five_minutes() -> None:
+    soon, due = failed_load("no answer", 250), failed_load("no answer", 300)
+    assert (jobs_of(soon), jobs_of(due)) == (["load-cache-tiny"], [])
+    assert worlds.status(KUBEAI, soon).recheck_seconds == 50
+    assert "It is tried again by itself." in worlds.status(KUBEAI, soon).status["cache"]["message"]
 
 
 def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() -> None:
@@ -276,21 +411,29 @@ def test_a_note_on_a_claim_concerns_its_model_and_the_claims_end_concerns_all() 
         annotations = {"pv.kubernetes.io/bind-completed": "yes"} | {
             f"models.kubeai.org/{n}": v for n, v in notes.items()
         }
-        return {"kind": "PersistentVolumeClaim", "metadata": {"annotations": annotations, **metadata}}
+        name = {"name": f"shared-model-cache-{CACHED['cacheProfile']}", "namespace": "models"}
+        return {"kind": "PersistentVolumeClaim", "metadata": {**name, "annotations": annotations, **metadata}}
 
-    concerned, some = KubeAI().concerned, claim({"a": "1", "b": "1"})
+    everybody = {name: world(name, **CACHED).resource for name in ("x", "y")}
+    seen = worlds.known(KUBEAI, others=everybody.values())
+    (watch,) = (one for one in KUBEAI.watches(Settings(system_namespace="s")) if one.kind == PERSISTENT_VOLUME_CLAIM)
+
+    def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
+        return {found.name for found in watch.enqueue(Change(old, new), seen)}
+
+    some, bare = claim({"a": "1", "b": "1"}), claim({})
     assert concerned(some, claim({"a": "1", "b": "2"})) == {"b"}
     assert concerned(some, claim({"b": "1", "c.d": "1"})) == {"a", "c.d"}
-    assert concerned({"kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}, some | {"status": {}}) == {"a", "b"}
+    assert concerned(bare, some | {"status": {}}) == {"a", "b"}
     assert concerned(some, some | {"status": {"phase": "Bound"}}) == set()
-    assert concerned(some, claim({"a": "1", "b": "1"}, deletionTimestamp=DELETED)) is None
-    assert concerned({"kind": "ConfigMap", "metadata": {}}, {"kind": "ConfigMap", "metadata": {}}) is None
+    assert concerned(some, claim({"a": "1", "b": "1"}, deletionTimestamp=DELETED)) == {"x", "y"}
+    assert concerned(None, some) == concerned(some, None) == {"x", "y"}
 
 
 def test_no_load_is_begun_on_a_claim_that_goes() -> None:
     going = with_claim(world(**CACHED), {}, deletionTimestamp=DELETED)
     assert [child["kind"] for child in plan(going).children] == ["Service"]
-    message = KubeAI().status(going, None).status["cache"]["message"]
+    message = worlds.status(KUBEAI, going, None).status["cache"]["message"]
     assert "shared-model-cache-shared is being deleted" in message
 
 
@@ -298,9 +441,9 @@ def test_a_job_whose_pods_the_cluster_refuses_is_told_after_a_moment() -> None:
     asked = with_claim(world(**CACHED), {})
     made = child(asked, "Job")
     job = made | {"metadata": made["metadata"] | {"creationTimestamp": "2026-11-21T09:04:50Z"}}
-    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
-    assert KubeAI().status(waiting, None).recheck_seconds == 10
-    late = KubeAI().status(msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
+    waiting = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): job})
+    assert worlds.status(KUBEAI, waiting, None).recheck_seconds == 10
+    late = worlds.status(KUBEAI, msgspec.structs.replace(waiting, now=NOW + 11), None).status["conditions"]
     assert {condition["type"]: condition["reason"] for condition in late}["CacheLoaded"] == "PodsRejected"
 
 
@@ -315,9 +458,9 @@ def test_an_account_that_the_namespace_lacks_is_told_as_the_api_server_says_it()
     assert made["spec"]["template"]["spec"]["serviceAccountName"] == "kubeai-models"
     for seconds, reason in ((4, "WaitingForPods"), (6, "PodsRejected")):
         conditions = [failed | {"lastTransitionTime": DELETED}]
-        children = {("Deployment", "model-tiny"): {**made, "status": {"conditions": conditions}}}
+        children = {at(DEPLOYMENT, "model-tiny"): {**made, "status": {"conditions": conditions}}}
         seen = msgspec.structs.replace(asked, children=children, now=unix_time(DELETED) + seconds)
-        told = {condition["type"]: condition for condition in KubeAI().status(seen, None).status["conditions"]}
+        told = {condition["type"]: condition for condition in worlds.status(KUBEAI, seen, None).status["conditions"]}
         assert told["Available"]["reason"] == reason, "the column REASON of kubectl get"
     assert text in told["Available"]["message"]
 
@@ -326,15 +469,15 @@ def test_an_account_that_the_namespace_lacks_is_told_of_a_cache_too() -> None:
     asked = with_claim(world(config=f"{CONFIG}\nmodelServerPods: {{serviceAccountName: kubeai-models}}", **CACHED), {})
     made = child(asked, "Job")
     job = made | {"metadata": made["metadata"] | {"creationTimestamp": DELETED}}
-    waiting = msgspec.structs.replace(asked, children={("Job", "load-cache-tiny"): job})
-    told = {condition["type"]: condition for condition in KubeAI().status(waiting, None).status["conditions"]}
+    waiting = msgspec.structs.replace(asked, children={at(JOB, "load-cache-tiny"): job})
+    told = {condition["type"]: condition for condition in worlds.status(KUBEAI, waiting, None).status["conditions"]}
     assert told["Available"]["reason"] == "PodsRejected"
     assert "needs the account kubeai-models in this namespace" in told["Available"]["message"]
 
 
 def test_no_label_of_a_model_says_that_its_pods_have_an_adapter() -> None:
     asked = world(adapters=[{"name": "a", "url": "hf://acme/a"}])
-    names_of_both = [f"{prefix}a" for prefix in (agent.ADAPTER_LABEL, agent.SERVING_LABEL)]
+    names_of_both = [f"{prefix}a" for prefix in (names.ADAPTER_LABEL, agent.SERVING_LABEL)]
     asked.resource["metadata"]["labels"] = dict.fromkeys(names_of_both, agent.SERVING) | {"team": "search"}
     labels = child(asked, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert labels["team"] == "search"
@@ -383,18 +526,18 @@ def without_cache(notes: dict[str, str], **spec: Any) -> World:
     return with_claim(asked, notes)
 
 
-def job_of_eviction(asked: World, **status: Any) -> dict[tuple[str, str], Any]:
+def job_of_eviction(asked: World, **status: Any) -> dict[tuple[Kind, Key], Any]:
     made = child(asked, "Job")
     assert made["metadata"]["name"] == "evict-cache-tiny"
-    return {("Job", "evict-cache-tiny"): {**made, "status": status}}
+    return {at(JOB, "evict-cache-tiny"): {**made, "status": status}}
 
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": DELETED}]}
 
 
 def test_a_model_remembers_where_its_weights_lie_and_one_without_a_cache_nothing() -> None:
-    assert plan(world(**CACHED)).own["metadata"]["annotations"] == {RECORD: "shared"}
-    assert "annotations" not in plan(world()).own.get("metadata", {})
+    assert plan(world(**CACHED)).self_patch["metadata"]["annotations"] == {RECORD: "shared"}
+    assert "annotations" not in plan(world()).self_patch.get("metadata", {})
 
 
 def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted() -> None:
@@ -406,36 +549,35 @@ def test_the_weights_of_a_cache_that_is_given_up_go_when_no_pod_has_them_mounted
         for deployment in (now, before)
     ]
     for observed, running in ((before, []), (now, pods), (now, pods[1:])):
-        seen = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): observed}, pods=running)
+        seen = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "model-tiny"): observed}, pods=running)
         assert [one["kind"] for one in plan(seen).children] == ["Service", "Deployment"]
-        assert plan(seen).notes == ()
-    free = msgspec.structs.replace(asked, children={("Deployment", "model-tiny"): now}, pods=pods[:1])
-    (note,) = plan(free).notes
+        assert plan(seen).metadata_patches == ()
+    free = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "model-tiny"): now}, pods=pods[:1])
+    (note,) = plan(free).metadata_patches
     assert note.annotations == {NOTE: None}
     assert [one["kind"] for one in plan(free).children] == ["Service", "Deployment"], "the claim forgets them first"
 
 
 def test_weights_that_are_still_being_loaded_are_not_removed_meanwhile() -> None:
     job = child(with_claim(world(**CACHED), {}), "Job")
-    asked = msgspec.structs.replace(without_cache({}), children={("Job", "load-cache-tiny"): job})
+    asked = msgspec.structs.replace(without_cache({}), children={at(JOB, "load-cache-tiny"): job})
     assert [one["kind"] for one in plan(asked).children] == ["Service", "Deployment"]
 
 
 def test_the_removal_of_weights_is_one_job_and_then_forgotten() -> None:
     asked = without_cache({})
     made = job_of_eviction(asked)
-    container = made["Job", "evict-cache-tiny"]["spec"]["template"]["spec"]["containers"][0]
+    container = made[at(JOB, "evict-cache-tiny")]["spec"]["template"]["spec"]["containers"][0]
     assert container["args"] == ["loader", "evict", f"/models/tiny-{UID}"]
-    assert plan(asked).own.get("metadata") is None
+    assert plan(asked).self_patch.get("metadata") is None
     over = msgspec.structs.replace(asked, children=job_of_eviction(asked, **COMPLETE))
     for done in (over, world_without_claim(asked)):
         assert [one["kind"] for one in plan(done).children] == ["Service", "Deployment"]
-        assert plan(done).own["metadata"]["annotations"] == {RECORD: None}
+        assert plan(done).self_patch["metadata"]["annotations"] == {RECORD: None}
 
 
 def world_without_claim(asked: World) -> World:
-    kept = {reference: obj for reference, obj in asked.referenced.items() if reference.kind == CONFIG_MAP}
-    return msgspec.structs.replace(asked, referenced=kept)
+    return worlds.without(asked, PERSISTENT_VOLUME_CLAIM)
 
 
 def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
@@ -443,7 +585,7 @@ def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
     again = msgspec.structs.replace(without_cache({}, **CACHED), children=removing)
     jobs = [one["metadata"]["name"] for one in plan(again).children if one["kind"] == "Job"]
     assert jobs == ["evict-cache-tiny"]
-    assert "being removed" in KubeAI().status(again, None).status["cache"]["message"]
+    assert "being removed" in worlds.status(KUBEAI, again, None).status["cache"]["message"]
     over = msgspec.structs.replace(
         again, children={name: {**job, "status": COMPLETE} for name, job in removing.items()}
     )
@@ -452,33 +594,33 @@ def test_a_cache_that_is_asked_for_again_is_filled_after_the_removal() -> None:
 
 def test_the_deletion_of_a_model_that_gave_its_cache_up_removes_the_weights_too() -> None:
     asked = leaving(without_cache({NOTE: "{}"}))
-    wanted = KubeAI().finish(asked)
+    wanted = worlds.finalize(KUBEAI, asked)
     assert wanted is not None
     assert [one["metadata"]["name"] for one in wanted.children] == ["evict-cache-tiny"]
-    assert KubeAI().finish(leaving(world())) is None
+    assert worlds.finalize(KUBEAI, leaving(world())) is None
 
 
 def test_deletion_waits_for_pods_but_not_for_those_of_a_lost_node() -> None:
     filled = leaving(with_claim(world(**CACHED), {"models.kubeai.org/tiny": f'{{"uid":"{UID}"}}'}))
     going = {"metadata": {"name": "p", "deletionTimestamp": DELETED}, "status": {"phase": "Running"}}
     waiting = msgspec.structs.replace(filled, pods=[going], now=unix_time(DELETED) + 10)
-    assert KubeAI().finish(waiting) == Plan(children=())
-    lost = KubeAI().finish(msgspec.structs.replace(waiting, now=unix_time(DELETED) + 400))
+    assert worlds.finalize(KUBEAI, waiting) == Plan(children=())
+    lost = worlds.finalize(KUBEAI, msgspec.structs.replace(waiting, now=unix_time(DELETED) + 400))
     assert lost is not None
     assert [made["metadata"]["name"] for made in lost.children] == ["evict-cache-tiny"]
 
 
 def test_deletion_ends_without_claim_profile_or_configuration() -> None:
-    assert KubeAI().finish(leaving(world())) is None
-    assert KubeAI().finish(leaving(world(**CACHED))) is None
-    assert KubeAI().finish(leaving(with_claim(world(**CACHED), {}, deletionTimestamp=DELETED))) is None
+    assert worlds.finalize(KUBEAI, leaving(world())) is None
+    assert worlds.finalize(KUBEAI, leaving(world(**CACHED))) is None
+    assert worlds.finalize(KUBEAI, leaving(with_claim(world(**CACHED), {}, deletionTimestamp=DELETED))) is None
     broken = leaving(with_claim(world(config="nonsense: 1", **CACHED), {}))
-    assert KubeAI().finish(broken) is not None
-    assert KubeAI().finish(leaving(broken, now=NOW + 1000)) is None
+    assert worlds.finalize(KUBEAI, broken) is not None
+    assert worlds.finalize(KUBEAI, leaving(broken, now=NOW + 1000)) is None
 
 
 def test_a_deletion_is_looked_at_again_without_an_event() -> None:
-    verdict = KubeAI().status(leaving(with_claim(world(**CACHED), {})), None)
+    verdict = worlds.status(KUBEAI, leaving(with_claim(world(**CACHED), {})), None)
     assert verdict.recheck_seconds is not None
     reasons = {condition["type"]: condition["reason"] for condition in verdict.status["conditions"]}
     assert reasons["Available"] == "Leaving"
@@ -486,6 +628,6 @@ def test_a_deletion_is_looked_at_again_without_an_event() -> None:
 
 def test_a_spec_that_cannot_be_read_has_a_status_all_the_same() -> None:
     asked = world(url="nonsense", adapters=[{"name": "a", "url": "hf://a/b"}], **CACHED)
-    status = KubeAI().status(asked, Refusal("InvalidSpec", "no")).status
+    status = worlds.status(KUBEAI, asked, Rejection("InvalidSpec", "no")).status
     reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
     assert reasons["CacheLoaded"] == reasons["AdaptersLoaded"] == reasons["Accepted"] == "InvalidSpec"

@@ -14,21 +14,26 @@ from typing import Any
 import pytest
 import yaml
 
-from slipway.apis.kubeai import KubeAI
+from slipway.apis.kubeai import KUBEAI
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
-from slipway.serving.plan import Invalid, Plan, Reference, World
+from slipway.serving.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.settings import Settings
+from tests import worlds
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai"
 CHART = SAMPLES / "config" / "kubeai-chart-values.yaml"
 SYSTEM = "slipway-system"
 CACHES = ("standard-filestore", "e2e-test-kind-pv")
 CORRECTED = {
-    "rocm/vllm/rocm6.4.1_vllm_0.10.1_20250909": "rocm/vllm:rocm6.4.1_vllm_0.10.1_20250909",
+    "vllm/vllm-openai:v0.10.2": "vllm/vllm-openai:v0.33.0",
+    "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.10.2": "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.33.0",
+    "rocm/vllm/rocm6.4.1_vllm_0.10.1_20250909": "vllm/vllm-openai-rocm:v0.33.0",
+    "ollama/ollama:0.11.11": "ollama/ollama:0.17.4",
+    "ollama/ollama:0.11.11-rocm": "ollama/ollama:0.17.4-rocm",
     "fedirz/faster-whisper-server:latest-cpu": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",
     "fedirz/faster-whisper-server:latest-cuda": "fedirz/faster-whisper-server:0.6.0-rc.3-cuda",
 }
-"""Images of the chart that no registry has, or whose tags roll."""
+"""Images of the chart that are of last year, that no registry has, or whose tags roll."""
 SIZES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "m": Fraction(1, 1000)}
 HEALTH = {"path": "/health", "port": "http"}
 STARTUP_SECONDS = {"VLLM": 10800, "SGLang": 10800, "LlamaCpp": 10800, "FasterWhisper": 1800, "Infinity": 1200}
@@ -74,7 +79,8 @@ def world(model: Any, *, loaded: bool = True) -> World:
         Reference(PERSISTENT_VOLUME_CLAIM, "models", f"shared-model-cache-{profile}"): claim,
     }
     settings = Settings(system_namespace=SYSTEM)
-    return World(resource=resource, children={}, pods=[], routed=[], settings=settings, now=0.0, referenced=referenced)
+    listers = worlds.known(KUBEAI, settings, referenced)
+    return World(resource=resource, children={}, pods=[], routed=[], settings=settings, now=0.0, listers=listers)
 
 
 def kinds(plan: Plan) -> list[str]:
@@ -83,7 +89,7 @@ def kinds(plan: Plan) -> list[str]:
 
 def pod(model: Any) -> Any:
     """The pod template of the Deployment."""
-    (deployment,) = [child for child in KubeAI().plan(world(model)).children if child["kind"] == "Deployment"]
+    (deployment,) = [child for child in worlds.plan(KUBEAI, world(model)).children if child["kind"] == "Deployment"]
     return deployment["spec"]["template"]
 
 
@@ -204,7 +210,7 @@ def test_only_the_credentials_of_its_source_are_there_and_may_be_missing(model: 
 @pytest.mark.parametrize("model", [sample for sample in SERVED if "cacheProfile" in sample.values[0]["spec"]])
 def test_a_cache_is_filled_before_there_are_pods(model: Any) -> None:
     name, profile = model["metadata"]["name"], model["spec"]["cacheProfile"]
-    before, after = KubeAI().plan(world(model, loaded=False)), KubeAI().plan(world(model))
+    before, after = worlds.plan(KUBEAI, world(model, loaded=False)), worlds.plan(KUBEAI, world(model))
     assert "Deployment" not in kinds(before)
     (job,) = [child for child in before.children if child["kind"] == "Job"]
     assert job["metadata"]["name"] == f"load-cache-{name}"
@@ -223,7 +229,7 @@ def test_a_cache_is_filled_before_there_are_pods(model: Any) -> None:
 @needs_samples
 @pytest.mark.parametrize("model", [sample for sample in SERVED if "files" in sample.values[0]["spec"]])
 def test_files_come_from_a_config_map(model: Any) -> None:
-    plan = KubeAI().plan(world(model))
+    plan = worlds.plan(KUBEAI, world(model))
     (files,) = [child for child in plan.children if child["kind"] == "ConfigMap"]
     assert files["metadata"]["name"] == f"model-{model['metadata']['name']}-files"
     assert files["data"] == {file["path"].replace("/", "_"): file["content"] for file in model["spec"]["files"]}
@@ -235,5 +241,5 @@ def test_files_come_from_a_config_map(model: Any) -> None:
 @pytest.mark.parametrize("model", [sample for sample in MODELS if sample.id in REFUSED])
 def test_what_cannot_be_served_is_refused_with_the_reason(model: Any, request: pytest.FixtureRequest) -> None:
     (reason,) = [text for name, text in REFUSED.items() if name in request.node.name]
-    with pytest.raises(Invalid, match=reason):
-        KubeAI().plan(world(model))
+    with pytest.raises(InvalidSpecError, match=reason):
+        worlds.plan(KUBEAI, world(model))

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service import Services
-from slipway.serving.plan import Invalid, Plan, Reference, World
+from slipway.serving.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.settings import Settings
+from tests import worlds
 
 SINCE = "2026-11-21T09:00:00Z"
 GGUF = {"source": "https://models.example/tiny.gguf"}
@@ -37,7 +38,9 @@ def world(*others: dict[str, Any], name: str = "chat", model: dict[str, Any] | N
         routed=[],
         settings=Settings(),
         now=1_795_252_000.0,
-        referenced={Reference(MODEL, "models", one): found for one, found in models.items()},
+        listers=worlds.known(
+            SERVICES, objects={Reference(MODEL, "models", one): found for one, found in models.items()}
+        ),
     )
 
 
@@ -46,7 +49,7 @@ def tiny(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan(asked: World) -> Plan:
-    return Services().plan(asked)
+    return worlds.plan(SERVICES, asked)
 
 
 def child(asked: World, kind: str) -> dict[str, Any]:
@@ -72,14 +75,14 @@ def line(*others: dict[str, Any], **spec: Any) -> str:
     return " ".join(container(world(*others, **spec)).get("args", []))
 
 
-def refusal(*others: dict[str, Any], **spec: Any) -> Invalid:
-    with pytest.raises(Invalid) as refused:
+def refusal(*others: dict[str, Any], **spec: Any) -> InvalidSpecError:
+    with pytest.raises(InvalidSpecError) as refused:
         plan(world(*others, **spec))
     return refused.value
 
 
 def unused(**spec: Any) -> str:
-    conditions = Services().status(world(**spec), None).status["conditions"]
+    conditions = worlds.status(SERVICES, world(**spec), None).status["conditions"]
     found = next(condition for condition in conditions if condition["type"] == "FieldsUsed")
     return "" if found["status"] == "True" else str(found["message"])
 

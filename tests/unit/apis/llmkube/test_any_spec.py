@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube import MODELS, SERVICES
 from slipway.apis.llmkube.model_types import KIND, MODEL
-from slipway.apis.llmkube.service import Services
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from slipway.serving.plan import Api, Invalid, Reference, Refusal, World
-from slipway.serving.settings import ModelCache, Settings, Sources
+from slipway.serving.api import Api, InvalidSpecError, Reference, Rejection, World
+from slipway.serving.settings import Settings, Sources
+from tests import worlds
 from tests.schemas import MadeUp, faults, filled, schema_of
 
 SEEDS = range(150)
@@ -66,7 +66,7 @@ def resource(kind: str, name: str, spec: Object) -> Object:
     return {"kind": kind, "metadata": metadata, "spec": spec, "status": {"phase": "Ready", "observedGeneration": 1}}
 
 
-def worlds(seed: int) -> tuple[tuple[Api, World], ...]:
+def cases(seed: int) -> tuple[tuple[Api, World], ...]:
     """A Model, and a service that serves it and may have a second one propose tokens."""
     dice = Random(seed)
     made = MadeUp(dice, TEXTS, dice.choice((0.03, 0.1, 0.3)))
@@ -78,7 +78,7 @@ def worlds(seed: int) -> tuple[tuple[Api, World], ...]:
     models = {name: resource("Model", name, spec) for name, spec in (("tiny", model), ("small", draft))}
     settings = Settings(
         system_namespace="slipway-system",
-        model_cache=ModelCache(persistence=dice.choice(("Cached", "Ephemeral"))),
+        apis={"llmkube": {"modelCache": {"persistence": dice.choice(("Cached", "Ephemeral"))}}},
         sources=Sources(allowed_host_path_roots=("/srv/models",)),
     )
     common: Any = {
@@ -87,46 +87,45 @@ def worlds(seed: int) -> tuple[tuple[Api, World], ...]:
         "routed": [],
         "settings": settings,
         "now": NOW,
-        "referenced": {Reference(KIND, "models", name): found for name, found in models.items()},
     }
+    found = {Reference(KIND, "models", name): model for name, model in models.items()}
     served = resource("InferenceService", dice.choice(NAMES), service)
     return (
-        (Models(), World(resource=models["tiny"], kin=list(models.values()), **common)),
-        (Services(), World(resource=served, kin=[served], **common)),
+        (MODELS, World(resource=models["tiny"], listers=worlds.known(MODELS, settings, found), **common)),
+        (SERVICES, World(resource=served, listers=worlds.known(SERVICES, settings, found), **common)),
     )
 
 
 def planned(api: Api, world: World) -> tuple[Object, ...]:
     try:
-        return api.plan(world).children
-    except Invalid:
+        return worlds.plan(api, world).children
+    except InvalidSpecError:
         return ()
 
 
-def refused(api: Api, world: World) -> Refusal | None:
+def refused(api: Api, world: World) -> Rejection | None:
     try:
-        assert api.plan(world) == api.plan(world)
-    except Invalid as invalid:
-        return Refusal(invalid.reason, invalid.message)
+        assert worlds.plan(api, world) == worlds.plan(api, world)
+    except InvalidSpecError as invalid:
+        return Rejection(invalid.reason, invalid.message)
     return None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) -> None:
-    for api, world in worlds(seed):
-        api.references(world.resource, world.settings)
-        refusal = refused(api, world)
-        status = api.status(world, refusal).status
+    for api, world in cases(seed):
+        rejection = refused(api, world)
+        status = worlds.status(api, world, rejection).status
         for condition in status["conditions"]:
             condition["lastTransitionTime"] = SINCE
         assert faults(STATUSES[world.resource["kind"]], status) == []
-        assert refusal is None or refusal.reason.isalpha()
-        api.finish(world)
+        assert rejection is None or rejection.reason.isalpha()
+        worlds.finalize(api, world)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int) -> None:
-    for api, world in worlds(seed):
+    for api, world in cases(seed):
         for child in planned(api, world):
             metadata = child["metadata"]
             assert (SERVICE_NAME if child["kind"] == "Service" else OBJECT_NAME).fullmatch(metadata["name"])
@@ -136,6 +135,6 @@ def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int
 
 
 def test_the_dice_throws_specs_of_all_sorts() -> None:
-    refusals = [refused(api, world) for seed in SEEDS for api, world in worlds(seed)]
+    refusals = [refused(api, world) for seed in SEEDS for api, world in cases(seed)]
     assert 0.2 < refusals.count(None) / len(refusals) < 0.8
-    assert len({refusal.reason for refusal in refusals if refusal}) > 4
+    assert len({rejection.reason for rejection in refusals if rejection}) > 4

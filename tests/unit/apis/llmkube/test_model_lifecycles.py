@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from slipway.apis.llmkube import cache, names
-from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube import MODELS, cache
 from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import deleting
-from slipway.serving.plan import Invalid, Plan, World
+from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
+from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.settings import Settings
+from tests import worlds
+from tests.worlds import at
 
 SOURCES = ("https://files.example/a.gguf", "https://files.example/b.gguf", "pvc://other/c.gguf", "acme/whole")
 START = 1_800_000_000.0
@@ -47,8 +48,9 @@ class Cluster:
 
     def world(self, name: str) -> World:
         model = self.models[name]
-        claims = Models().references(model, Settings())
-        children = {("Job", job): made for (owner, job), made in self.jobs.items() if owner == model["metadata"]["uid"]}
+        claim = cache.claim_reference("models")
+        others = [*self.models.values(), *self.users]
+        children = {at(JOB, job): made for (owner, job), made in self.jobs.items() if owner == model["metadata"]["uid"]}
         return World(
             resource=model,
             children=children,
@@ -56,23 +58,21 @@ class Cluster:
             routed=[],
             settings=Settings(),
             now=self.now,
-            referenced={claims[0]: self.claim} if self.claim else {},
-            kin=list(self.models.values()),
-            users=self.users,
+            listers=worlds.known(MODELS, objects={claim: self.claim} if self.claim else {}, others=others),
         )
 
     def reconcile(self, name: str) -> None:
         model, world = self.models[name], self.world(name)
         if not deleting(model):
             try:
-                plan = Models().plan(world)
-            except Invalid:
+                plan = worlds.plan(MODELS, world)
+            except InvalidSpecError:
                 return
             if plan.finalizer and plan.finalizer not in model["metadata"]["finalizers"]:
                 model["metadata"]["finalizers"].append(plan.finalizer)
             self._apply(model, plan)
             return
-        left = Models().finish(world)
+        left = worlds.finalize(MODELS, world)
         if left is not None:
             self._apply(model, left)
         else:
@@ -106,7 +106,7 @@ class Cluster:
         return [place for place, job in self.jobs.items() if "status" not in job]
 
     def phase(self, name: str) -> str:
-        return str(Models().status(self.world(name), None).status["phase"])
+        return str(worlds.status(MODELS, self.world(name), None).status["phase"])
 
     def settle(self) -> None:
         for _unused in range(40):
@@ -119,8 +119,10 @@ class Cluster:
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]
+        annotate(model, plan.self_patch.get("metadata", {}).get("annotations", {}))
         for shared in plan.shared:
-            self.claim = self.claim or shared | {"status": {"phase": "Bound"}}
+            metadata = shared["metadata"] | {"uid": "uid-of-claim"}
+            self.claim = self.claim or shared | {"metadata": metadata, "status": {"phase": "Bound"}}
         wanted = {child["metadata"]["name"]: child for child in plan.children}
         for place, made in list(self.jobs.items()):
             words = made["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -130,11 +132,11 @@ class Cluster:
         for name, child in wanted.items():
             if (owner, name) not in self.jobs:
                 self._start(owner, name, child)
-        for note in plan.notes:
-            if self.claim and note.reference.name == names.CLAIM:
-                told = self.claim["metadata"].setdefault("annotations", {})
-                told |= note.annotations
-                self.claim["metadata"]["annotations"] = {key: text for key, text in told.items() if text is not None}
+        for note in plan.metadata_patches:
+            on_claim = note.reference.kind == PERSISTENT_VOLUME_CLAIM
+            noted = self.claim if on_claim else self.models.get(note.reference.name)
+            if noted:
+                annotate(noted, note.annotations)
 
     def _start(self, owner: str, name: str, child: dict[str, Any]) -> None:
         uid, stamp = self._uid(), timestamp(self.now)
@@ -159,8 +161,19 @@ class Cluster:
         return f"uid-{self._made}"
 
 
+def annotate(obj: dict[str, Any], told: dict[str, Any]) -> None:
+    kept = obj["metadata"].get("annotations", {}) | told
+    obj["metadata"]["annotations"] = {name: text for name, text in kept.items() if text is not None}
+
+
+def inventory(cluster: Cluster) -> dict[str, cache.Record]:
+    """What Models say of the folders, and the claim of those of which none says anything."""
+    carriers = [cluster.claim, *cluster.models.values()]
+    return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
+
+
 def complete(cluster: Cluster) -> set[str]:
-    return {key for key, record in cache.inventory(cluster.claim).items() if record.complete}
+    return {key for key, record in inventory(cluster).items() if record.complete}
 
 
 def test_two_models_of_one_source_share_one_folder_which_goes_with_the_last() -> None:
@@ -180,7 +193,7 @@ def test_two_models_of_one_source_share_one_folder_which_goes_with_the_last() ->
     cluster.settle()
     assert not cluster.models
     assert not cluster.disk
-    assert cache.inventory(cluster.claim) == {}
+    assert inventory(cluster) == {}
 
 
 def test_models_deleted_leave_no_folders_behind() -> None:
@@ -228,7 +241,7 @@ def test_a_model_of_a_mac_keeps_nobody_from_asking_the_source_that_they_share() 
     cluster.now += 3600
     cluster.settle()
     assert conditions(cluster, "here")["SourceDrifted"] == "False"
-    assert Models().status(cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
+    assert worlds.status(MODELS, cluster.world("here"), None).recheck_seconds > 3000  # type: ignore[operator]
 
 
 def test_a_model_that_expects_another_hash_keeps_nobody_from_asking_either() -> None:
@@ -247,7 +260,7 @@ def test_a_model_of_another_format_finds_the_file_under_the_name_that_the_first_
     cluster.create("first", "https://files.example/a")
     cluster.create("second", "https://files.example/a", format="custom")
     cluster.settle()
-    paths = {Models().status(cluster.world(name), None).status["path"] for name in cluster.models}
+    paths = {worlds.status(MODELS, cluster.world(name), None).status["path"] for name in cluster.models}
     assert [path.rpartition("/")[2] for path in paths] == ["a.gguf"]
 
 
@@ -266,11 +279,9 @@ def test_a_source_that_changes_is_loaded_again_if_that_is_wanted() -> None:
     cluster.create("followed", SOURCES[1], refreshPolicy="OnChange")
     cluster.settle()
     assert sorted(cluster.downloads) == sorted(SOURCES[:2])
-    cluster.claim["metadata"]["annotations"] |= {  # type: ignore[index]
-        f"{names.LOADED}{names.cache_key(source)}": text.replace('"etag":"1"', '"etag":"0"')
-        for source in SOURCES[:2]
-        for text in [cluster.claim["metadata"]["annotations"][f"{names.LOADED}{names.cache_key(source)}"]]  # type: ignore[index]
-    }
+    for model in cluster.models.values():
+        records = model["metadata"]["annotations"]
+        annotate(model, {name: text.replace('"etag":"1"', '"etag":"0"') for name, text in records.items()})
     cluster.now += 3600
     cluster.settle()
     assert cluster.downloads[2:] == [SOURCES[1]]
@@ -292,7 +303,7 @@ def test_a_hash_that_was_corrected_with_the_source_is_loaded_and_not_refused_for
 
 
 def conditions(cluster: Cluster, name: str) -> dict[str, str]:
-    found = Models().status(cluster.world(name), None).status["conditions"]
+    found = worlds.status(MODELS, cluster.world(name), None).status["conditions"]
     return {condition["type"]: condition["status"] for condition in found}
 
 
@@ -324,4 +335,4 @@ def test_in_any_order_what_is_ready_is_there_and_in_the_end_all_is_gone(seed: in
         cluster.delete(name)
     cluster.settle()
     assert cluster.models == {}
-    assert cache.inventory(cluster.claim) == {}
+    assert inventory(cluster) == {}

@@ -15,14 +15,16 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.llmkube import names, weights
-from slipway.apis.llmkube.model import Models
+from slipway.apis.llmkube import MODELS, loaders, model_spec, names
+from slipway.apis.llmkube.cache import written
 from slipway.apis.llmkube.model_types import ModelStatus
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import deleting, key
+from slipway.kube.objects import JOB, NODE, deleting
 from slipway.serving.agent import AgentReport
-from slipway.serving.plan import Invalid, Plan, Refusal, World
-from slipway.serving.settings import ModelCache, Settings, Sources
+from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
+from slipway.serving.settings import Settings, Sources
+from tests import worlds
+from tests.worlds import at
 
 from ..test_golden import CONTROLLER_KEY, NOW, agrees, beside_children
 
@@ -30,10 +32,20 @@ EXAMPLES = sorted(path for path in (Path(__file__).parent / "models").glob("*.ya
 
 
 def example(path: Path) -> World:
-    written = yaml.safe_load(path.read_text())
-    resource, settings = written["resource"], msgspec.convert(written.get("settings", {}), Settings)
-    known = {(obj["kind"], *key(obj)): obj for obj in written.get("observed", [])}
-    world = World(
+    told = yaml.safe_load(path.read_text())
+    resource, settings = told["resource"], msgspec.convert(told.get("settings", {}), Settings)
+    for claim in told.get("observed", []):
+        claim["metadata"].setdefault("uid", "uid-of-claim")
+    others = [*told.get("kin", []), *told.get("users", []), *told.get("observed", [])]
+    world = world_of(resource, others, settings)
+    resource["metadata"].setdefault("annotations", {}).update(carried_over(world))
+    reports = {pod: msgspec.convert(report, AgentReport) for pod, report in told.get("agents", {}).items()}
+    known = msgspec.structs.replace(world_of(resource, others, settings), agents=reports)
+    return with_jobs(known, told.get("jobs", {}))
+
+
+def world_of(resource: dict[str, Any], others: list[dict[str, Any]], settings: Settings) -> World:
+    return World(
         resource=resource,
         children={},
         pods=[],
@@ -41,16 +53,17 @@ def example(path: Path) -> World:
         settings=settings,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        referenced={
-            reference: known[place]
-            for reference in Models().references(resource, settings)
-            if (place := (reference.kind.kind, reference.namespace, reference.name)) in known
-        },
-        kin=[resource, *written.get("kin", [])],
-        users=written.get("users", []),
-        agents={pod: msgspec.convert(report, AgentReport) for pod, report in written.get("agents", {}).items()},
+        listers=worlds.known(MODELS, settings, others=[resource, *others]),
     )
-    return with_jobs(world, written.get("jobs", {}))
+
+
+def carried_over(world: World) -> dict[str, str]:
+    """The records that fall to a Model, off the claim of an example, which has them as earlier versions wrote them."""
+    view = MODELS.resolve(world)
+    records = {one.place.annotation: written(one.record, view.claim) for one in view.left if one.record}
+    for annotation in records:
+        view.claim["metadata"]["annotations"].pop(annotation)  # type: ignore[index]
+    return records
 
 
 def with_jobs(world: World, told: dict[str, Any]) -> World:
@@ -63,9 +76,9 @@ def with_jobs(world: World, told: dict[str, Any]) -> World:
         job = copy.deepcopy(wanted[name])
         job["metadata"] |= {"uid": f"uid-of-{what}", "creationTimestamp": found.get("created", "2026-11-21T09:00:00Z")}
         if "ended" in found:
-            at = {"status": "True", "lastTransitionTime": found.get("at", "2026-11-21T09:04:00Z")}
-            job["status"] = {"conditions": [{"type": found["ended"], **at}]}
-        children["Job", name] = job
+            over = {"status": "True", "lastTransitionTime": found.get("at", "2026-11-21T09:04:00Z")}
+            job["status"] = {"conditions": [{"type": found["ended"], **over}]}
+        children[at(JOB, name)] = job
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-of-{what}", "controller": True}
         pods += [_pod(number, one, owner) for number, one in enumerate(found.get("pods", []))]
     return msgspec.structs.replace(world, children=children, pods=pods)
@@ -82,18 +95,18 @@ def _pod(number: int, status: dict[str, Any], owner: dict[str, Any]) -> dict[str
     return {"metadata": metadata, "status": status}
 
 
-def planned(world: World) -> tuple[Plan | None, Refusal | None]:
+def planned(world: World) -> tuple[Plan | None, Rejection | None]:
     try:
-        return (Models().finish(world) if deleting(world.resource) else Models().plan(world)), None
-    except Invalid as error:
-        return None, Refusal(error.reason, error.message)
+        return (worlds.finalize(MODELS, world) if deleting(world.resource) else worlds.plan(MODELS, world)), None
+    except InvalidSpecError as error:
+        return None, Rejection(error.reason, error.message)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_becomes_what_its_golden_files_say(path: Path) -> None:
     world = example(path)
-    plan, refusal = planned(world)
-    verdict = Models().status(world, refusal)
+    plan, rejection = planned(world)
+    verdict = worlds.status(MODELS, world, rejection)
     agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
     agrees(path.with_suffix(".plan.yaml"), beside_children(plan) if plan else "nothing")
     agrees(path.with_suffix(".status.yaml"), {"status": verdict.status, "recheckSeconds": verdict.recheck_seconds})
@@ -102,7 +115,7 @@ def test_an_example_becomes_what_its_golden_files_say(path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_status_has_fields_of_its_schema_only(path: Path) -> None:
     world = example(path)
-    status = Models().status(world, planned(world)[1]).status
+    status = worlds.status(MODELS, world, planned(world)[1]).status
     assert msgspec.json.decode(msgspec.json.encode(msgspec.convert(status, ModelStatus))) == status
     assert all(condition["reason"] and condition["message"] for condition in status["conditions"])
 
@@ -116,26 +129,26 @@ def test_planning_twice_gives_the_same(path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     world = example(path)
-    refusal = planned(world)[1]
-    first = Models().status(world, refusal).status
+    rejection = planned(world)[1]
+    first = worlds.status(MODELS, world, rejection).status
     later = msgspec.structs.replace(world, resource=world.resource | {"status": first}, now=NOW + 0.5)
-    assert Models().status(later, refusal).status == first
+    assert worlds.status(MODELS, later, rejection).status == first
 
 
 def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() -> None:
     world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
-    first = Models().status(world, None).status
+    first = worlds.status(MODELS, world, None).status
     assert first["phase"] == "Ready"
     assert first["gguf"]
     resource = world.resource | {"status": first, "spec": world.resource["spec"] | {"sha256": first["sha256"]}}
     alone = msgspec.structs.replace(world, resource=resource, children={}, pods=[])
-    later = Models().status(alone, None).status
+    later = worlds.status(MODELS, alone, None).status
     assert (later["phase"], later["sha256"], later["gguf"]) == ("Ready", first["sha256"], first["gguf"])
-    assert [child["metadata"]["name"] for child in Models().plan(alone).children] == ["tiny-inspect"]
+    assert [child["metadata"]["name"] for child in worlds.plan(MODELS, alone).children] == ["tiny-inspect"]
     newer = resource | {"metadata": resource["metadata"] | {"generation": 2}}
-    assert Models().status(msgspec.structs.replace(alone, resource=newer), None).status["phase"] == "Pending"
+    assert worlds.status(MODELS, msgspec.structs.replace(alone, resource=newer), None).status["phase"] == "Pending"
     resource["spec"]["sha256"] = "cd" * 32
-    assert Models().status(alone, None).status["phase"] == "Pending"
+    assert worlds.status(MODELS, alone, None).status["phase"] == "Pending"
 
 
 @pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])
@@ -145,7 +158,7 @@ def test_an_answer_is_waited_for_that_is_seen_after_the_end_of_its_job(passed: i
     plan, _refusal = planned(with_jobs(asked, {"revalidate": over}))
     assert plan
     assert [child["metadata"]["name"] for child in plan.children] == ["tiny-revalidate"]
-    assert len(plan.notes) == noted
+    assert len(plan.metadata_patches) == noted
 
 
 def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
@@ -160,12 +173,12 @@ def model(source: str, settings: Settings | None = None, **spec: Any) -> World:
         settings=given,
         controller_key=CONTROLLER_KEY,
         now=NOW,
-        kin=[resource],
+        listers=worlds.known(MODELS, given, others=[resource]),
     )
 
 
 def container(world: World) -> dict[str, Any]:
-    (job,) = Models().plan(world).children
+    (job,) = worlds.plan(MODELS, world).children
     found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
     return found
 
@@ -196,22 +209,11 @@ ALLOWED = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",)))
 @pytest.mark.parametrize("persistence", ["Cached", "Ephemeral"])
 def test_a_hash_is_checked_for_every_kind_of_source(kind: str, persistence: Literal["Cached", "Ephemeral"]) -> None:
     """The original looks at it for what it copies itself only."""
-    settings = msgspec.structs.replace(ALLOWED, model_cache=ModelCache(persistence=persistence))
+    settings = msgspec.structs.replace(ALLOWED, apis={"llmkube": {"modelCache": {"persistence": persistence}}})
     world = model(REMOTE[kind], settings, sha256="AB" * 32)
-    read = weights.read(world.resource, settings)
-    made = weights.inspector(read) if kind == "claim" else weights.loader(read, "model-downloader")
-    assert f"--sha256={'ab' * 32}" in made.args
-
-
-def test_fields_of_later_versions_are_named_whatever_else_is_to_be_told() -> None:
-    asked = model("https://models.example/a.gguf", hardware={"gpu": {"resourceClaims": [{"name": "gpu"}]}})
-    refused = model("https://10.0.0.1/a.gguf", prefetchTolerations=[{"operator": "Exists"}])
-    for world, field in ((asked, "spec.hardware.gpu.resourceClaims"), (refused, "spec.prefetchTolerations")):
-        (told,) = (one for one in Models().status(world, None).status["conditions"] if one["type"] == "FieldsIgnored")
-        assert (told["status"], told["reason"]) == ("True", "UnsupportedFields")
-        assert field in told["message"]
-    silent = Models().status(model("https://models.example/a.gguf"), None).status["conditions"]
-    assert "FieldsIgnored" not in {one["type"] for one in silent}
+    read = model_spec.read(world.resource, settings)
+    made = loaders.inspection(read) if kind == "claim" else loaders.download(read, refresh=False)
+    assert f"--sha256={'ab' * 32}" in made["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_a_gated_file_is_asked_for_with_a_token() -> None:
@@ -221,14 +223,14 @@ def test_a_gated_file_is_asked_for_with_a_token() -> None:
     assert token["valueFrom"]["secretKeyRef"]["optional"]
     (own,) = env(container(model(REMOTE["hub"], sourceSecretRef={"name": "mine"})))
     assert own["valueFrom"]["secretKeyRef"] == {"name": "mine", "key": "HF_TOKEN", "optional": True}
-    none = Settings(sources=Sources(hugging_face_secret=""))
+    none = Settings(apis={"llmkube": {"huggingFaceSecret": ""}})
     assert env(container(model(REMOTE["hub"], none))) == []
 
 
 def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_elsewhere() -> None:
     """The original gives it every key, and so every variable that a program or a library heeds."""
     for source in REMOTE.values():
-        found = Models().plan(model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
+        found = worlds.plan(MODELS, model(source, ALLOWED, sourceSecretRef={"name": "mine"})).children
         for one in found:
             made = one["spec"]["template"]["spec"]["containers"][0]
             assert "envFrom" not in made
@@ -247,7 +249,7 @@ def test_of_a_secret_the_loader_gets_what_it_is_for_and_nothing_that_sends_it_el
 
 def test_the_loader_may_go_where_the_accelerators_are_that_the_model_is_for() -> None:
     hardware = {"accelerator": "rocm", "gpu": {"count": 1}}
-    (job,) = Models().plan(model(REMOTE["web"], hardware=hardware)).children
+    (job,) = worlds.plan(MODELS, model(REMOTE["web"], hardware=hardware)).children
     pod = job["spec"]["template"]["spec"]
     assert [taint["key"] for taint in pod["tolerations"]] == ["amd.com/gpu"]
     (liking,) = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -277,15 +279,15 @@ def test_a_copy_that_failed_is_left_alone_for_five_minutes(passed: int) -> None:
     """The original asked again at once, and again."""
     failed = {"ended": "Failed", "at": timestamp(NOW - passed), "pods": []}
     world = with_jobs(model("/mnt/models/tiny.gguf", ALLOWED), {"download": failed})
-    assert [child["metadata"]["name"] for child in Models().plan(world).children] == ["tiny-download"]
-    verdict = Models().status(world, None)
+    assert [child["metadata"]["name"] for child in worlds.plan(MODELS, world).children] == ["tiny-download"]
+    verdict = worlds.status(MODELS, world, None)
     assert verdict.status["phase"] == "Failed"
     assert verdict.recheck_seconds == 300 - passed
 
 
 def test_the_loader_is_no_root_and_nothing_prepares_the_volume_for_it() -> None:
     """The original has a container that runs as root, which restricted Pod Security forbids."""
-    (job,) = Models().plan(model(REMOTE["web"])).children
+    (job,) = worlds.plan(MODELS, model(REMOTE["web"])).children
     pod = job["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert "initContainers" not in pod
@@ -305,11 +307,26 @@ def test_the_loader_is_no_root_and_nothing_prepares_the_volume_for_it() -> None:
 )
 def test_an_accelerator_is_ready_where_some_node_has_what_pods_ask_for(hardware: dict[str, Any], resource: str) -> None:
     world = model("acme/whole", hardware=hardware)
-    assert Models().status(world, None).status["acceleratorReady"] is False
-    equipped = msgspec.structs.replace(world, extended_resources={resource, "another.example/gpu"})
-    assert Models().status(equipped, None).status["acceleratorReady"] is True
+    assert worlds.status(MODELS, world, None).status["acceleratorReady"] is False
+    node = {"status": {"allocatable": {resource: "1", "another.example/gpu": "2"}}}
+    equipped = worlds.with_objects(world, {Reference(NODE, "", "a"): node})
+    assert worlds.status(MODELS, equipped, None).status["acceleratorReady"] is True
 
 
 @pytest.mark.parametrize("hardware", [{}, {"accelerator": "cpu"}, {"accelerator": "metal"}])
 def test_a_processor_and_a_mac_are_ready_without_a_look_at_the_nodes(hardware: dict[str, Any]) -> None:
-    assert Models().status(model("acme/whole", hardware=hardware), None).status["acceleratorReady"] is True
+    assert worlds.status(MODELS, model("acme/whole", hardware=hardware), None).status["acceleratorReady"] is True
+
+
+def test_what_loads_weights_tolerates_what_the_model_says() -> None:
+    own = {"key": "models", "operator": "Exists"}
+    gpu = {"hardware": {"gpu": {"count": 1}}, "prefetchTolerations": [own]}
+    made = worlds.plan(MODELS, model("https://models.example/a.gguf", **gpu)).children
+    tolerations = [child["spec"]["template"]["spec"]["tolerations"] for child in made if child["kind"] == "Job"]
+    assert tolerations == [[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}, own]]
+
+
+def test_whether_nodes_have_what_is_claimed_is_not_told() -> None:
+    claims = {"hardware": {"accelerator": "cuda", "gpu": {"resourceClaims": [{"name": "a"}]}}}
+    status = worlds.status(MODELS, model("https://models.example/a.gguf", **claims), None).status
+    assert "acceleratorReady" not in status

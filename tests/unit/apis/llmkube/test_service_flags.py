@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from .services import GGUF, HUB, NEWEST, ONE_GPU, READY, VLLM, container, line, model, pod, unused, world
+from .services import GGUF, HUB, NEWEST, ONE_GPU, READY, VLLM, container, line, model, pod, refusal, unused, world
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,8 @@ from .services import GGUF, HUB, NEWEST, ONE_GPU, READY, VLLM, container, line, 
         ({"ropeScaling": {"type": "linear", "originalContext": 2048}}, "--rope-scaling linear --yarn-orig-ctx 2048"),
         ({"flashAttention": True, **ONE_GPU}, "--flash-attn on"),
         (ONE_GPU, "--n-gpu-layers 99"),
-        ({"bindAddress": "::"}, "--host ::"),
+        ({}, "--host ::"),
+        ({"bindAddress": "0.0.0.0"}, "--host 0.0.0.0"),
         ({"containerPort": 9000, "endpoint": {"port": 80}}, "--port 9000"),
         ({"endpoint": {"port": 8081}}, "--port 8081"),
         ({"mode": "embedding"}, "--embedding --pooling last --cache-ram 0"),
@@ -70,6 +72,7 @@ def test_llama_cpp_is_not_told_what_means_nothing(spec: dict[str, Any], flag: st
         ({"parallelSlots": 16}, "--max-num-seqs 16"),
         ({"vllmConfig": {"tensorParallelSize": 2}, "resources": {"gpu": 4}}, "--tensor-parallel-size 2"),
         ({"resources": {"gpu": 4}}, "--tensor-parallel-size 4"),
+        ({"vllmConfig": {"tensorParallelSize": 2}}, "--tensor-parallel-size 2"),
         ({"vllmConfig": {"maxModelLen": 4096}}, "--max-model-len 4096"),
         ({"vllmConfig": {"quantization": "nvfp4"}}, "--quantization nvfp4"),
         ({"vllmConfig": {"dtype": "float16"}}, "--dtype float16"),
@@ -83,7 +86,7 @@ def test_llama_cpp_is_not_told_what_means_nothing(spec: dict[str, Any], flag: st
         ({"vllmConfig": {"cpuOffloadGB": 4}, **ONE_GPU}, "--cpu-offload-gb 4"),
         ({"vllmConfig": {"gpuMemoryUtilization": 0.95}, **ONE_GPU}, "--gpu-memory-utilization 0.95"),
         ({"extraArgs": ["--seed", "1"]}, "--seed 1"),
-        ({}, "acme/tiny --revision v2 --host 0.0.0.0 --port 8000 --served-model-name chat acme/tiny"),
+        ({}, "acme/tiny --revision v2 --host :: --port 8000 --served-model-name chat acme/tiny"),
     ],
 )
 def test_vllm_is_told_each_field(spec: dict[str, Any], words: str) -> None:
@@ -113,11 +116,121 @@ def test_vllm_is_not_told_what_means_nothing(config: dict[str, Any], flag: str) 
         ({"tgiConfig": {"maxTotalTokens": 200}}, "--max-total-tokens 200"),
         ({"tgiConfig": {"dtype": "bfloat16"}}, "--dtype bfloat16"),
         ({"resources": {"gpu": 2}}, "--num-shard 2"),
-        ({}, "--model-id acme/tiny --revision v2 --hostname 0.0.0.0 --port 80"),
+        ({}, "--model-id acme/tiny --revision v2 --hostname :: --port 80"),
     ],
 )
 def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
     assert f" {words} " in f" {line(runtime='tgi', model=HUB, **spec)} "
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"tensorParallelSize": 2}, "--tp-size 2"),
+        ({"expertParallelSize": 2}, "--ep-size 2"),
+        ({"dataParallelSize": 2}, "--dp-size 2"),
+        ({"contextLength": 8192}, "--context-length 8192"),
+        ({"memFractionStatic": 0.8}, "--mem-fraction-static 0.8"),
+        ({"chunkedPrefillSize": 512}, "--chunked-prefill-size 512"),
+        ({"maxRunningRequests": 8}, "--max-running-requests 8"),
+        ({"quantization": "fp8"}, "--quantization fp8"),
+        ({"kvCacheDtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2"),
+        ({"kvCacheDtype": "fp8_e5m2", "kvCacheCustomDtype": "turbo"}, "--kv-cache-dtype turbo"),
+        ({"attentionBackend": "flashinfer"}, "--attention-backend flashinfer"),
+        ({"attentionBackend": "flash_attn"}, "--attention-backend fa3"),
+        ({"toolCallParser": "hermes"}, "--tool-call-parser hermes"),
+        ({"toolCallParser": "qwen3"}, "--tool-call-parser qwen25"),
+        ({"reasoningParser": "deepseek-r1"}, "--reasoning-parser deepseek-r1"),
+        ({"chatTemplate": "chatml"}, "--chat-template chatml"),
+        ({"loraAdapters": [{"name": "a", "path": "/a"}, {"name": "b", "path": "/b"}]}, "--lora-paths a=/a b=/b"),
+        ({"loraModules": ["c=/c", "a=/x"], "loraAdapters": [{"name": "a", "path": "/a"}]}, "--lora-paths c=/c a=/a"),
+        ({"maxLoraRank": 64}, "--max-lora-rank 64"),
+        ({"loraTargetModules": ["q_proj", "v_proj"]}, "--lora-target-modules q_proj v_proj"),
+        ({"logLevel": "debug"}, "--log-level debug"),
+        ({"trustRemoteCode": True}, "--trust-remote-code"),
+        ({"skipTokenizerInit": True}, "--skip-tokenizer-init"),
+    ],
+)
+def test_sglang_is_told_each_field(config: dict[str, Any], words: str) -> None:
+    assert f" {words} " in f" {line(runtime='sglang', model=HUB, sglangConfig=config, **ONE_GPU)} "
+
+
+def test_sglang_proposes_tokens_where_all_is_said_that_this_needs() -> None:
+    whole = {"enabled": True, "algorithm": "EAGLE3", "draftModelPath": "a/b", "numSteps": 3, "eagleTopK": 2}
+    told = line(runtime="sglang", model=HUB, sglangConfig={"speculative": whole | {"acceptThresholdAcc": 0.5}})
+    assert "--speculative-algorithm EAGLE3 --speculative-draft-model-path a/b --speculative-num-steps 3" in told
+    assert "--speculative-eagle-topk 2 --speculative-num-draft-tokens 4 --speculative-accept-threshold-acc 0.5" in told
+    for missing in ("enabled", "algorithm", "draftModelPath"):
+        part = {name: value for name, value in whole.items() if name != missing}
+        assert "--speculative" not in line(runtime="sglang", model=HUB, sglangConfig={"speculative": part})
+
+
+def test_what_sglang_does_in_any_case_is_no_argument_and_has_its_effect() -> None:
+    config = {"enablePrefixCaching": True}
+    assert "prefix" not in line(runtime="sglang", model=HUB, sglangConfig=config)
+    assert "enablePrefixCaching" not in unused(runtime="sglang", model=HUB, sglangConfig=config)
+
+
+def test_sglangs_own_fields_go_before_those_of_every_runtime() -> None:
+    spec = {"contextSize": 4096, "sglangConfig": {"contextLength": 8192}}
+    assert line(runtime="sglang", model=HUB, **spec).count("--context-length") == 1
+    assert "--context-length 8192" in line(runtime="sglang", model=HUB, **spec)
+    assert "contextSize (sglangConfig.contextLength is taken)" in unused(runtime="sglang", model=HUB, **spec)
+
+
+def test_llama_cpp_is_told_of_a_draft_model() -> None:
+    draft = model("draft", {"source": "https://models.example/draft.gguf"}, READY | {"path": "/models/ab/draft.gguf"})
+    decoding = {"type": "draft", "draftModelRef": "draft", "nDraftMax": 3, "pMin": 0.5}
+    told = line(draft, speculativeDecoding=decoding)
+    assert "--spec-type draft-simple -md /models/ab/draft.gguf --spec-draft-n-max 3 --spec-draft-p-min 0.5" in told
+    assert "--spec-type draft-mtp " in line(speculativeDecoding={"type": "mtp"})
+    companion = {"source": "hf://acme/tiny", "files": ["a.gguf", "eagle.gguf"]}
+    beside = line(model=companion, speculativeDecoding={"type": "draft-eagle3", "draftModel": "eagle.gguf"})
+    assert re.search(r"--spec-type draft-eagle3 -md /models/[0-9a-f]{16}/eagle.gguf", beside)
+    for off in ("none", "disabled"):
+        assert "--spec" not in line(speculativeDecoding={"type": off, "nDraftMax": 3})
+
+
+@pytest.mark.parametrize(
+    ("decoding", "reason"),
+    [
+        ({"type": "draft", "draftModelRef": "nowhere"}, "ModelNotFound"),
+        ({"type": "draft", "draftModel": "other.gguf"}, "InvalidSpec"),
+    ],
+)
+def test_a_draft_model_that_is_not_there_is_refused(decoding: dict[str, Any], reason: str) -> None:
+    assert refusal(speculativeDecoding=decoding).reason == reason
+
+
+def test_another_runtime_than_llama_cpp_has_no_use_for_its_draft_model() -> None:
+    asked = {"speculativeDecoding": {"type": "draft", "draftModelRef": "nowhere"}}
+    assert "speculativeDecoding (" in unused(**VLLM, **asked)
+    assert "nowhere" not in line(**VLLM, **asked)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"mode": "embedding"},
+        {"mode": "rerank"},
+        {"endpoint": {"path": "/v1/embeddings"}},
+        {"endpoint": {"path": "/v1/rerank/"}},
+        {"extraArgs": ["--embeddings"]},
+        {"extraArgs": ["--is-embedding"]},
+    ],
+)
+def test_sglang_embeds_where_mode_path_or_arguments_say_so(spec: dict[str, Any]) -> None:
+    assert line(runtime="sglang", model=HUB, **spec).count("--is-embedding") == 1
+    assert "--is-embedding" not in line(runtime="sglang", model=HUB, mode="chat", endpoint={"path": "/v1/embeddings"})
+
+
+@pytest.mark.parametrize(("bind", "address"), [({}, "0.0.0.0"), ({"bindAddress": "::"}, "::")])
+def test_sglang_listens_on_ipv4_unless_it_is_told_otherwise(bind: dict[str, Any], address: str) -> None:
+    assert f"--host {address} " in line(runtime="sglang", model=HUB, **bind)
+
+
+def test_llama_cpp_embeds_only_where_mode_or_arguments_say_so() -> None:
+    assert "--embedding" not in line(endpoint={"path": "/v1/embeddings"})
 
 
 def test_personaplex_and_generic_are_told_their_fields() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from slipway.apis.llmkube import SERVICES
 from slipway.apis.llmkube.pods import service_name, workload_name
-from slipway.apis.llmkube.service import Services
 from slipway.serving.route import Route
-from slipway.serving.settings import Authors, Settings
+from slipway.serving.settings import Settings
+from tests import worlds
 
 from .services import GGUF, HUB, NEWEST, ONE_GPU, RUNTIMES, VLLM, child, container, pod, refusal, unused, world
 
@@ -54,6 +55,7 @@ def test_the_models_number_of_gpus_goes_before_the_services_and_enabled_asks_for
     assert container(asked)["resources"]["limits"] == {"nvidia.com/gpu": "4"}
     assert [toleration["key"] for toleration in pod(asked)["spec"]["tolerations"]] == ["example.com/gpus", "spot"]
     enabled = world(model={**GGUF, "hardware": {"accelerator": "cuda", "gpu": {"enabled": True}}})
+    assert container(enabled)["image"].endswith(":server-cuda-v0.5.0")
     assert "resources" not in container(enabled)
     assert "tolerations" not in pod(enabled)["spec"]
 
@@ -78,10 +80,23 @@ def test_gpu_memory_is_no_dead_field_but_a_liking_for_nodes_that_have_it() -> No
     assert "resources.gpuMemory" in unused(resources={"gpuMemory": "24Gi"})
 
 
+@pytest.mark.parametrize(
+    ("runtime", "paths"),
+    [
+        ("sglang", ["/health_generate", "/health_generate", "/health"]),
+        ("vllm", ["/health", "/health", "/health"]),
+    ],
+)
+def test_sglang_is_ready_when_it_generates_and_alive_when_it_answers(runtime: str, paths: list[str]) -> None:
+    made = container(world(runtime=runtime, model=HUB))
+    asked = (made[probe]["httpGet"]["path"] for probe in ("startupProbe", "readinessProbe", "livenessProbe"))
+    assert list(asked) == paths
+
+
 @pytest.mark.parametrize("runtime", ["generic", "personaplex"])
 def test_a_runtime_without_image_is_refused_in_place_of_a_pod_without_one(runtime: str) -> None:
     assert refusal(runtime=runtime, model=NEWEST).reason == "NoImage"
-    assert Services().status(world(runtime=runtime, model=NEWEST), None).status["phase"]
+    assert worlds.status(SERVICES, world(runtime=runtime, model=NEWEST), None).status["phase"]
     own = msgspec.structs.replace(world(runtime=runtime, model=NEWEST), settings=Settings(images={runtime: "own:1"}))
     assert container(own)["image"] == "own:1"
 
@@ -169,7 +184,7 @@ def test_security_contexts_are_restricted_unless_they_are_replaced() -> None:
     assert pod(usual)["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container(usual)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     asked = world(podSecurityContext={"fsGroup": 1}, securityContext={"privileged": False})
-    own = msgspec.structs.replace(asked, settings=Settings(authors=Authors.as_upstream()))
+    own = msgspec.structs.replace(asked, settings=Settings(authors=worlds.UPSTREAM))
     assert pod(own)["spec"]["securityContext"] == {"fsGroup": 1, "seccompProfile": {"type": "RuntimeDefault"}}
     assert container(own)["securityContext"] == {"privileged": False}
 
@@ -196,7 +211,8 @@ def test_probes_are_the_runtimes_unless_they_are_replaced(runtime: str, probe: d
     assert made["startupProbe"]["periodSeconds"] * made["startupProbe"]["failureThreshold"] == 1800
     own = {"exec": {"command": ["true"]}, "failureThreshold": 90}
     replaced = world(**asked, probeOverrides={"startup": own, "liveness": own})
-    assert container(replaced)["startupProbe"] == container(replaced)["livenessProbe"] == own
+    bound = {**own, "terminationGracePeriodSeconds": 30}
+    assert container(replaced)["startupProbe"] == container(replaced)["livenessProbe"] == bound
     assert container(replaced)["readinessProbe"] == made["readinessProbe"]
     assert child(replaced, "Deployment")["spec"]["progressDeadlineSeconds"] == 900 + 60
 

@@ -7,8 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube.service import Services
-from slipway.serving.settings import Authors, Settings
+from slipway.apis.llmkube import SERVICES
+from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER
+from slipway.serving.settings import Settings
+from tests import worlds
+from tests.worlds import at
 
 from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, refusal, unused, world
 
@@ -29,7 +32,7 @@ from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, re
         {"extraArgs": ["--port", "9"]},
         {"extraArgs": ["--host", "127.0.0.1"]},
         {"contextSize": "many"},
-        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 2}},
+        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 2}, "resources": {"gpu": 1}},
         {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 4}, "resources": {"gpu": 2}},
         {"model": HUB},
         {"runtime": "vllm", "skipModelInit": True},
@@ -38,7 +41,7 @@ from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, re
 def test_what_cannot_work_is_refused_and_crashes_nothing(spec: dict[str, Any]) -> None:
     refused = refusal(**spec)
     assert refused.reason == "InvalidSpec"
-    status = Services().status(world(**spec), None).status
+    status = worlds.status(SERVICES, world(**spec), None).status
     assert status["conditions"][0]["type"] == "Accepted"
 
 
@@ -95,8 +98,8 @@ def test_replicas_that_an_autoscaler_has_set_are_nobody_elses(running: int, scal
     asked = world(replicas=3, autoscaling={"minReplicas": 2, "maxReplicas": 6})
     status = {"lastScaleTime": SINCE} if scaled else {}
     observed = {
-        ("Deployment", "chat"): {"spec": {"replicas": running}},
-        ("HorizontalPodAutoscaler", "chat"): {"status": status},
+        at(DEPLOYMENT, "chat"): {"spec": {"replicas": running}},
+        at(HORIZONTAL_POD_AUTOSCALER, "chat"): {"status": status},
     }
     made = child(msgspec.structs.replace(asked, children=observed if running else {}), "Deployment")
     assert made["spec"].get("replicas") == replicas
@@ -126,7 +129,7 @@ def test_eviction_protection_is_a_budget_that_lets_broken_pods_go() -> None:
     ],
 )
 def test_a_priority_is_a_class_of_the_cluster(priority: str, value: int, preemption: str) -> None:
-    asked = msgspec.structs.replace(world(priority=priority), settings=Settings(authors=Authors.as_upstream()))
+    asked = msgspec.structs.replace(world(priority=priority), settings=Settings(authors=worlds.UPSTREAM))
     (shared,) = plan(asked).shared
     assert (shared["metadata"], shared["value"]) == ({"name": f"llmkube-{priority}"}, value)
     assert shared["preemptionPolicy"] == preemption

@@ -7,12 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import queue
+from slipway.apis.llmkube import SERVICES, scheduling
 from slipway.apis.llmkube.model_types import KIND as MODEL
-from slipway.apis.llmkube.service import Services
-from slipway.kube.objects import PRIORITY_CLASS
-from slipway.serving.plan import Reference, Refusal, Verdict, World
+from slipway.apis.llmkube.service_types import KIND
+from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, PRIORITY_CLASS
+from slipway.kube.store import Change
+from slipway.serving.api import Reference, Rejection, StatusResult, World
 from slipway.serving.settings import Settings
+from tests import worlds
+from tests.worlds import at
 
 SINCE, NOW = "2026-11-21T09:00:00Z", 1_795_252_000.0
 TEMPLATE = {"metadata": {"annotations": {"slipway.inference/template": "a"}}}
@@ -37,13 +40,12 @@ def world(
     }
     return World(
         resource={"metadata": metadata, "spec": {"modelRef": "tiny"} | spec, "status": status or {}},
-        children={("Deployment", "chat"): deployment} if deployment else {},
+        children={at(DEPLOYMENT, "chat"): deployment} if deployment else {},
         pods=pods,
         routed=[],
         settings=Settings(),
         now=NOW,
-        referenced={Reference(MODEL, "models", "tiny"): weights},
-        kin=kin,
+        listers=worlds.known(SERVICES, objects={Reference(MODEL, "models", "tiny"): weights}, others=kin),
     )
 
 
@@ -71,8 +73,8 @@ def broken(**state: Any) -> dict[str, Any]:
     return pod(containerStatuses=[{"name": "llama-server", "image": "own:1", "restartCount": 4, "state": state}])
 
 
-def verdict(asked: World, refusal: Refusal | None = None) -> Verdict:
-    return Services().status(asked, refusal)
+def verdict(asked: World, rejection: Rejection | None = None) -> StatusResult:
+    return worlds.status(SERVICES, asked, rejection)
 
 
 def condition(asked: World, name: str) -> dict[str, Any]:
@@ -80,12 +82,12 @@ def condition(asked: World, name: str) -> dict[str, Any]:
     return found
 
 
-def told(asked: World, refusal: Refusal | None = None) -> dict[str, Any]:
-    return verdict(asked, refusal).status
+def told(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
+    return verdict(asked, rejection).status
 
 
-def reasons(asked: World, refusal: Refusal | None = None) -> dict[str, str]:
-    conditions = told(asked, refusal)["conditions"]
+def reasons(asked: World, rejection: Rejection | None = None) -> dict[str, str]:
+    conditions = told(asked, rejection)["conditions"]
     return {condition["type"]: f"{condition['status']}/{condition['reason']}" for condition in conditions}
 
 
@@ -153,13 +155,13 @@ def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
 
 
 def test_what_the_cluster_refuses_is_a_failure_and_what_passes_is_none() -> None:
-    assert told(world(), Refusal("NameTaken", "no"))["phase"] == "Failed"
-    assert told(world(), Refusal("Retrying", "soon", passing=True))["phase"] == "Creating"
+    assert told(world(), Rejection("NameTaken", "no"))["phase"] == "Failed"
+    assert told(world(), Rejection("Retrying", "soon", retryable=True))["phase"] == "Creating"
 
 
 def test_a_mac_is_out_of_reach_and_the_service_says_so() -> None:
     asked = world()
-    weights = next(iter(asked.referenced.values()))
+    (weights,) = asked.list(MODEL)
     weights["spec"] = {"source": "acme/tiny", "hardware": {"accelerator": "metal"}}
     found = told(asked)
     assert found["phase"] == "Failed"
@@ -188,7 +190,7 @@ def test_waiting_for_any_accelerator_is_found_out_with_the_number_that_the_model
     assert found["schedulingMessage"] == message
     assert found["waitingFor"] == f"{resource}: 2"
     assert reasons(asked)["GPUAvailable"] == "False/InsufficientGPU"
-    assert verdict(asked).recheck_seconds == 10
+    assert verdict(asked).recheck_seconds is None, "the scheduler and those ahead of it wake it"
 
 
 @pytest.mark.parametrize(
@@ -279,8 +281,8 @@ def test_the_effective_priority_is_that_of_the_class_which_counts() -> None:
     assert told(world(priority="low"))["effectivePriority"] == 1000
     asked = world(priority="low", priorityClassName="mine")
     assert "effectivePriority" not in told(asked)
-    known = {**asked.referenced, Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}}
-    assert told(msgspec.structs.replace(asked, referenced=known))["effectivePriority"] == 77
+    known = worlds.with_objects(asked, {Reference(PRIORITY_CLASS, "", "mine"): {"value": 77}})
+    assert told(known)["effectivePriority"] == 77
 
 
 def test_replicas_are_those_that_there_are_and_desired_ones_those_that_are_wanted() -> None:
@@ -309,6 +311,8 @@ def test_the_endpoint_is_the_services_address(endpoint: dict[str, Any] | None, u
     [
         ({}, "chat"),
         ({"mode": "rerank"}, "rerank"),
+        ({"runtime": "generic", "image": "own:1", "args": ["--embedding"]}, "embedding"),
+        ({"runtime": "generic", "image": "own:1", "extraArgs": ["--embedding"]}, "chat"),
         ({"extraArgs": ["--embedding"]}, "embedding"),
         ({"extraArgs": ["--reranking", "--embedding"]}, "rerank"),
         ({"endpoint": {"path": "/v1/embeddings/"}}, "embedding"),
@@ -328,27 +332,6 @@ def test_speculative_decoding_without_its_model_is_left_out_and_told() -> None:
     assert reasons(world(runtime="vllm"))["VLLMSpecValid"] == "True/Valid"
 
 
-def test_fields_of_later_versions_are_named_and_keep_nothing_from_being_served() -> None:
-    asked = world(
-        deployment=deployment(ready=1), speculativeDecoding={"draftModel": "x"}, endpoint={"gateway": {"a": 1}}
-    )
-    found = condition(asked, "FieldsIgnored")
-    assert (found["status"], found["reason"]) == ("True", "UnsupportedFields")
-    assert "spec.endpoint.gateway, spec.speculativeDecoding." in found["message"]
-    assert reasons(asked)["Accepted"] == "True/Valid"
-    used = condition(asked, "FieldsUsed")
-    assert (used["status"], used["reason"]) == ("False", "FieldsIgnored")
-    assert "speculativeDecoding (it is a field of a later version of LLMKube)" in used["message"]
-    for silent in (world(deployment=deployment()), world(deployment=deployment(), slo={}, turboQuantBits=None)):
-        assert "FieldsIgnored" not in reasons(silent)
-
-
-def test_fields_of_later_versions_are_named_where_nothing_else_can_be_read() -> None:
-    asked = msgspec.structs.replace(world(slo={"ttft": "1s"}), referenced={})
-    assert reasons(asked)["Accepted"] == "False/ModelNotFound"
-    assert "spec.slo" in condition(asked, "FieldsIgnored")["message"]
-
-
 def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
     first = told(world(deployment=deployment()))
     assert first["lastUpdated"] == "2026-11-21T09:06:40Z"
@@ -360,7 +343,7 @@ def test_the_time_of_the_last_change_moves_with_a_change_only() -> None:
 
 def test_a_place_comes_before_another_by_priority_first() -> None:
     resource = {"metadata": {"name": "a", "namespace": "n", "creationTimestamp": SINCE}}
-    assert queue.place(resource, 2) < queue.place(resource, 1)
+    assert scheduling.place(resource, 2) < scheduling.place(resource, 1)
 
 
 def test_an_autoscaler_without_metrics_is_told() -> None:
@@ -368,7 +351,7 @@ def test_an_autoscaler_without_metrics_is_told() -> None:
     assert condition(asked, "ScalingActive")["status"] == "Unknown"
     why = {"status": "False", "reason": "FailedGetPodsMetric", "message": "no metrics returned from custom metrics API"}
     scaler = {"status": {"conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", **why}]}}
-    children = {**asked.children, ("HorizontalPodAutoscaler", "chat"): scaler}
+    children = {**asked.children, at(HORIZONTAL_POD_AUTOSCALER, "chat"): scaler}
     found = condition(msgspec.structs.replace(asked, children=children), "ScalingActive")
     assert {name: found[name] for name in why} == why
 
@@ -385,7 +368,43 @@ def test_a_service_whose_model_is_gone_is_still_found_where_its_pods_answer() ->
         "endpoint": "http://chat.models.svc.cluster.local:8080/v1/chat/completions",
         "phase": "Ready",
     }
-    asked = msgspec.structs.replace(world(deployment=deployment(ready=1), status=before), referenced={})
+    asked = worlds.without(world(deployment=deployment(ready=1), status=before))
     now = told(asked)
     assert {"mode": now["mode"], "endpoint": now["endpoint"]} == {name: before[name] for name in ("mode", "endpoint")}
     assert "endpoint" not in told(msgspec.structs.replace(asked, children={}))
+
+
+def woken(old: dict[str, Any] | None, new: dict[str, Any] | None, *others: dict[str, Any]) -> set[str]:
+    """The services that a change of the service ``m`` concerns, which is as old as all others."""
+    watch = next(watch for watch in SERVICES.watches(Settings()) if watch.kind == KIND)
+    there = worlds.known(SERVICES, others=(*others, *([new] if new else [])))
+    return {key.name for key in watch.enqueue(Change(old, new), there)}
+
+
+M, BEFORE, BEHIND = waiting("m", 10000, SINCE), waiting("a", 10000, SINCE), waiting("z", 10000, SINCE)
+IDLE = {**M, "status": {"phase": "Ready"}}
+ELSEWHERE = waiting("m", 10000, SINCE, resource="amd.com/gpu")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(None, M, {"z"}, id="it joins"),
+        pytest.param(M, None, {"z"}, id="it is gone"),
+        pytest.param(M, waiting("m", 10000, SINCE, deletionTimestamp=SINCE), {"z"}, id="it goes"),
+        pytest.param(M, IDLE, {"z"}, id="it has its accelerator"),
+        pytest.param(IDLE, M, {"z"}, id="it lost its accelerator"),
+        pytest.param(M, waiting("m", 100000, SINCE), {"a", "z"}, id="it is more important"),
+        pytest.param(waiting("m", 100000, SINCE), M, {"a", "z"}, id="it is less important"),
+        pytest.param(M, ELSEWHERE, {"z", "other"}, id="it waits for something else"),
+        pytest.param(M, {**M, "status": M["status"] | {"queuePosition": 2}}, set(), id="it is told its own place"),
+        pytest.param(None, IDLE, set(), id="one that does not wait comes"),
+        pytest.param(IDLE, None, set(), id="one that does not wait is gone"),
+    ],
+)
+def test_those_behind_a_service_are_woken_when_its_place_in_the_queue_changes(
+    old: dict[str, Any] | None, new: dict[str, Any] | None, expected: set[str]
+) -> None:
+    """And nobody else: not those before it, those that wait for other resources, or those that do not wait."""
+    serving = {**waiting("x", 10000, SINCE), "status": {"phase": "Ready"}}
+    assert woken(old, new, BEFORE, BEHIND, serving, waiting("other", 10000, SINCE, "amd.com/gpu", "z")) == expected

@@ -7,9 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube.service import Services
-from slipway.serving.plan import Invalid
-from slipway.serving.settings import ModelCache, Settings, Sources
+from slipway.apis.llmkube import SERVICES, usage
+from slipway.apis.llmkube.service_resolve import references
+from slipway.kube.objects import DEPLOYMENT
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.settings import Settings, Sources
+from tests import worlds
+from tests.worlds import at
 
 from .services import (
     GGUF,
@@ -84,11 +88,11 @@ def test_what_pods_cannot_load_themselves_is_refused() -> None:
 
 
 def test_the_operator_may_have_no_cache_at_all() -> None:
-    settings = Settings(model_cache=ModelCache(persistence="Ephemeral"))
+    settings = Settings(apis={"llmkube": {"modelCache": {"persistence": "Ephemeral"}}})
     asked = msgspec.structs.replace(world(model("tiny", GGUF, {})), settings=settings)
     assert [one["name"] for one in pod(asked)["spec"]["initContainers"]] == ["model-downloader"]
     wish = world(model("tiny", GGUF, {}), modelCache={"persistence": "Cached"})
-    conditions = Services().status(msgspec.structs.replace(wish, settings=settings), None).status["conditions"]
+    conditions = worlds.status(SERVICES, msgspec.structs.replace(wish, settings=settings), None).status["conditions"]
     assert any("modelCache.persistence" in condition["message"] for condition in conditions)
 
 
@@ -117,6 +121,58 @@ def test_without_model_init_the_engine_sees_to_its_weights(source: str, runtime:
     assert "initContainers" not in pod(asked)["spec"]
 
 
+OWN = {"image": "own:1"}
+OTHER = {"extraArgs": ["--model-id", "acme/other"]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"runtime": "generic", **OWN},
+        {"runtime": "generic", **OWN, "args": ["--model", "/opt/models/x.gguf", "/models-of-mine"]},
+        {"runtime": "generic", **OWN, "modelCache": {"persistence": "Ephemeral"}},
+        {
+            "runtime": "generic",
+            **OWN,
+            "args": ["/models/x"],
+            "extraVolumeMounts": [{"name": "m", "mountPath": "/models/"}],
+        },
+        {"runtime": "personaplex", **OWN},
+        {"runtime": "tgi", **OTHER},
+    ],
+)
+def test_a_runtime_that_names_no_weights_gets_none_and_waits_for_none(spec: dict[str, Any]) -> None:
+    asked = world(model("tiny", GGUF, {"phase": "Pending"}), **spec)
+    mounts = [mount["mountPath"] for mount in container(asked).get("volumeMounts", [])]
+    assert not {"/models", "/model-source"} & set(mounts)
+    assert "initContainers" not in pod(asked)["spec"]
+    assert not usage.reads_cache(asked.resource)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"runtime": "generic", **OWN, "args": ["--model=/models/ab/tiny.gguf"]},
+        {"runtime": "generic", **OWN, "command": ["serve", "/models"]},
+        {"runtime": "generic", **OWN, "env": [{"name": "MODEL_DIR", "value": "/models"}]},
+        {"runtime": "personaplex", **OWN, "extraArgs": ["--moshi-weight", "/models/ab/tiny.gguf"]},
+        {"runtime": "tgi", "extraArgs": ["--model-id=/models/ab"]},
+        {"runtime": "tgi"},
+        {"runtime": "vllm"},
+        {},
+    ],
+)
+def test_a_runtime_that_names_the_cache_gets_it_and_waits_for_it(spec: dict[str, Any]) -> None:
+    asked = world(tiny_at("/models/ab/tiny.gguf"), **spec)
+    assert {"name": "model-cache", "mountPath": "/models", "readOnly": True} in container(asked)["volumeMounts"]
+    assert "Deployment" not in kinds(world(model("tiny", GGUF, {"phase": "Pending"}), **spec))
+    assert usage.reads_cache(asked.resource)
+
+
+def test_tgi_is_told_one_model() -> None:
+    assert line(runtime="tgi", model=HUB, **OTHER).count("--model-id") == 1
+
+
 def test_a_projector_lies_beside_its_model() -> None:
     spec = {"source": "acme/vision-GGUF", "files": ["q4/a-00001.gguf", "q4/a-00002.gguf"], "mmproj": "mmproj.gguf"}
     words = line(model=spec).split()
@@ -136,7 +192,7 @@ def test_nothing_is_made_for_a_mac() -> None:
 
 def test_a_service_refers_to_its_models_and_its_class() -> None:
     asked = world(**VLLM, vllmConfig={"speculative": {"enabled": True, "model": "draft"}}, priorityClassName="mine")
-    found = Services().references(asked.resource, Settings())
+    found = references(asked.resource)
     assert [(one.kind.kind, one.namespace, one.name) for one in found] == [
         ("Model", "models", "tiny"),
         ("Model", "models", "draft"),
@@ -149,7 +205,7 @@ def test_no_pod_is_made_before_the_model_is_ready_and_those_that_run_stay(status
     asked = world(model("tiny", GGUF, status))
     assert kinds(asked) == ["Service"]
     running = child(world(), "Deployment")
-    kept = msgspec.structs.replace(asked, children={("Deployment", "chat"): running})
+    kept = msgspec.structs.replace(asked, children={at(DEPLOYMENT, "chat"): running})
     assert child(kept, "Deployment")["spec"] == running["spec"]
 
 
@@ -189,7 +245,7 @@ def test_volumes_of_the_node_are_those_that_the_operator_allows(path: str, roots
     if taken:
         assert {"name": "node", "hostPath": {"path": path}} in pod(asked)["spec"]["volumes"]
     else:
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(InvalidSpecError) as refused:
             plan(asked)
         assert refused.value.reason == "SourceNotAllowed"
 
@@ -202,5 +258,5 @@ def test_nobody_writes_to_the_node_where_a_link_would_lead_others_anywhere(mount
     if mount.get("readOnly"):
         assert place in container(asked)["volumeMounts"]
     else:
-        with pytest.raises(Invalid, match="has to be readOnly"):
+        with pytest.raises(InvalidSpecError, match="has to be readOnly"):
             plan(asked)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 
 from slipway.apis.llmkube import names
+from slipway.apis.llmkube.model_spec import key, key_of, source_of
 from slipway.apis.llmkube.model_types import SOURCE, ModelSpec
-from slipway.apis.llmkube.sources import Source, key, key_of, parse
-from slipway.artifacts.addresses import public
-from slipway.serving.plan import Invalid
+from slipway.artifacts.redaction import redact_url
+from slipway.kube.names import fitting, label_value
+from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Sources
+from slipway.weights.source import Source, file_name
 
 RULES = Sources(allowed_host_path_roots=("/mnt/models", "/data/"), allowed_remote_hosts=("10.1.0.0/16",))
 TINY = "https://huggingface.co/acme/tiny-GGUF/resolve/main/tiny.Q4_K_M.gguf"
@@ -26,7 +29,7 @@ def spec(source: str, **others: Any) -> ModelSpec:
 
 
 def found(source: str, **others: Any) -> Source:
-    return parse(spec(source, **others), "tiny", RULES)
+    return source_of(spec(source, **others), "tiny", RULES)
 
 
 def hub(file: str, url: str = "hf://acme/tiny-GGUF", stored: str = "") -> Source:
@@ -129,6 +132,7 @@ REFUSED = {
         https://huggingface.co/acme/tiny/tree/main/folder https://huggingface.co/acme/tiny/discussions
         https://huggingface.co/acme/tiny/resolve/main/..%2F..%2Fx.gguf https://huggingface.co/acme/tiny/discussions/1
         s3:// s3://weights s3://weights/ s3://we_ir:d/x.gguf s3://weights/../x.gguf s3://-w/x.gguf
+        s3://büro/x.gguf s3://w٣٤/x.gguf
         pvc:// pvc://claim pvc://claim/ pvc://Claim/x.gguf pvc://claim/../x.gguf pvc://claim//x.gguf pvc:///x.gguf
         pvc://claim/./x.gguf pvc://-claim/x.gguf
     """,
@@ -143,7 +147,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("reason", "text"), [(reason, text) for reason in REFUSED for text in REFUSED[reason].split()])
 def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, text: str) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidSpecError) as refused:
         found(text)
     assert refused.value.reason == reason
 
@@ -152,29 +156,29 @@ def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, tex
     "text", ["https://files.example/a b", "acme/ti\nny", "hf://acme/tiny\0", "/mnt/models/\x1b[1m"]
 )
 def test_characters_that_no_source_has_are_refused(text: str) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidSpecError):
         found(text)
 
 
 def test_a_refusal_tells_no_secret() -> None:
     for end in ("", "a b.gguf", "\n"):
-        with pytest.raises(Invalid) as refused:
+        with pytest.raises(InvalidSpecError) as refused:
             found(f"https://me:hunter2@files.example/{end}?sig=hunter2")
         assert "hunter2" not in refused.value.message
-    assert public("https://me:hunter2@files.example/x?sig=hunter2#hunter2") == "https://files.example/x"
-    assert public("HTTPS://me:hunt?er2@files.example/x@y?z") == "HTTPS://files.example/x@y"
-    assert public("acme/tiny@main") == "acme/tiny@main"
+    assert redact_url("https://me:hunter2@files.example/x?sig=hunter2#hunter2") == "https://files.example/x"
+    assert redact_url("HTTPS://me:hunt?er2@files.example/x@y?z") == "HTTPS://files.example/x@y"
+    assert redact_url("acme/tiny@main") == "acme/tiny@main"
 
 
 def test_without_folders_that_the_operator_allows_no_path_is_read() -> None:
-    with pytest.raises(Invalid, match="there is none"):
-        parse(spec("/mnt/models/x.gguf"), "tiny", Sources())
+    with pytest.raises(InvalidSpecError, match="there is none"):
+        source_of(spec("/mnt/models/x.gguf"), "tiny", Sources())
 
 
 @pytest.mark.parametrize("root", ["", "mnt/models", "/mnt/../mnt/models", "."])
 def test_a_root_that_is_no_folder_allows_nothing(root: str) -> None:
-    with pytest.raises(Invalid):
-        parse(spec("/mnt/models/x.gguf"), "tiny", Sources(allowed_host_path_roots=(root,)))
+    with pytest.raises(InvalidSpecError):
+        source_of(spec("/mnt/models/x.gguf"), "tiny", Sources(allowed_host_path_roots=(root,)))
 
 
 def test_a_path_of_a_mac_needs_no_leave_as_nothing_in_the_cluster_reads_it() -> None:
@@ -209,7 +213,7 @@ def test_a_set_of_files_is_of_a_repository_or_a_folder_of_a_bucket() -> None:
     ],
 )
 def test_sets_that_cannot_be_are_refused(source: str, others: dict[str, Any]) -> None:
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(InvalidSpecError) as refused:
         found(source, **others)
     assert refused.value.reason == "InvalidFileSet"
 
@@ -217,7 +221,7 @@ def test_sets_that_cannot_be_are_refused(source: str, others: dict[str, Any]) ->
 @pytest.mark.parametrize("others", [{}, {"format": "safetensors"}])
 def test_a_hash_that_nobody_could_check_is_refused(others: dict[str, Any]) -> None:
     """The original takes it, and never looks at it again."""
-    with pytest.raises(Invalid, match="of one file"):
+    with pytest.raises(InvalidSpecError, match="of one file"):
         found("acme/tiny", sha256="a" * 64, **others)
     assert found("acme/tiny", sha256="a" * 64, files=["a.gguf"]).main == "a.gguf"
 
@@ -251,7 +255,7 @@ def test_two_choices_of_the_main_file_do_not_share_a_folder_as_its_hash_is_that_
     ],
 )
 def test_names_of_files_have_nothing_that_anything_trips_over(told: str, model: str, name: str) -> None:
-    assert names.file_name(told, model) == name
+    assert file_name(told, model) == name
 
 
 def test_names_of_jobs_are_dns_labels_that_no_two_models_share() -> None:
@@ -260,11 +264,26 @@ def test_names_of_jobs_are_dns_labels_that_no_two_models_share() -> None:
     longest = [names.job_name("x" * 252 + last, "download") for last in "ab"]
     assert len(set(longest)) == 2
     label = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-    assert all(label.fullmatch(name) for name in [*longest, names.job_name("a.b", "download"), names.fitting("-.-")])
-    assert len(names.label_value("x" * 253)) == 63
+    assert all(label.fullmatch(name) for name in [*longest, names.job_name("a.b", "download"), fitting("-.-")])
+    assert len(label_value("x" * 253)) == 63
 
 
 def test_the_schemas_pattern_takes_every_source_that_is_meant() -> None:
     """All but capitals in schemes, which it never took."""
     plain = [text for text in [*MEANT, *WHOLE] if not re.match(r"[A-Z0-9]+:", text)]
     assert [text for text in plain if not re.match(SOURCE, text)] == []
+
+
+def test_long_sources_that_are_edited_again_and_again_take_no_memory() -> None:
+    def edit(number: int) -> dict[str, Any]:
+        files = [f"{number}.gguf"] + [""] * 100_000
+        return {"spec": {"source": f"acme/{number}-{'x' * 1_000_000}", "files": files}}
+
+    tracemalloc.start()
+    before, _peak = tracemalloc.get_traced_memory()
+    for number in range(10):
+        key_of(edit(number))
+        key_of({"spec": edit(number)["spec"] | {"source": f"acme/{number}"}})
+    after, _peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 500_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,12 @@ import msgspec
 import pytest
 import yaml
 
-from slipway.apis.llmkube import later
 from slipway.apis.llmkube.model_types import MODEL, ModelSpec
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE, InferenceServiceSpec
-from slipway.kube.crd import set_fields, to_yaml
+from slipway.kube.crd import to_yaml
 from slipway.kube.objects import Object
 from tests.conformance.cases import is_part, laid_over
-from tests.conformance.llmkube import CASES, LATER, LEAST, MANIFESTS, UNKNOWN
+from tests.conformance.llmkube import CASES, LEAST, MANIFESTS, UNKNOWN
 from tests.schemas import faults, filled, schema_of
 
 ROOT = Path(__file__).parents[4]
@@ -61,23 +61,6 @@ def test_there_is_a_case_for_every_field(kind: str) -> None:
     assert named == {field.encode_name for field in msgspec.structs.fields(SPECS[kind])}
 
 
-@pytest.mark.parametrize("kind", RESOURCES)
-def test_the_schema_keeps_fields_of_later_versions(kind: str) -> None:
-    assert faults(SCHEMAS[kind], LEAST[kind] | LATER[kind]) == []
-    assert sorted(set_fields(LATER[kind], later.LATER[kind])) == sorted(later.LATER[kind])
-
-
-@pytest.mark.skipif(not COMPARE.exists(), reason="the originals' definitions do not lie beside this checkout")
-def test_every_field_of_the_later_version_is_supported_or_named(tmp_path: Path) -> None:
-    """Where not: scripts/later_fields.py makes the list anew."""
-    for path in (SHARED / "reference" / "crds").glob("llmkube-inference.*.yaml"):
-        (tmp_path / path.name).symlink_to(path)
-    written = tmp_path / "later_fields.json"
-    command = [sys.executable, str(ROOT / "scripts" / "later_fields.py"), str(tmp_path), "--into", str(written)]
-    subprocess.run(command, check=True, timeout=60, env={"PYTHONPATH": str(ROOT / "src")})
-    assert json.loads(written.read_text()) == later.LATER
-
-
 @pytest.mark.parametrize(("kind", "spec", "place"), UNKNOWN, ids=[place for kind, spec, place in UNKNOWN])
 def test_a_misspelt_field_is_found(kind: str, spec: Object, place: str) -> None:
     name = place.rpartition(".")[2]
@@ -109,13 +92,26 @@ def test_every_field_of_ours_is_described(kind: str) -> None:
 
 
 @pytest.mark.skipif(not COMPARE.exists(), reason="the originals' definitions do not lie beside this checkout")
+@pytest.mark.parametrize("version", ["-v0.8.7", ""])
 @pytest.mark.parametrize("kind", RESOURCES)
-def test_the_definition_agrees_with_the_original(kind: str, tmp_path: Path) -> None:
+def test_the_definition_agrees_with_the_original(kind: str, version: str, tmp_path: Path) -> None:
     definition = RESOURCES[kind].manifest()
     (tmp_path / "ours.yaml").write_text(to_yaml(definition))
     allowed = ROOT / "tests" / "conformance" / "allowed.txt"
-    name = f"llmkube-v0.8.7-inference.llmkube.dev_{RESOURCES[kind].kind.plural}.yaml"
+    name = f"llmkube{version}-inference.llmkube.dev_{RESOURCES[kind].kind.plural}.yaml"
     reference = SHARED / "reference" / "crds" / name
     command = [sys.executable, str(COMPARE), str(tmp_path), str(reference), "--allow", str(allowed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("api", ["kubeai", "llmkube"])
+def test_the_table_of_features_names_tests_that_there_are(api: str) -> None:
+    page = (ROOT / "docs" / f"{api}.md").read_text()
+    table = page.partition("## Features of ")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(test_\w+(?:\.py)?)`", table))
+    folder = ROOT / "tests" / "unit" / "apis" / api
+    there = {path.name: path.read_text() for path in folder.glob("test_*.py")}
+    functions = {name for text in there.values() for name in re.findall(r"def (test_\w+)", text)}
+    assert named
+    assert named <= functions | there.keys()

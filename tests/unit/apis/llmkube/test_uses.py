@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import names, uses
-from slipway.apis.llmkube.model import Models
-from slipway.apis.llmkube.service import Services
+from slipway.apis.llmkube import MODELS, SERVICES, names, usage
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import timestamp
-from slipway.serving.plan import USES
+from slipway.kube.store import Change
+from slipway.serving.api import USES
+from slipway.serving.settings import Settings
+from tests import worlds
 
 from .services import GGUF, READY, VLLM, model, plan, pod, world
 from .test_model_lifecycles import SOURCES, Cluster, complete
@@ -36,7 +38,7 @@ IN_THE_IMAGE = {"skipModelInit": True}
 
 
 def told(cluster: Cluster, name: str = "tiny") -> str:
-    return str(Models().status(cluster.world(name), None).status["conditions"][0]["reason"])
+    return str(worlds.status(MODELS, cluster.world(name), None).status["conditions"][0]["reason"])
 
 
 @pytest.mark.parametrize("spec", [EPHEMERAL, OWN, IN_THE_IMAGE])
@@ -53,8 +55,8 @@ def test_a_service_that_comes_right_after_its_model_is_waited_for() -> None:
     cluster = Cluster()
     cluster.create("tiny", SOURCES[0])
     cluster.reconcile("tiny")
-    verdict = Models().status(cluster.world("tiny"), None)
-    assert (verdict.status["phase"], verdict.recheck_seconds) == ("Pending", uses.SETTLING_SECONDS)
+    verdict = worlds.status(MODELS, cluster.world("tiny"), None)
+    assert (verdict.status["phase"], verdict.recheck_seconds) == ("Pending", usage.SETTLING_SECONDS)
     cluster.users = [service("chat", **EPHEMERAL)]
     cluster.settle()
     assert (cluster.claim, cluster.downloads) == (None, [])
@@ -82,7 +84,7 @@ def test_a_model_whose_only_service_went_stays_as_it_is() -> None:
     cluster.create("tiny", SOURCES[0])
     cluster.users = [service("chat", **EPHEMERAL)]
     cluster.settle()
-    cluster.models["tiny"]["status"] = Models().status(cluster.world("tiny"), None).status
+    cluster.models["tiny"]["status"] = worlds.status(MODELS, cluster.world("tiny"), None).status
     cluster.users = []
     cluster.settle()
     assert (cluster.downloads, told(cluster)) == ([], "WorkloadResolved")
@@ -92,7 +94,7 @@ def test_a_service_that_wants_the_cache_now_waits_until_the_weights_are_there() 
     by_each_pod = {"type": "Available", "status": "True", "reason": "WorkloadResolved", "message": ""}
     elsewhere = model("tiny", GGUF, READY | {"conditions": [by_each_pod]})
     assert [made["kind"] for made in plan(world(elsewhere)).children] == ["Service"]
-    condition = Services().status(world(elsewhere), None).status["conditions"][1]
+    condition = worlds.status(SERVICES, world(elsewhere), None).status["conditions"][1]
     assert (condition["reason"], condition["message"]) == (
         "ModelNotReady",
         "The weights of the Model tiny are not in the cache yet.",
@@ -108,7 +110,7 @@ def test_weights_leave_the_cache_when_the_last_pod_that_reads_them_is_gone() -> 
     cluster.users = [service("chat", **EPHEMERAL), reader(f"{KEY}=1")]
     cluster.settle()
     assert (cluster.disk, told(cluster)) == ({KEY}, "WorkloadResolved")
-    assert Models().status(cluster.world("tiny"), None).recheck_seconds is not None
+    assert worlds.status(MODELS, cluster.world("tiny"), None).recheck_seconds is not None
     cluster.users = [service("chat", **EPHEMERAL)]
     cluster.settle()
     assert (cluster.disk, complete(cluster)) == (set(), set())
@@ -166,12 +168,17 @@ def test_pods_of_a_node_that_is_lost_hold_up_nothing() -> None:
 
 def test_a_service_tells_its_models_when_its_spec_changes_and_not_when_its_status_does() -> None:
     before, after = service("chat", served="a"), service("chat", served="b", generation=2)
-    assert set(Models().concerned(before, after) or ()) == {"a", "b"}
-    assert Models().concerned(before, before | {"status": {"phase": "Ready"}}) == ()
-    assert set(Models().concerned(None, after) or ()) == {"b"}
+    assert concerned(before, after) == {"a", "b"}
+    assert concerned(before, before | {"status": {"phase": "Ready"}}) == set()
+    assert concerned(None, after) == {"b"}
     going = msgspec.json.decode(msgspec.json.encode(before))
     going["metadata"]["deletionTimestamp"] = "2026-11-21T09:00:00Z"
-    assert set(Models().concerned(before, going) or ()) == {"a"}
+    assert concerned(before, going) == {"a"}
+
+
+def concerned(old: dict[str, Any] | None, new: dict[str, Any] | None) -> set[str]:
+    (watch,) = (watch for watch in MODELS.watches(Settings()) if watch.kind == INFERENCE_SERVICE)
+    return {key.name for key in watch.enqueue(Change(old, new), worlds.known(MODELS))}
 
 
 def told_by_pods(status: dict[str, Any], **spec: Any) -> str:
@@ -201,7 +208,7 @@ def test_pods_name_the_folders_of_their_model_and_of_its_draft() -> None:
     spec.pop("model")
     annotation = pod(world(draft, target, **spec))["metadata"]["annotations"][USES]
     assert len(annotation.split()) == 2
-    assert names.cache_key("https://models.example/draft.gguf") in uses.reads(reader(annotation))
+    assert names.cache_key("https://models.example/draft.gguf") in usage.reads(reader(annotation))
 
 
 @pytest.mark.parametrize("spec", [EPHEMERAL, OWN, IN_THE_IMAGE])
@@ -238,7 +245,7 @@ def test_in_any_order_what_pods_read_stays_and_in_the_end_all_is_gone(seed: int)
             cluster.reconcile(name)
         cluster.now += dice.choice((1, 1, 1, 400))
         assert complete(cluster) <= cluster.disk
-        assert {key for user in cluster.users if user["kind"] == "Pod" for key in uses.reads(user)} <= cluster.disk
+        assert {key for user in cluster.users if user["kind"] == "Pod" for key in usage.reads(user)} <= cluster.disk
     cluster.users = []
     cluster.now += 4000
     cluster.settle()

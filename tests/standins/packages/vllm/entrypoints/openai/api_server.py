@@ -79,6 +79,9 @@ class Server:
         self.adapters: dict[str, tuple[str, str]] = {}
         """Name -> (path, mark of what was found there)."""
         self._lock = threading.Lock()
+        for module in flags.lora_modules:
+            name, _equals, path = module.partition("=")
+            self.adapters[name] = (path, self.read(name, path))
 
     def application(self) -> Handler:
         table = OpenAI(self.generator, self.mark).table() | {
@@ -119,13 +122,17 @@ class Server:
         with self._lock:
             if name in self.adapters and not body.get("load_inplace"):
                 raise Refused(400, "InvalidUserInput", f"The lora adapter '{name}' has already been loaded.")
-            if not self.takes_adapters:
-                raise Refused(400, "BadRequestError", "LoRA is not enabled. Use --enable-lora to enable LoRA.")
-            config = Path(path) / "adapter_config.json"
-            if not config.is_file():
-                raise Refused(404, "NotFoundError", f"Loading lora {name} failed: No adapter found for {path}")
-            self.adapters[name] = (path, digest_of(config.parent))
+            self.adapters[name] = (path, self.read(name, path))
         return Answer(f"Success: LoRA adapter '{name}' added successfully.".encode(), kind="text/plain")
+
+    def read(self, name: str, path: str) -> str:
+        """The mark of an adapter."""
+        if not self.takes_adapters:
+            raise Refused(400, "BadRequestError", "LoRA is not enabled. Use --enable-lora to enable LoRA.")
+        config = Path(path) / "adapter_config.json"
+        if not config.is_file():
+            raise Refused(404, "NotFoundError", f"Loading lora {name} failed: No adapter found for {path}")
+        return digest_of(config.parent)
 
     def unload(self, request: Request) -> Answer:
         name = request.json().get("lora_name")
@@ -171,11 +178,12 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(f"ValueError: The supplied chat template ({template}) looks like a path, but it cannot be opened.")
     try:
         check_model(flags.model or "Qwen/Qwen3-0.6B", flags.load_format)
-    except CannotLoad as error:
+        server = Server(flags)
+    except (CannotLoad, Refused) as error:
         sys.exit(str(error))
     time.sleep(float(os.environ.get("STANDIN_LOAD_SECONDS", "0")))
     print(f"INFO:     Started server on {flags.host or '0.0.0.0'}:{flags.port}", flush=True)
-    serve(Server(flags).application(), flags.host or "0.0.0.0", flags.port)
+    serve(server.application(), flags.host or "0.0.0.0", flags.port)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ decode-context-parallel-size default-mm-loras distributed-executor-backend downl
 generation-config gpu-memory-utilization guided-decoding-backend hf-config-path hf-overrides hf-token ignore-patterns
 io-processor-plugin kv-cache-dtype kv-cache-memory-bytes kv-events-config kv-transfer-config limit-mm-per-prompt
 load-format log-config-file logits-processor-pattern logits-processors logprobs-mode long-prefill-token-threshold
-lora-dtype lora-extra-vocab-size lora-modules mamba-cache-dtype mamba-ssm-cache-dtype max-cpu-loras max-log-len
+lora-dtype lora-extra-vocab-size mamba-cache-dtype mamba-ssm-cache-dtype max-cpu-loras max-log-len
 max-logprobs max-long-partial-prefills max-lora-rank max-loras max-model-len max-num-batched-tokens
 max-num-partial-prefills max-num-seqs max-parallel-loading-workers max-seq-len-to-capture media-io-kwargs middleware
 mm-encoder-tp-mode mm-processor-cache-gb mm-processor-kwargs model model-impl model-loader-extra-config
@@ -52,6 +52,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--host", default="")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--served-model-name", nargs="+", default=[])
+    parser.add_argument("--lora-modules", nargs="+", default=[])
     parser.add_argument("--chat-template", default="")
     for short, name in (("tp", "tensor-parallel-size"), ("pp", "pipeline-parallel-size"), ("dp", "data-parallel-size")):
         parser.add_argument(f"-{short}", dest=name.replace("-", "_"))

@@ -1,4 +1,4 @@
-"""Model urls: their parts, what is refused and why, and which engine takes which."""
+"""Model urls: their parts, and which texts are none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.urls import SCHEMES, InvalidUrl, ModelUrl, parse, refusal
+from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl, parse
 
 PARTS: dict[str, dict[str, Any]] = {
     "hf://acme/tiny": {"ref": "acme/tiny", "name": "acme", "path": "tiny"},
@@ -67,59 +67,10 @@ def test_a_url_has_these_parts(text: str) -> None:
     ],
 )
 def test_a_url_that_names_no_model_is_refused_with_what_is_expected(text: str, told: str) -> None:
-    with pytest.raises(InvalidUrl, match=told.replace("$", r"\$")) as caught:
+    with pytest.raises(InvalidUrlError, match=told.replace("$", r"\$")) as caught:
         parse(text)
     assert repr(text) in str(caught.value)
 
 
 def test_its_place_is_the_url_without_options() -> None:
     assert parse("pvc://claim/a?model=b").place == "pvc://claim/a"
-
-
-TAKEN = {
-    "vllm": "hf pvc s3 oci",
-    "sglang": "hf pvc oci",
-    "fasterwhisper": "hf pvc oci",
-    "infinity": "hf pvc oci",
-    "llamacpp": "hf pvc oci",
-    "ollama": "ollama pvc",
-}
-CACHED = {engine: "hf s3 gs oss" for engine in TAKEN if engine != "ollama"} | {"ollama": ""}
-
-
-def url_of(scheme: str) -> ModelUrl:
-    return parse(f"{scheme}://place/folder?model=tiny")
-
-
-@pytest.mark.parametrize("engine", TAKEN)
-def test_every_engine_takes_the_urls_that_it_can_read(engine: str) -> None:
-    taken = [scheme for scheme in SCHEMES if refusal(url_of(scheme), engine, cached=False) is None]
-    assert set(taken) == set(TAKEN[engine].split())
-
-
-@pytest.mark.parametrize("engine", CACHED)
-def test_with_a_cache_every_engine_but_ollama_takes_what_the_loader_can_fetch(engine: str) -> None:
-    taken = [scheme for scheme in SCHEMES if refusal(url_of(scheme), engine, cached=True) is None]
-    assert set(taken) == set(CACHED[engine].split())
-
-
-@pytest.mark.parametrize(
-    ("url", "engine", "cached", "told"),
-    [
-        ("gs://bucket/folder", "vllm", False, "name a cacheProfile"),
-        ("s3://bucket/folder", "infinity", False, "name a cacheProfile"),
-        ("ollama://gemma2", "vllm", False, "write hf://"),
-        ("hf://acme/tiny", "ollama", False, "write ollama://"),
-        ("hf://acme/tiny", "ollama", True, "write ollama://"),
-        ("pvc://claim", "vllm", True, "a cache can be filled from hf, s3, gs, oss only"),
-        ("pvc://claim", "ollama", False, r"\?model=<name>"),
-        ("pvc://claim", "llamacpp", False, r"\?model=<path of the GGUF file>"),
-        ("hf://acme/tiny", "llamacpp", True, r"\?model=<path of the GGUF file>"),
-    ],
-)
-def test_a_refusal_says_what_to_write_instead(url: str, engine: str, cached: bool, told: str) -> None:
-    reason = refusal(parse(url), engine, cached=cached)
-    assert reason is not None
-    with pytest.raises(ValueError, match=told):
-        raise ValueError(reason)
-    assert reason.startswith(url)

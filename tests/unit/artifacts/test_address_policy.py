@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.guard import EVERYWHERE, METADATA, Guard, faults, network_faults, within_reach
+from slipway.artifacts.address_policy import (
+    EVERYWHERE,
+    METADATA,
+    AddressPolicy,
+    faults,
+    network_faults,
+    without_metadata,
+)
 
 BLOCKED = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.9.9.9 169.254.169.254 172.16.0.1
@@ -20,16 +27,16 @@ PUBLIC = (
 
 @pytest.mark.parametrize("address", BLOCKED.split())
 def test_what_only_the_cluster_can_ask_is_not_asked(address: str) -> None:
-    assert Guard().refusal("weights.example", address)
+    assert AddressPolicy().refusal("weights.example", address)
 
 
 @pytest.mark.parametrize("address", PUBLIC.split())
 def test_public_addresses_are_asked(address: str) -> None:
-    assert Guard().refusal("weights.example", address) is None
+    assert AddressPolicy().refusal("weights.example", address) is None
 
 
 def test_what_is_no_address_is_not_asked() -> None:
-    assert Guard(("*.example",)).refusal("weights.example", "2130706433") == "'2130706433' is no address"
+    assert AddressPolicy(("*.example",)).refusal("weights.example", "2130706433") == "'2130706433' is not an address"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ def test_what_is_no_address_is_not_asked() -> None:
     ],
 )
 def test_the_operator_allows_hosts_domains_and_networks(rule: str, host: str, address: str, allowed: bool) -> None:
-    assert (Guard((rule,)).refusal(host, address) is None) == allowed
+    assert (AddressPolicy((rule,)).refusal(host, address) is None) == allowed
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,7 @@ def test_networks_that_the_operator_blocks_are_not_asked_whatever_is_allowed(
     rules: tuple[str, ...], address: str, allowed: bool
 ) -> None:
     blocked = ("8.8.0.0/16", "10.1.0.0/16", "2606:4700::/32")
-    assert (Guard(rules, blocked).refusal("weights.example", address) is None) == allowed
+    assert (AddressPolicy(rules, blocked).refusal("weights.example", address) is None) == allowed
 
 
 @pytest.mark.parametrize("network", ["64:ff9b::/96", "2002::/16", "::ffff:0:0:0/96", "::/96"])
@@ -81,19 +88,19 @@ def test_a_translator_that_is_allowed_leads_to_public_addresses_only(network: st
     """Where a cluster has IPv6 alone every IPv4 address is reached by one."""
     forms = {"64:ff9b::/96": "64:ff9b::{}:{}", "2002::/16": "2002:{}:{}::1", "::/96": "::{}:{}"}
     form = forms.get(network, "::ffff:0:{}:{}")
-    assert Guard((network,)).refusal("weights.example", form.format("808", "808")) is None
+    assert AddressPolicy((network,)).refusal("weights.example", form.format("808", "808")) is None
     for private in ("a9fe:a9fe", "a00:1", "7f00:1"):
-        assert Guard((network,)).refusal("weights.example", form.format(*private.split(":")))
+        assert AddressPolicy((network,)).refusal("weights.example", form.format(*private.split(":")))
 
 
 def test_what_asks_as_a_tenant_reaches_no_metadata_service_and_all_else_that_it_did() -> None:
-    for given in (None, Guard(EVERYWHERE), Guard(("metadata.example",))):
-        guard = within_reach(given)
+    for given in (None, AddressPolicy(EVERYWHERE), AddressPolicy(("metadata.example",))):
+        policy = without_metadata(given)
         for address in (*METADATA, "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"):
-            assert guard.refusal("metadata.example", address)
-    assert within_reach(None).refusal("store.lan", "10.0.0.1") is None
-    assert within_reach(None).refusal("localhost", "::1") is None
-    assert within_reach(Guard()).refusal("store.lan", "10.0.0.1")
+            assert policy.refusal("metadata.example", address)
+    assert without_metadata(None).refusal("store.lan", "10.0.0.1") is None
+    assert without_metadata(None).refusal("localhost", "::1") is None
+    assert without_metadata(AddressPolicy()).refusal("store.lan", "10.0.0.1")
 
 
 def test_networks_that_are_none_are_found() -> None:
@@ -103,16 +110,16 @@ def test_networks_that_are_none_are_found() -> None:
 
 
 def test_a_refusal_says_where_a_name_leads() -> None:
-    assert Guard().refusal("Metadata.example", "169.254.169.254") == (
-        "metadata.example leads to 169.254.169.254, which is the link, where clouds have their metadata"
+    assert AddressPolicy().refusal("Metadata.example", "169.254.169.254") == (
+        "metadata.example resolves to 169.254.169.254, which is link-local, where clouds serve metadata"
     )
-    assert Guard().refusal("[::1]", "::1") == "::1 is this host"
+    assert AddressPolicy().refusal("[::1]", "::1") == "::1 is this host"
 
 
 def test_addresses_in_a_spec_are_refused_before_anybody_asks_and_names_are_not() -> None:
-    assert Guard().refusal_of_name("10.0.0.1") == "10.0.0.1 is a private network"
-    assert Guard(("10.0.0.0/8",)).refusal_of_name("10.0.0.1") is None
-    assert Guard().refusal_of_name("weights.example") is None
+    assert AddressPolicy().refusal_of_name("10.0.0.1") == "10.0.0.1 is a private address"
+    assert AddressPolicy(("10.0.0.0/8",)).refusal_of_name("10.0.0.1") is None
+    assert AddressPolicy().refusal_of_name("weights.example") is None
 
 
 def test_exceptions_that_mean_nothing_are_found() -> None:

@@ -10,30 +10,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from slipway.apis.llmkube import weights
-from slipway.artifacts.guard import Guard
+from slipway.apis.llmkube import loaders, model_spec
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import fault, read
 from slipway.loader import main as module
-from slipway.loader import reporting
-from slipway.loader.main import last_words, main
-from slipway.loader.source import Access
+from slipway.loader import report_commands
+from slipway.loader.main import main
+from slipway.loader.sources.base import Access
 from slipway.serving import agent
 from slipway.serving.proof import SigningKey
 from slipway.serving.settings import Settings, Sources
+from slipway.weights.jobs import words_of
 
 from .conftest import WEIGHTS, Service, content, write
 from .site import GGUF, OTHER, SHA
 
 LISTEN = ["--listen", "127.0.0.1:0"]
-
-
-@pytest.fixture
-def termination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "termination-log"
-    path.touch()
-    monkeypatch.setattr(module, "TERMINATION_LOG", path)
-    monkeypatch.setattr(last_words, "__defaults__", (path,))
-    return path
 
 
 def test_stage_ends_with_a_report_that_kubernetes_keeps(
@@ -136,19 +128,19 @@ SETTINGS = Settings(
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_a_model_has_its_loaders_do_they_understand(kind: str) -> None:
     metadata = {"name": "tiny", "namespace": "models", "uid": "1"}
-    model = weights.read({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
-    loads = (weights.loader(model), weights.loader(model, refresh=True), weights.prober(model, header=True))
-    for container in (weights.inspector(model),) if kind == "claim" else loads:
-        program, *words = container.args
+    model = model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, SETTINGS)
+    loads = [] if kind == "claim" else [loaders.download(model, refresh=fresh) for fresh in (False, True)]
+    for job in (*loads, loaders.inspection(model)):
+        program, *words = words_of(job)
         told = module.arguments(words)
-        assert (program, told.command in reporting.COMMANDS) == ("loader", True)
+        assert (program, told.command in report_commands.COMMANDS) == ("loader", True)
         if told.command == "stage":
-            assert (told.url, str(told.folder)) == (container.args[2], model.folder)
+            assert (told.url, str(told.folder)) == (words[1], model.place.path)
             assert (tuple(told.file), told.stored_as) == (model.source.files, model.source.stored_as)
             assert told.sha256 == (model.spec.sha256 or None)
         if told.command in ("stage", "probe"):
-            guard = Guard(("*.lan",), ("10.9.0.0/16",)) if kind in ("web", "store") else None
-            assert reporting.access(told) == Access(guard)
+            guard = AddressPolicy(("*.lan",), ("10.9.0.0/16",)) if kind in ("web", "store") else None
+            assert report_commands.access(told) == Access(guard)
 
 
 @pytest.mark.parametrize("kind", ["bucket", "store"])
@@ -157,8 +149,8 @@ def test_as_the_node_a_bucket_is_read_only_where_the_operator_lets_it(kind: str)
     given = msgspec.structs.replace(SETTINGS.sources, node_identity=True)
     settings = msgspec.structs.replace(SETTINGS, sources=given)
     for node, of in ((False, SETTINGS), (True, settings)):
-        container = weights.loader(weights.read({"metadata": metadata, "spec": MODELS[kind]}, of))
-        assert reporting.access(module.arguments(list(container.args[1:]))).node_identity is node
+        job = loaders.download(model_spec.read({"metadata": metadata, "spec": MODELS[kind]}, of), refresh=False)
+        assert report_commands.access(module.arguments(words_of(job)[1:])).node_identity is node
 
 
 @pytest.mark.parametrize(
@@ -171,9 +163,9 @@ def test_loaders_whose_variables_are_a_tenants_are_guarded_but_for_the_operators
     monkeypatch.setenv(agent.POD_UID_VARIABLE, "1")
     sources = Sources(allowed_remote_hosts=("*.lan",), blocked_networks=("10.9.0.0/16",))
     told = sources.options(guarded=True, by_env=True, mirror="http://slipway-hub.slipway-system.svc:8080/x")
-    guard = Guard(("*.lan", "slipway-hub.slipway-system.svc"), ("10.9.0.0/16",), proxies=True)
-    assert reporting.access(module.arguments([*command, *told])) == Access(guard)
-    assert reporting.access(module.arguments(command)) == Access()
+    guard = AddressPolicy(("*.lan", "slipway-hub.slipway-system.svc"), ("10.9.0.0/16",), proxies=True)
+    assert report_commands.access(module.arguments([*command, *told])) == Access(guard)
+    assert report_commands.access(module.arguments(command)) == Access()
 
 
 def test_a_store_that_a_variable_names_is_not_asked_by_a_load(

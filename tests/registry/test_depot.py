@@ -1,0 +1,177 @@
+"""The depot in front of a real registry: it takes the depot's tokens, and uploads outlive a collection and cuts."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
+
+from slipway.artifacts import session
+from slipway.depot import signing, writer
+from slipway.depot.app import application
+from slipway.depot.models import UPLOADED, Models
+from slipway.depot.registry import Registry
+from slipway.depot.settings import parsed
+from slipway.depot.signing import Access, Signer
+from slipway.depot.uploads import Uploads
+from slipway.kube.client import Client
+from slipway.kube.metrics import Metrics
+from slipway.serving.depot_token import Claim, sign
+from tests.ports import reserved_port
+from tests.registry.real import RealRegistry
+from tests.unit.kube.conftest import kubeconfig_of, serving
+
+KEY, UID = bytes(range(32)), "11111111-2222-3333-4444-555555555555"
+REPOSITORY, OTHER = f"namespaced/team/tiny/{UID}", "namespaced/other/tiny/1"
+THING = "/apis/toys.test/v1/namespaces/team/things/tiny"
+PIECE = 1 << 20
+CONTENT = b"GGUF" + random.Random(1).randbytes(4 * PIECE)
+PATIENCE = 60.0
+
+
+class World:
+    """A registry, a depot before it and the API server behind it."""
+
+    def __init__(self, registry: RealRegistry, signer: Signer, visitor: TestClient, objects: dict) -> None:
+        self.registry, self.signer, self.visitor, self.objects = registry, signer, visitor, objects
+        self.path = f"/v1/upload/team/tiny/{UID}"
+        claim = Claim(use="upload", namespace="team", name="tiny", uid=UID, expires=int(time.time()) + 600)
+        self.headers = {"Authorization": f"Bearer {sign(KEY, claim)}"}
+
+    async def get(
+        self, path: str, repository: str = REPOSITORY, actions: tuple[str, ...] = ("pull",)
+    ) -> tuple[int, bytes]:
+        """Asks the registry with a token for ``repository``."""
+        token = self.signer.signed("test", [Access("repository", repository, actions)], time.time())
+        headers = {"Authorization": f"Bearer {token}", "Accept": session.MANIFEST_TYPE}
+        async with aiohttp.request("GET", f"http://{self.registry.host}/v2/{path}", headers=headers) as answer:
+            return answer.status, await answer.read()
+
+    async def pieces(self) -> tuple[session.Piece, ...]:
+        status, manifest = await self.get(f"{REPOSITORY}/manifests/session")
+        return session.read(manifest).pieces if status == 200 else ()
+
+    async def uploaded(self) -> bytes:
+        found = [await self.get(f"{REPOSITORY}/blobs/{piece.digest}") for piece in await self.pieces()]
+        return b"".join(content for _status, content in found)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(writer, "PIECE_BYTES", PIECE)
+    pem, folder = signing.made(), tmp_path / "registry"
+    folder.mkdir()
+    (folder / "keys.json").write_text(signing.key_set(pem))
+    signer = Signer(pem, issuer="slipway-depot", audience="slipway-registry", seconds=300)
+    auth = {
+        "realm": "https://depot.test/token",
+        "service": "slipway-registry",
+        "issuer": "slipway-depot",
+        "jwks": str(folder / "keys.json"),
+    }
+    with RealRegistry(folder, reserved_port(), auth) as registry:
+        async with serving() as api:
+            await api.put(THING, metadata={"uid": UID}, spec={})
+            settings = parsed(
+                {
+                    "namespace": "slipway-system",
+                    "registry": registry.host,
+                    "registryPlain": True,
+                    "model": {"group": "toys.test", "version": "v1", "kind": "Thing", "plural": "things"},
+                    "clusterModel": {"group": "toys.test", "version": "v1", "kind": "Box", "plural": "boxes"},
+                }
+            )
+            metrics = Metrics()
+            client = await Client.connect(kubeconfig_of(api, tmp_path), metrics=metrics)
+            connected = Registry(aiohttp.ClientSession(), URL(f"http://{registry.host}"), signer)
+            uploads = Uploads(settings, KEY, Models(client, settings, KEY), connected, metrics)
+            async with TestClient(TestServer(application([uploads], metrics, at_once=8))) as visitor:
+                yield World(registry, signer, visitor, api.objects)
+            await connected.close()
+            await client.close()
+
+
+async def until(test: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await test():
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_what_is_uploaded_lies_in_the_registry_and_tokens_open_that_repository_alone(world: World) -> None:
+    answer = await world.visitor.put(world.path, data=CONTENT, headers=world.headers)
+    assert answer.status == 201
+    assert await world.uploaded() == CONTENT
+    assert [piece.size for piece in await world.pieces()] == [PIECE] * 4 + [4]
+    assert UPLOADED in world.objects[THING]["metadata"]["annotations"]
+    assert world.registry.uploads == []
+    first = (await world.pieces())[0].digest
+    assert (await world.get(f"{REPOSITORY}/blobs/{first}", OTHER))[0] == 401
+    assert (await world.get(f"{REPOSITORY}/blobs/{first}", actions=("push",)))[0] == 401
+
+
+async def test_a_collection_takes_nothing_of_an_upload_and_whoever_uploads_waits(world: World) -> None:
+    collected = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield CONTENT[: 2 * PIECE]
+        await collected.wait()
+        yield CONTENT[2 * PIECE :]
+
+    headers = {**world.headers, "Content-Length": str(len(CONTENT))}
+    upload = asyncio.create_task(world.visitor.put(world.path, data=body(), headers=headers))
+
+    async def two_are_there() -> bool:
+        return len(await world.pieces()) == 2
+
+    await until(two_are_there)
+    await asyncio.to_thread(world.registry.stop)
+    await asyncio.to_thread(world.registry.start, read_only=True)
+    collected.set()
+    await asyncio.sleep(1)
+    assert not upload.done()
+    await asyncio.to_thread(world.registry.collect)
+    assert (await upload).status == 201
+    assert await world.uploaded() == CONTENT
+
+
+async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_sent(world: World) -> None:
+    dead = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield CONTENT[: 2 * PIECE + 70_000]
+        await dead.wait()
+        yield CONTENT[2 * PIECE + 70_000 :]
+
+    headers = {**world.headers, "Content-Length": str(len(CONTENT))}
+    upload = asyncio.create_task(world.visitor.put(world.path, data=body(), headers=headers))
+
+    async def two_and_a_part_are_there() -> bool:
+        if len(await world.pieces()) == 2:
+            with suppress(FileNotFoundError):  # it became a blob meanwhile
+                return any(part.stat().st_size for part in world.registry.store.rglob("_uploads/*/data"))
+        return False
+
+    await until(two_and_a_part_are_there)
+    await asyncio.to_thread(world.registry.stop)
+    await asyncio.to_thread(world.registry.start)
+    dead.set()
+    assert (await upload).status == 503
+    told = await world.visitor.head(world.path, headers=world.headers)
+    offset = int(told.headers["Upload-Offset"])
+    assert offset == 2 * PIECE
+    more = {"Tus-Resumable": "1.0.0", "Content-Type": "application/offset+octet-stream", "Upload-Offset": str(offset)}
+    answer = await world.visitor.patch(world.path, data=CONTENT[offset:], headers={**world.headers, **more})
+    assert answer.status == 204
+    digest = hashlib.sha256(await world.uploaded()).hexdigest()
+    assert digest == hashlib.sha256(CONTENT).hexdigest()

@@ -1,0 +1,221 @@
+"""How an InferenceService is operated: how old pods get, when nodes are left under them, shared GPUs, further names,
+and what is asked of Pyrra."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.llmkube import SERVICES
+from slipway.kube.objects import Key, Object
+from slipway.serving.api import World
+from slipway.serving.settings import Settings
+from tests import worlds
+
+from .services import GGUF, HUB, ONE_GPU, VLLM, child, container, kinds, line, plan, pod, refusal, unused, world
+
+NOW = 1_795_252_000.0
+OLD, OLDER, YOUNG = "2026-11-20T09:00:00Z", "2026-11-19T09:00:00Z", "2026-11-21T09:06:00Z"
+DAY = 86400
+RECYCLED = "slipway.inference/recycled"
+ONE = {"accelerator": "cuda", "gpu": {"count": 1}}
+
+
+def aged(*starts: str, deployment: Object | None = None, **spec: Any) -> World:
+    """A service with a pod that started at each of these times, and its Deployment."""
+    asked = world(**spec)
+    made = deployment or child(asked, "Deployment")
+    kind = next(watch.kind for watch in SERVICES.watches(asked.settings) if watch.kind.kind == "Deployment")
+    pods = [
+        {
+            "metadata": {"name": f"chat-{number}", "namespace": "models", "uid": f"p-{number}"},
+            "status": {"startTime": at},
+        }
+        for number, at in enumerate(starts)
+    ]
+    return msgspec.structs.replace(asked, pods=pods, children={(kind, Key("models", "chat")): made})
+
+
+def with_settings(asked: World, **own: Any) -> World:
+    return msgspec.structs.replace(asked, settings=Settings(apis={"llmkube": own}))
+
+
+def reasons(asked: World) -> dict[str, str]:
+    conditions = worlds.status(SERVICES, asked, None).status["conditions"]
+    return {one["type"]: f"{one['status']}/{one['reason']}" for one in conditions}
+
+
+def template(asked: World) -> Object:
+    made: Object = pod(asked)["metadata"]["annotations"]
+    return made
+
+
+def test_pods_that_are_too_old_are_replaced_once() -> None:
+    first = aged(OLDER, OLD, YOUNG, maxPodLifetimeSeconds=DAY)
+    assert template(first)[RECYCLED] == OLD
+    again = aged(YOUNG, deployment=child(first, "Deployment"), maxPodLifetimeSeconds=DAY)
+    assert template(again)[RECYCLED] == OLD
+    without = aged(YOUNG, deployment=child(first, "Deployment"))
+    assert template(without)[RECYCLED] == OLD
+    assert RECYCLED not in template(aged(YOUNG, maxPodLifetimeSeconds=DAY))
+    assert RECYCLED not in template(aged(OLDER))
+
+
+def test_a_service_is_looked_at_again_when_its_next_pod_is_too_old() -> None:
+    asked = aged(OLD, YOUNG, maxPodLifetimeSeconds=DAY)
+    assert worlds.status(SERVICES, asked, None).recheck_seconds == pytest.approx(DAY - 40)
+
+
+def test_pods_with_gpus_are_replaced_one_at_a_time_where_they_may_not_grow_old() -> None:
+    strategy = child(world(maxPodLifetimeSeconds=DAY, **ONE_GPU), "Deployment")["spec"]["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert child(world(**ONE_GPU), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_pods_that_start_are_protected_by_a_budget() -> None:
+    starting = child(aged(YOUNG, disruption={}), "PodDisruptionBudget")["spec"]
+    assert (starting["maxUnavailable"], starting["unhealthyPodEvictionPolicy"]) == (0, "IfHealthyBudget")
+    made = child(world(disruption={}), "Deployment") | {"status": {"readyReplicas": 1}}
+    for none in (aged(YOUNG, deployment=made, disruption={}), world(disruption={"protectStartup": False}), world()):
+        assert "PodDisruptionBudget" not in kinds(none)
+    assert "PodDisruptionBudget" not in kinds(world(disruption={}, replicas=0))
+    whole = child(world(disruption={}, evictionProtection=True), "PodDisruptionBudget")["spec"]
+    assert whole["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_pods_are_kept_from_karpenter_where_the_service_says_always() -> None:
+    name = "karpenter.sh/do-not-disrupt"
+    assert template(world(disruption={"protectAlways": True}))[name] == "true"
+    own = world(disruption={"protectAlways": True}, podAnnotations={name: "false"})
+    assert template(own)[name] == "false"
+    assert name not in template(world(disruption={}))
+
+
+def test_a_rollout_that_should_wait_for_idle_pods_is_told_not_to() -> None:
+    asked = world(rolloutPolicy={"waitForIdle": True})
+    assert reasons(asked)["RolloutDeferred"] == "False/IdleCheckUnsupported"
+    assert "rolloutPolicy.waitForIdle (" in unused(rolloutPolicy={"waitForIdle": True})
+    assert "maxPodLifetimeIdleTimeoutSeconds (" in unused(maxPodLifetimeIdleTimeoutSeconds=0)
+    assert "RolloutDeferred" not in reasons(world(rolloutPolicy={"waitForIdle": True, "force": True}))
+
+
+def test_a_further_name_leads_to_the_service() -> None:
+    gateway = {"enabled": True, "modelName": "gpt", "gatewayRef": {"name": "edge"}}
+    asked = world(**VLLM, endpoint={"gateway": gateway})
+    route = child(asked, "Service")["metadata"]["annotations"]["slipway.inference/route"]
+    assert '"models":["chat","gpt"]' in route
+    assert "--served-model-name chat acme/tiny gpt " in f"{' '.join(container(asked)['args'])} "
+    status = worlds.status(SERVICES, asked, None).status
+    assert status["gateway"] == {"modelName": "gpt", "routeReady": False}
+    assert reasons(asked)["GatewayReady"] == reasons(asked)["Routed"]
+    assert "endpoint.gateway.gatewayRef (" in unused(endpoint={"gateway": gateway})
+    unnamed = child(world(endpoint={"gateway": {"enabled": True, "gatewayRef": {"name": "a"}}}), "Service")
+    assert '"models":["chat","tiny"]' in unnamed["metadata"]["annotations"]["slipway.inference/route"]
+    off = world(endpoint={"gateway": {"modelName": "gpt", "gatewayRef": {"name": "a"}}})
+    assert "GatewayReady" not in reasons(off)
+    assert "gateway" not in worlds.status(SERVICES, off, None).status
+
+
+def test_an_objective_is_made_for_pyrra() -> None:
+    made = child(world(slo={"objective": "99.5", "window": "7d"}), "ServiceLevelObjective")
+    assert (made["apiVersion"], made["metadata"]["name"]) == ("pyrra.dev/v1alpha1", "chat-availability")
+    assert (made["spec"]["target"], made["spec"]["window"]) == ("99.5", "7d")
+    assert made["spec"]["indicator"] == {"bool_gauge": {"metric": 'up{namespace="models",model="chat"}'}}
+    slow = {"objective": "99", "indicator": "latency", "latencyThreshold": "2", "name": "fast"}
+    latency = child(world(**VLLM, slo=slow), "ServiceLevelObjective")
+    assert latency["metadata"]["name"] == "fast"
+    assert latency["spec"]["indicator"]["latency"]["success"]["metric"].endswith(',le="2"}')
+    odd = child(world(slo={"objective": "99", "name": "My SLO"}), "ServiceLevelObjective")
+    assert re.fullmatch(r"[a-z0-9-]+", odd["metadata"]["name"])
+    assert reasons(world(slo={"objective": "99"}))["SLOReady"] == "False/NotCreated"
+    assert "ServiceLevelObjective" not in kinds(world(slo=slow))
+    assert reasons(world(slo=slow))["SLOReady"] == "False/IndicatorUnsupportedForRuntime"
+
+
+def test_a_part_of_a_gpu_is_a_resource_of_its_own() -> None:
+    sharing = {"gpu": 1, "gpuSharing": {"mode": "partitioned", "profile": "1g.24gb"}}
+    asked = world(resources=sharing)
+    assert container(asked)["resources"]["limits"] == {"nvidia.com/mig-1g.24gb": "1"}
+    assert pod(asked)["spec"]["tolerations"][0]["key"] == "nvidia.com/mig-1g.24gb"
+
+
+@pytest.mark.parametrize(
+    ("sharing", "hardware", "why"),
+    [
+        ({"mode": "partitioned", "profile": "half"}, ONE, "no profile of MIG"),
+        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 2}}, "a pod with one GPU"),
+        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 1, "vendor": "amd"}}, "for NVIDIA's GPUs"),
+        ({"mode": "partitioned", "profile": "1g.5gb"}, {"gpu": {"count": 1, "resourceName": "a.b/c"}}, "resourceName"),
+        ({"mode": "shared"}, ONE, "controller_shared_gpu_nodes"),
+        ({"mode": "shared"}, {"gpu": {"count": 1, "resourceClaims": [{"name": "a"}]}}, "without resourceClaims"),
+    ],
+)
+def test_a_gpu_that_cannot_be_shared_so_is_refused(sharing: Object, hardware: Object, why: str) -> None:
+    refused = refusal(model={**GGUF, "hardware": hardware}, resources={"gpuSharing": sharing})
+    assert refused.reason == "InvalidSpec"
+    assert why in refused.message
+
+
+def test_shared_gpus_are_on_the_nodes_that_the_operator_keeps_for_them() -> None:
+    asked = world(resources={"gpu": 1, "gpuSharing": {"mode": "shared"}}, nodeSelector={"disk": "fast"})
+    made = pod(with_settings(asked, sharedGpuNodes={"gpus": "shared"}))["spec"]
+    assert made["nodeSelector"] == {"gpus": "shared", "disk": "fast"}
+    amd = {**GGUF, "hardware": {"gpu": {"count": 1, "vendor": "amd"}}}
+    assert "nodeSelector" not in pod(world(model=amd, resources={"gpuSharing": {"mode": "shared"}}))["spec"]
+
+
+def test_claims_of_devices_take_the_place_of_a_resource() -> None:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    asked = world(model={**GGUF, "hardware": {"accelerator": "cuda", "gpu": {"resourceClaims": claims}}})
+    spec = pod(asked)["spec"]
+    assert spec["resourceClaims"] == claims
+    assert container(asked)["resources"] == {"claims": [{"name": "gpu"}]}
+    assert "tolerations" not in spec
+    assert "--n-gpu-layers 99" in " ".join(container(asked)["args"])
+    assert child(asked, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_the_router_of_llama_cpp_reads_a_volume_of_the_users() -> None:
+    volumes = [{"name": "mine", "persistentVolumeClaim": {"claimName": "models"}}]
+    mounts = [{"name": "mine", "mountPath": "/models"}]
+    asked = world(
+        runtime="llamacpp-router", extraVolumes=volumes, extraVolumeMounts=mounts, extraArgs=["--models-max", "2"]
+    )
+    assert container(asked)["args"] == [
+        "--models-dir", "/models", "--host", "::", "--port", "8080", "--models-max", "2", "--metrics",
+    ]  # fmt: skip
+    assert pod(asked)["spec"]["volumes"] == volumes
+    assert "initContainers" not in pod(asked)["spec"]
+    assert container(asked)["image"].startswith("ghcr.io/ggml-org/llama.cpp:")
+    preset = line(runtime="llamacpp-router", extraArgs=["--models-preset", "/models/all.ini"])
+    assert "--models-dir" not in preset
+
+
+def test_a_service_may_have_a_claim_for_itself() -> None:
+    asked = with_settings(world(), modelCache={"persistence": "PerService", "size": "5Gi"})
+    (claim,) = (one for one in plan(asked).shared if one["kind"] == "PersistentVolumeClaim")
+    assert (claim["metadata"]["name"], claim["spec"]["resources"]) == (
+        "chat-model-cache",
+        {"requests": {"storage": "5Gi"}},
+    )
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == "s-1"
+    volumes = {volume["name"]: volume for volume in pod(asked)["spec"]["volumes"]}
+    assert volumes["model-cache"]["persistentVolumeClaim"]["claimName"] == "chat-model-cache"
+    assert [one["name"] for one in pod(asked)["spec"]["initContainers"]] == ["model-downloader"]
+    for other in ({"claimName": "mine"}, {"persistence": "Ephemeral"}):
+        made = plan(with_settings(world(modelCache=other), modelCache={"persistence": "PerService"})).shared
+        assert [one["kind"] for one in made] == ["PriorityClass"]
+
+
+def test_fields_of_programs_on_macs_are_told_to_have_no_effect() -> None:
+    fields = {"turboQuantBits": 3, "hotCacheMaxSize": "1GB", "pagedSSDCacheDir": "/a", "pagedSSDCacheMaxSize": "2GB"}
+    assert all(f"{field} (" in unused(**fields) for field in fields)
+
+
+def test_a_token_of_sglangs_own_goes_before_the_models() -> None:
+    token = {"name": "hub", "key": "HF_TOKEN"}
+    made = container(world(runtime="sglang", model=HUB, sglangConfig={"hfTokenSecretRef": token}))["env"]
+    assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in made

@@ -1,0 +1,81 @@
+"""What the Ansible collection knows of the APIs is what `slipway apis` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from slipway.apis import APIS, DESCRIPTIONS, collection
+from slipway.apis.description import Description, Resource, Scrape
+from slipway.kube.objects import Kind
+from slipway.serving.readiness import Condition, Readiness
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("path", collection.files())
+def test_generated_files_are_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text() == collection.files()[path], "write them anew: make generate"
+
+
+def test_every_kind_of_an_api_is_described() -> None:
+    declared = {(api.name, api.resource.kind) for api in APIS}
+    assert {(api.name, resource.kind) for api in DESCRIPTIONS for resource in api.resources} == declared
+
+
+def test_what_is_woken_has_a_scale_subresource() -> None:
+    scaled = {api.resource.kind for api in APIS if api.resource.scale}
+    assert {resource.kind for api in DESCRIPTIONS for resource in api.resources if resource.wakes} <= scaled
+
+
+def test_what_a_resource_needs_is_of_its_own_api_and_comes_before_it() -> None:
+    """The modules write resources in this order, and delete them in the opposite one."""
+    for api in DESCRIPTIONS:
+        kinds = [resource.kind.kind for resource in api.resources]
+        needs = [(number, need.kind) for number, resource in enumerate(api.resources) for need in resource.needs]
+        assert all(kind in kinds[:number] for number, kind in needs)
+
+
+WIDE = Kind("example.com", "v1", "Base", "bases", namespaced=False)
+NARROW = Kind("example.com", "v1", "Model", "models")
+READINESS = Readiness(ready=Condition("Ready"), failed=Condition("Failed"))
+DESCRIPTION = Description(
+    name="example",
+    resources=(
+        Resource(kind=NARROW, module="model", readiness=READINESS),
+        Resource(kind=WIDE, module="model", readiness=READINESS),
+    ),
+    scrape=Scrape(labels={}),
+)
+
+
+def test_kinds_of_the_cluster_are_granted_in_the_cluster() -> None:
+    rules = collection.rules(DESCRIPTION)
+    assert [rule["resources"] for rule in rules["resources"]] == [["models"], ["models/status"], ["models/finalizers"]]
+    assert [rule["resources"] for rule in rules["cluster"]] == [["bases"], ["bases/status"], ["bases/finalizers"]]
+
+
+def test_who_writes_models_only_reads_what_counts_in_every_namespace() -> None:
+    first, second, *_ = yaml.safe_load(collection.author_role([DESCRIPTION]))["rules"]
+    assert (first["resources"], "create" in first["verbs"]) == (["models"], True)
+    assert (second["resources"], second["verbs"]) == (["bases"], ["get", "list", "watch"])
+
+
+def test_the_kind_of_a_module_is_the_one_that_has_a_namespace() -> None:
+    assert collection.modules(DESCRIPTION.resources)["definition"] == "models.example.com"
+
+
+def test_an_api_without_a_kind_for_the_module_is_told_what_to_say() -> None:
+    with pytest.raises(ValueError, match='module="model"'):
+        collection.modules([Resource(kind=NARROW, readiness=READINESS)])
+
+
+def test_a_written_module_is_data_again() -> None:
+    value = {"a": [1, True, None, "ü\"'"], "b": {"c": [], "d": {}}, "e": [["x" * 100], ["y" * 130]]}
+    text = collection.python("Purpose.", collection.BSD, "DATA", value)
+    names: dict[str, object] = {}
+    exec(text, names)  # noqa: S102 - it is our own
+    assert names["DATA"] == value
+    assert max(map(len, text.splitlines())) < 160

@@ -1,0 +1,305 @@
+"""OME's models come onto nodes and go from them though the controller dies around a write, or a node leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from slipway.apis.ome import model_status, names, storage
+from slipway.apis.ome.models import MODELS
+from slipway.artifacts.config import ModelFacts
+from slipway.artifacts.report import Report, written
+from slipway.kube.conditions import timestamp
+from slipway.kube.objects import JOB, NODE, POD
+from slipway.serving.api import USES
+from slipway.serving.settings import Settings
+from slipway.weights.nodes import RECORDS, node_of
+
+from .deaths import Death, Process
+
+SETTINGS = Settings(system_namespace="system")
+KIND = names.CLUSTER_BASE_MODEL
+LABEL = names.node_label(KIND, "", "tiny")
+URI, OTHER, PATH = "hf://acme/tiny", "hf://acme/tiny@v2", "/raid/models/tiny"
+GPU = {"gpu": "yes"}
+MOST_WRITES = 48
+"""More than a life takes."""
+
+
+class Nodes:
+    """What Kubernetes and its nodes do: Jobs end where their node is there, and what nobody owns goes."""
+
+    def __init__(self, server: Any, cluster: Any) -> None:
+        self.server, self.cluster = server, cluster
+        self.disks: dict[str, dict[str, str]] = {}
+        self.held: set[str] = set()
+        """Nodes on which nothing gets on just now."""
+        self.most = 0
+        """Most Jobs of one node at a time."""
+
+    async def join(self, name: str, **labels: str) -> None:
+        self.disks[name] = {}
+        status = {"nodeInfo": {"bootID": "b1"}, "conditions": [{"type": "Ready", "status": "True"}]}
+        await self.server.put(
+            NODE.path(name=name), kind="Node", apiVersion="v1", metadata={"labels": labels}, status=status
+        )
+
+    async def leave(self, name: str) -> None:
+        del self.disks[name]
+        await self.server.remove(NODE.path(name=name))
+
+    async def change(self, name: str, *, boot: str = "", **labels: str) -> None:
+        node = self.server.objects[NODE.path(name=name)]
+        metadata = {**node["metadata"], "labels": node["metadata"]["labels"] | labels}
+        status = node["status"] | ({"nodeInfo": {"bootID": boot}} if boot else {})
+        await self.server.store(NODE.path(name=name), {**node, "metadata": metadata, "status": status})
+
+    def says(self) -> dict[str, str]:
+        """Node -> its label for the model."""
+        found = {name: self._metadata(name)["labels"].get(LABEL, "") for name in self.disks}
+        return {name: state for name, state in found.items() if state}
+
+    def forgot(self) -> bool:
+        """Whether no node says anything of any model."""
+        told = (self._metadata(name) for name in self.disks)
+        return not any(key.startswith((RECORDS, names.NODE_LABEL)) for one in told for key in _marks(one))
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.server.objects[NODE.path(name=name)]["metadata"]
+        return found
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            uids = {obj["metadata"]["uid"] for obj in self.server.objects.values()}
+            jobs = [
+                node_of(obj) for obj in self.server.objects.values() if obj["kind"] == "Job" and "status" not in obj
+            ]
+            self.most = max([self.most, *map(jobs.count, set(jobs))])
+            for path, obj in list(self.server.objects.items()):
+                metadata = obj["metadata"]
+                owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
+                gone = "deletionTimestamp" in metadata and not metadata.get("finalizers")
+                if path in self.server.objects and (gone or (owners and not uids & owners)):
+                    await self.server.remove(path)
+                elif obj["kind"] == "Job" and "status" not in obj:
+                    await self._works(path, obj)
+
+    async def _works(self, path: str, job: dict[str, Any]) -> None:
+        node = node_of(job)
+        if node not in self.disks or node in self.held:
+            return
+        words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        if words[1] == "evict":
+            self.disks[node].pop(words[2], None)
+        else:
+            self.disks[node][words[3]] = words[2]
+        name, uid, namespace = job["metadata"]["name"], job["metadata"]["uid"], job["metadata"]["namespace"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+        report = Report(file="a.safetensors", size=5, revision="abc", model=ModelFacts(model_type="llama"))
+        message = written(report).decode() if words[1] == "stage" else ""
+        container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
+        labels = job["spec"]["template"]["metadata"]["labels"]
+        status = {"phase": "Succeeded", "containerStatuses": [container]}
+        place = POD.path(namespace, f"{name}-{uid}"[-60:])
+        metadata = {"labels": labels, "ownerReferences": [owner]}
+        await self.server.put(place, kind="Pod", metadata=metadata, status=status)
+        over = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(time.time())}
+        if path in self.server.objects:
+            await self.server.store(path, {**self.server.objects[path], "status": {"conditions": [over]}})
+
+
+def _marks(metadata: dict[str, Any]) -> list[str]:
+    return [*metadata.get("labels", {}), *metadata.get("annotations", {})]
+
+
+class Life:
+    """Short words for what people do, and for what they see."""
+
+    def __init__(self, server: Any, cluster: Any, eventually: Any) -> None:
+        self.server, self.eventually = server, eventually
+        self.nodes = Nodes(server, cluster)
+
+    async def create(self, name: str = "tiny", uri: str = URI, **storage: Any) -> None:
+        spec = {"storage": {"storageUri": uri, "path": f"/raid/models/{name}"} | storage}
+        await self.server.put(KIND.path(name=name), kind=KIND.kind, apiVersion=KIND.api_version, spec=spec)
+
+    async def change(self, **storage: Any) -> None:
+        model = self.model()
+        spec = model["spec"] | {"storage": model["spec"]["storage"] | storage}
+        await self.server.store(KIND.path(name="tiny"), {**model, "spec": spec})
+
+    async def delete(self, name: str = "tiny", ago: float = 0.0) -> None:
+        model = self.model(name)
+        metadata = {**model["metadata"], "deletionTimestamp": timestamp(time.time() - ago)}
+        await self.server.store(KIND.path(name=name), {**model, "metadata": metadata})
+
+    def model(self, name: str = "tiny") -> dict[str, Any]:
+        found: dict[str, Any] = self.server.objects[KIND.path(name=name)]
+        return found
+
+    def status(self, name: str = "tiny") -> dict[str, Any]:
+        found: dict[str, Any] = self.server.objects.get(KIND.path(name=name), {}).get("status", {})
+        return found
+
+    def ready(self, *nodes: str) -> bool:
+        quiet = not any(obj["kind"] == JOB.kind for obj in self.server.objects.values())
+        return (
+            quiet and self.status().get("nodesReady") == [*nodes] and self.nodes.says() == dict.fromkeys(nodes, "Ready")
+        )
+
+    def gone(self, name: str = "tiny") -> bool:
+        return KIND.path(name=name) not in self.server.objects
+
+
+async def whole(life: Life) -> None:
+    """A model comes onto two of three nodes, turns to another revision, follows a label and a restart, and goes."""
+    nodes, eventually = life.nodes, life.eventually
+    for name, labels in (("a", GPU), ("b", GPU), ("c", {})):
+        await nodes.join(name, **labels)
+    await life.create(nodeSelector=GPU)
+    await eventually(lambda: life.ready("a", "b"), 60)
+    assert life.model()["spec"]["modelType"] == "llama"
+    await life.change(storageUri=OTHER)
+    await eventually(lambda: life.ready("a", "b") and nodes.disks["a"] == nodes.disks["b"] == {PATH: OTHER}, 60)
+    await nodes.change("a", gpu="no")
+    await nodes.change("c", **GPU)
+    await eventually(lambda: life.ready("b", "c") and not nodes.disks["a"], 60)
+    nodes.disks["b"].clear()
+    await nodes.change("b", boot="b2")
+    await eventually(lambda: life.ready("b", "c") and nodes.disks["b"] == {PATH: OTHER}, 60)
+    await nodes.leave("c")
+    await eventually(lambda: life.ready("b"), 60)
+    await life.delete()
+    await eventually(life.gone, 60)
+    assert nodes.disks == {"a": {}, "b": {}}
+    assert nodes.forgot()
+    await eventually(lambda: {obj["kind"] for obj in life.server.objects.values()} <= {"Node", "Event"}, 60)
+
+
+async def lived(life: Life, client: Any, session: Any, start: Any, tale: Any, death: Any = None) -> Any:
+    process = Process(client, session, MODELS, SETTINGS)
+    dies = death(life.server, process) if death else None
+    if dies:
+        life.server.faults.append(dies)
+    start(life.nodes.run())
+    process.start()
+    try:
+        await tale(life)
+    finally:
+        process.end()
+    return dies
+
+
+@pytest.fixture
+def life(server: Any, cluster: Any, eventually: Any) -> Life:
+    return Life(server, cluster, eventually)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(MOST_WRITES))
+async def test_a_life_ends_well_though_the_controller_dies_around_a_write(life, client, session, start, number, after):
+    await lived(life, client, session, start, whole, lambda *of: Death(*of, number, after=after))
+
+
+async def test_all_writes_of_a_life_are_tried(life, client, session, start):
+    alive = await lived(life, client, session, start, whole, lambda *of: Death(*of, 10**6, after=False))
+    assert 20 < alive.seen <= MOST_WRITES
+
+
+async def test_a_node_that_leaves_while_it_loads_is_waited_for_by_nobody(life, client, session, start):
+    async def tale(life: Life) -> None:
+        await life.nodes.join("a")
+        await life.nodes.join("b")
+        life.nodes.held = {"b"}
+        await life.create()
+        await life.eventually(lambda: life.nodes.says() == {"a": "Ready", "b": "Updating"})
+        await life.nodes.leave("b")
+        await life.eventually(lambda: life.ready("a"))
+
+    await lived(life, client, session, start, tale)
+
+
+async def test_a_model_goes_though_a_node_is_lost(life, client, session, start):
+    async def tale(life: Life) -> None:
+        await life.nodes.join("a")
+        await life.nodes.join("lost")
+        await life.create()
+        await life.eventually(lambda: life.ready("a", "lost"))
+        life.nodes.held = {"lost"}
+        await life.delete()
+        await life.eventually(lambda: not life.nodes.disks["a"])
+        assert not life.gone()
+        await life.delete(ago=601)
+        await life.eventually(life.gone)
+        assert life.nodes.forgot()
+
+    await lived(life, client, session, start, tale)
+
+
+async def test_files_go_as_soon_as_the_last_pod_that_read_them_is_gone(life, client, session, start, monkeypatch):
+    """Not only when the model is looked at the next time."""
+    monkeypatch.setattr(model_status, "TURN_SECONDS", 3600.0)
+
+    async def tale(life: Life) -> None:
+        await life.nodes.join("a")
+        await life.create()
+        await life.eventually(lambda: life.ready("a"))
+        pods = {name: POD.path("models", name) for name in ("one", "other")}
+        metadata = {
+            "labels": {"app.kubernetes.io/managed-by": "slipway"},
+            "annotations": {USES: storage.use_of(PATH)},
+            "deletionTimestamp": timestamp(time.time()),
+            "finalizers": ["example.com/held"],
+        }
+        for path in pods.values():
+            await life.server.put(path, kind="Pod", metadata=metadata, status={"phase": "Running"})
+        await life.delete()
+        await life.eventually(lambda: "InUse" in str(life.status()))
+        ended = {**life.server.objects[pods["one"]], "status": {"phase": "Succeeded"}}
+        await life.server.store(pods["one"], ended)
+        await life.server.remove(pods["other"])
+        await life.eventually(life.gone)
+        assert life.nodes.disks == {"a": {}}
+
+    await lived(life, client, session, start, tale)
+
+
+async def test_many_models_take_turns_on_each_node(life, client, session, start):
+    async def tale(life: Life) -> None:
+        life.nodes.held = {"a", "b", "c"}
+        for name in ("a", "b", "c"):
+            await life.nodes.join(name)
+        for number in range(8):
+            await life.create(f"m{number}", f"hf://acme/m{number}")
+        await life.eventually(lambda: life.nodes.most == 2)
+        for number in range(8):
+            await life.create(f"m{number}", f"hf://acme/m{number}@v2")  # Another look gives nobody another turn.
+        await life.eventually(
+            lambda: all(life.status(f"m{number}").get("observedGeneration") == 2 for number in range(8))
+        )
+        life.nodes.held = set()
+        await life.eventually(
+            lambda: all(len(life.status(f"m{number}").get("nodesReady", ())) == 3 for number in range(8)), 60
+        )
+        assert life.nodes.most == 2
+
+    await lived(life, client, session, start, tale)
+
+
+async def test_a_heartbeat_of_a_node_costs_nothing(life, client, session, start, rest):
+    async def tale(life: Life) -> None:
+        await life.nodes.join("a")
+        await life.create()
+        await life.eventually(lambda: life.ready("a"))
+        await rest(lambda: len(life.server.writes), 0.5)
+        before = len(life.server.writes)
+        for _unused in range(5):
+            await life.nodes.change("a")
+        await asyncio.sleep(0.5)
+        assert len(life.server.writes) == before
+
+    await lived(life, client, session, start, tale)

@@ -1,0 +1,86 @@
+"""The conditions that sum up a status, as the controller writes them, against the scripted API server."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slipway.kube.objects import CONFIG_MAP, Key
+
+from .conftest import TOY
+
+
+def conditions(cluster, name="a"):
+    return {one["type"]: one for one in cluster.get_status(name).get("conditions", [])}
+
+
+def summary(cluster, name="a"):
+    found = conditions(cluster, name)
+    names = ("Ready", "Reconciling", "Stalled")
+    return [(found[name]["status"], found[name]["reason"]) for name in names if name in found]
+
+
+async def test_ready_reconciling_and_stalled_come_after_the_conditions_of_the_api(cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    assert [*conditions(cluster)] == ["Accepted", "Ready", "Reconciling", "Stalled"]
+    assert summary(cluster) == [("True", "Ready"), ("False", "Complete"), ("False", "AsExpected")]
+
+
+async def test_they_are_of_the_generation_that_was_looked_at(server, cluster, parts, eventually):
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    toy = cluster.get(TOY)
+    await server.store(cluster.path(TOY, "a"), {**toy, "spec": {**toy["spec"], "colour": "red"}})
+    changed = cluster.get(TOY)["metadata"]["generation"]
+    assert changed > toy["metadata"]["generation"]
+    await eventually(lambda: conditions(cluster)["Ready"]["observedGeneration"] == changed)
+    assert {conditions(cluster)[one]["observedGeneration"] for one in ("Reconciling", "Stalled")} == {changed}
+
+
+async def test_a_time_tells_when_it_went_from_one_to_the_other(server, cluster, parts, eventually):
+    await cluster.toy()
+    await eventually(lambda: summary(cluster) == [("False", "NoConfig"), ("False", "NoConfig"), ("True", "NoConfig")])
+    old = "2026-01-01T00:00:00Z"
+    status = {"conditions": [{**one, "lastTransitionTime": old} for one in cluster.get_status()["conditions"]]}
+    await server.store(cluster.path(TOY, "a"), {**cluster.get(TOY), "status": status})
+    await cluster.config()
+    await eventually(lambda: conditions(cluster)["Ready"]["status"] == "True")
+    found = conditions(cluster)
+    assert old not in (found["Ready"]["lastTransitionTime"], found["Stalled"]["lastTransitionTime"])
+    assert found["Reconciling"]["lastTransitionTime"] == old
+
+
+async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, eventually, rest):
+    await cluster.toy("refused")
+    await eventually(lambda: cluster.reason("refused") == "NoConfig")
+    await cluster.config()
+    await cluster.toy("served")
+    await eventually(lambda: cluster.reason("served") == cluster.reason("refused") == "Valid")
+    await server.remove(cluster.path(CONFIG_MAP, "config", "system"))
+    await eventually(lambda: cluster.reason("served") == cluster.reason("refused") == "NoConfig")
+    await rest(lambda: len(server.writes))
+    written = len(server.writes)
+    for name in ("refused", "served"):
+        parts.controller.queue.add(Key("models", name))
+    await asyncio.sleep(0.3)
+    assert len(server.writes) == written
+
+
+async def test_a_reason_is_told_by_one_event(cluster, parts, eventually, monkeypatch):
+    told = []
+    monkeypatch.setattr(parts.recorder, "record", lambda _kind, _obj, _type, reason, _text: told.append(reason))
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "NoConfig")
+    await cluster.config()
+    await eventually(lambda: "Valid" in told)
+    assert told == ["NoConfig", "Valid"]
+
+
+async def test_an_api_that_says_nothing_of_readiness_keeps_its_conditions_to_itself(cluster, parts, eventually):
+    parts.api.readiness = None
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.reason() == "Valid")
+    assert [*conditions(cluster)] == ["Accepted"]

@@ -1,0 +1,246 @@
+"""The token door: who gets which rights, and that nobody reads another namespace's models."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from slipway.depot.signing import Access
+from slipway.depot.tokens import Caller, granted, reviewed
+from slipway.serving.depot_token import Claim, sign
+
+from .conftest import KEY, NOW, SYSTEM, asked, knows
+from .test_signing import read
+
+POD = "system:serviceaccount:team:default"
+JWT = "aaaa.bbbb.cccc"
+BEARER = {"Authorization": f"Bearer {JWT}"}
+TEAM, THE_SYSTEM = Caller(POD, "team", may_write=True), Caller("c", SYSTEM, may_write=True)
+NODE = Caller("pull:team", "team", may_write=False)
+
+
+def basic(password: bytes | str) -> dict[str, str]:
+    text = password.encode() if isinstance(password, str) else password
+    return {"Authorization": f"Basic {b64encode(b'name:' + text).decode()}"}
+
+
+def access_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return read(answer["token"])[1]["access"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "scope", "actions"),
+    [
+        (TEAM, "repository:namespaced/team/a/1:pull,push,delete", ("pull", "push", "delete")),
+        (TEAM, "repository:namespaced/team/a/1:pull,pull", ("pull",)),
+        (TEAM, "repository:cluster/a/1:pull,push,delete", ("pull",)),
+        (TEAM, "repository:cluster/a/1:push", ()),
+        (TEAM, "repository:namespaced/other/a/1:pull", ()),
+        (TEAM, "repository:namespaced/team-2/a/1:pull", ()),
+        (TEAM, "repository:namespaced/team:pull", ()),
+        (TEAM, "repository:namespaced/team/../other/a/1:pull", ()),
+        (TEAM, "repository:namespaced/team//a:pull", ()),
+        (TEAM, "repository:namespaced/team/a/1\nx:pull", ()),
+        (TEAM, "repository:namespaced/team/A/1:pull", ()),
+        (TEAM, f"repository:namespaced/team/{'a' * 255}:pull", ()),
+        (TEAM, "repository:namespaced/team/a/1:*", ()),
+        (TEAM, "repository(plugin):namespaced/team/a/1:pull", ()),
+        (TEAM, "registry:catalog:*", ()),
+        (TEAM, "repository", ()),
+        (TEAM, "::", ()),
+        (TEAM, "", ()),
+        (NODE, "repository:namespaced/team/a/1:pull,push,delete", ("pull",)),
+        (NODE, "repository:cluster/a/1:pull,push", ("pull",)),
+        (NODE, "repository:namespaced/other/a/1:pull", ()),
+        (NODE, "registry:catalog:*", ()),
+        (Caller("pull:", SYSTEM, may_write=False), "repository:namespaced/team/a/1:pull", ()),
+        (Caller("pull:", "", may_write=False), "repository:namespaced/team/a/1:pull", ()),
+        (THE_SYSTEM, "repository:namespaced/team/a/1:pull,push,delete", ("pull", "push", "delete")),
+        (THE_SYSTEM, "repository:anything/else:push", ("push",)),
+        (THE_SYSTEM, "repository:cluster/a/1:pull,push", ("pull", "push")),
+        (THE_SYSTEM, "registry:catalog:*", ("*",)),
+    ],
+)
+def test_rights(caller: Caller, scope: str, actions: tuple[str, ...]):
+    kind, _unused, rest = scope.partition(":")
+    expected = (Access(kind, rest.rpartition(":")[0], actions),) if actions else ()
+    assert granted(caller, [scope], SYSTEM) == expected
+
+
+def test_every_scope_is_judged_alone():
+    scopes = [
+        "repository:namespaced/team/a/1:push",
+        "repository:namespaced/other/b/2:pull",
+        "repository:cluster/c/3:pull",
+    ]
+    assert [one.name for one in granted(TEAM, scopes, SYSTEM)] == ["namespaced/team/a/1", "cluster/c/3"]
+
+
+async def test_a_pod_gets_a_token_for_its_namespace(server, tokens, metrics, signer):
+    knows(server, POD, "slipway-depot")
+    query = [
+        ("service", "slipway-registry"),
+        ("scope", "repository:namespaced/team/a/1:pull,push"),
+        ("scope", "repository:cluster/b/2:pull repository:namespaced/other/c/3:pull"),
+    ]
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", params=query, headers=BEARER)
+        told = await answer.json()
+    assert answer.status == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert told.keys() == {"token", "access_token", "expires_in", "issued_at"}
+    assert (told["access_token"], told["expires_in"], told["issued_at"]) == (told["token"], 300, "2027-01-15T08:00:00Z")
+    header, claims = read(told["token"])
+    assert (header["kid"], claims["sub"], claims["iat"]) == (signer.public["kid"], POD, NOW)
+    assert claims["access"] == [
+        {"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull", "push"]},
+        {"type": "repository", "name": "cluster/b/2", "actions": ["pull"]},
+    ]
+
+
+async def test_the_token_is_reviewed_for_the_depots_audience_only(server, tokens, metrics):
+    seen = []
+
+    async def look(request: Any) -> Any:
+        seen.append(await request.json())
+        raise asyncio.CancelledError
+
+    server.fault("POST", "tokenreviews", look)
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", headers=BEARER)
+    assert answer.status == 503
+    assert seen[0]["spec"] == {"token": JWT, "audiences": ["slipway-depot"]}
+
+
+@pytest.mark.parametrize(
+    ("username", "audiences", "authenticated"),
+    [
+        (POD, ["slipway-depot"], False),
+        (POD, [], True),
+        (POD, ["https://kubernetes.default.svc"], True),
+        ("system:node:one", ["slipway-depot"], True),
+        ("kubernetes-admin", ["slipway-depot"], True),
+        ("", ["slipway-depot"], True),
+    ],
+)
+async def test_who_is_no_service_account_for_this_audience_is_refused(
+    server, tokens, metrics, username, audiences, authenticated
+):
+    knows(server, username, *audiences, authenticated=authenticated)
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", headers=BEARER)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == 'Basic realm="slipway-depot"'
+
+
+@pytest.mark.parametrize("status", [None, [], 3, {"user": 5}, {"authenticated": "yes"}, {"audiences": [None]}])
+def test_a_review_that_makes_no_sense_names_nobody(status: Any):
+    with pytest.raises(Exception, match="no valid token") as refused:
+        reviewed({"status": status}, "slipway-depot")
+    assert refused.value.status == 401
+
+
+async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, script):
+    server.fault("POST", "tokenreviews", script.refuse(500, "InternalError"))
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", headers=BEARER)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+
+
+async def test_a_nodes_password_pulls_for_its_namespace(tokens, metrics):
+    password = sign(KEY, Claim(use="pull", namespace="team"))
+    scope = "repository:namespaced/team/a/1:pull,push"
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", params={"scope": scope}, headers=basic(password))
+        told = await answer.json()
+    assert access_of(told) == [{"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]}]
+
+
+async def test_a_service_accounts_token_may_be_the_password(server, tokens, metrics):
+    knows(server, POD, "slipway-depot")
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get(
+            "/token", params={"scope": "repository:namespaced/team/a/1:push"}, headers=basic(JWT)
+        )
+        assert access_of(await answer.json())[0]["actions"] == ["push"]
+
+
+BAD = {
+    "nothing": {},
+    "no scheme": {"Authorization": JWT},
+    "no token": {"Authorization": "Bearer "},
+    "not a JWT": {"Authorization": "Bearer abc"},
+    "too long": {"Authorization": f"Bearer {'a' * 7990}.b.cccccccccc"},
+    "not base64": {"Authorization": "Basic !!!"},
+    "not text": basic(b"\xff\xfe"),
+    "no password": basic(""),
+    "forged": basic(sign(bytes(32), Claim(use="pull", namespace="team"))),
+    "for an upload": basic(sign(KEY, Claim(use="upload", namespace="team"))),
+    "expired": basic(sign(KEY, Claim(use="pull", namespace="team", expires=int(NOW)))),
+}
+
+
+@pytest.mark.parametrize("headers", BAD.values(), ids=BAD.keys())
+async def test_bad_credentials_are_401_and_shown_nowhere(server, tokens, metrics, headers, caplog):
+    caplog.set_level(logging.DEBUG)
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", headers=headers)
+        text = await answer.text()
+    assert answer.status == 401
+    assert server.log == []
+    shown = headers.get("Authorization", "").rpartition(" ")[2]
+    assert not shown or (shown not in text and shown not in caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [({"service": "other"}, 400), ([("scope", "a:b:c")] * 17, 400), ({"scope": " ".join(["a:b:c"] * 17)}, 400)],
+)
+async def test_a_query_that_makes_no_sense_is_refused(tokens, metrics, query, status):
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", params=query, headers=BEARER)
+    assert answer.status == status
+
+
+async def test_post_is_answered_with_the_methods_that_there_are(tokens, metrics):
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.post("/token", data={"grant_type": "password"})
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+
+
+async def test_fuzzed_requests_are_answered_below_500(server, tokens, metrics):
+    knows(server, POD, "slipway-depot")
+    chance = random.Random(7)
+    letters = "abz:/,.*-_ %&=\t\u00e9\U0001f600"
+    async with asked(metrics, tokens) as visitor:
+        for _unused in range(300):
+            scope = "".join(chance.choices(letters, k=chance.randrange(40)))
+            shown = "".join(chance.choices("ab.=/+ :", k=chance.randrange(40)))
+            headers = {"Authorization": f"{chance.choice(['Bearer', 'Basic', 'x', ''])} {shown}".strip() or "x"}
+            answer = await visitor.get("/token", params={"scope": scope}, headers=headers)
+            assert answer.status < 500
+
+
+async def test_more_requests_than_there_may_be_are_turned_away(server, tokens, metrics):
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(_request: Any) -> Any:
+        reached.set()
+        await go.wait()
+        raise asyncio.CancelledError
+
+    server.fault("POST", "tokenreviews", hold)
+    async with asked(metrics, tokens, at_once=1) as visitor:
+        first = asyncio.create_task(visitor.get("/token", headers=BEARER))
+        await reached.wait()
+        answer = await visitor.get("/token")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        go.set()
+        await first
+        assert (await visitor.get("/token")).status == 401
+    assert b'slipway_depot_answers_total{code="401",door="token"} 1.0' in metrics.text()

@@ -1,0 +1,82 @@
+"""Bytes that are read by a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from slipway.loader.ahead import AHEAD, Ahead
+from slipway.loader.errors import TransientError
+from slipway.loader.sources.base import CHUNK
+
+PATIENCE = 60
+
+
+def test_all_bytes_come_in_their_order_and_larger_chunks() -> None:
+    found = list(Ahead(iter([bytes([number]) * (CHUNK // 4) for number in range(10)])))
+
+    assert b"".join(found) == b"".join(bytes([number]) * (CHUNK // 4) for number in range(10))
+    assert len(found) == 3
+
+
+def test_what_reading_raises_is_raised_where_the_bytes_are_used() -> None:
+    def broken() -> Iterator[bytes]:
+        yield bytes(CHUNK)
+        raise TransientError("lost")
+
+    ahead = Ahead(broken())
+    with pytest.raises(TransientError, match="lost"):
+        list(ahead)
+
+
+def test_no_more_is_read_than_is_wanted_soon() -> None:
+    taken: list[int] = []
+    full = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            taken.append(1)
+            if len(taken) > AHEAD:
+                full.set()
+            yield bytes(CHUNK)
+
+    ahead = Ahead(endless())
+    assert full.wait(PATIENCE)
+    ahead.stop()
+
+    assert len(taken) <= AHEAD + 3
+
+
+def test_nothing_is_read_after_the_stop_and_the_source_is_closed() -> None:
+    closed = threading.Event()
+
+    def endless() -> Iterator[bytes]:
+        try:
+            while True:
+                yield bytes(CHUNK)
+        finally:
+            closed.set()
+
+    ahead = Ahead(endless())
+    ahead.stop()
+
+    assert closed.is_set()
+
+
+def test_who_leaves_does_not_wait() -> None:
+    go_on, closed = threading.Event(), threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        try:
+            yield bytes(CHUNK)
+            go_on.wait(PATIENCE)
+            yield bytes(CHUNK)
+        finally:
+            closed.set()
+
+    Ahead(silent()).leave()
+    assert not closed.is_set()
+    go_on.set()
+    assert closed.wait(PATIENCE)

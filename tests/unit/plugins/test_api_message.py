@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What kubernetes.core says of a refused request, as one sentence."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.slipway.inference.plugins.filter.api_message import api_message
+
+HEADERS = "HTTP response headers: HTTPHeaderDict({'Audit-Id': '874777c4', 'Content-Type': 'application/json'})"
+TRACE = 'Original traceback: \n  File "/venv/kubernetes/dynamic/client.py", line 54, in inner\n    resp = func(self)\n'
+MESSAGE = r"nodes is forbidden: User \"system:serviceaccount:a:b\" cannot list resource \"nodes\""
+BODY = f"""HTTP response body: b'{{"kind":"Status","message":"{MESSAGE}","reason":"Forbidden","code":403}}\\n'"""
+
+
+def test_of_an_exception_the_api_servers_sentence_is_kept() -> None:
+    said = f"Exception '403\nReason: Forbidden\n{HEADERS}\n{BODY}\n{TRACE}' raised while trying to get resource"
+    assert api_message(said) == ('nodes is forbidden: User "system:serviceaccount:a:b" cannot list resource "nodes".')
+
+
+def test_where_the_answer_has_no_message_status_and_reason_are_told() -> None:
+    assert api_message(f"Exception '502\nReason: Bad Gateway\n{HEADERS}\n'") == (
+        "The API server answered 502 Bad Gateway."
+    )
+
+
+def test_a_traceback_is_left_out() -> None:
+    said = "Failed to get client due to x\nTraceback (most recent call last):\n  File ..."
+    assert api_message(said) == "Failed to get client due to x."
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("The account may not list models.krypton.ai.", "The account may not list models.krypton.ai."),
+        ("", ""),
+        (None, ""),
+        (" two\nlines ", "two\nlines"),
+    ],
+)
+def test_what_is_for_people_stays(said: object, told: str) -> None:
+    assert api_message(said) == told

@@ -1,0 +1,84 @@
+"""The namespace in which models of the whole cluster are loaded for OME: made, kept, left alone and removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import ClusterApi
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+
+OURS = {"app.kubernetes.io/part-of": "slipway"}
+ENFORCE = "pod-security.kubernetes.io/enforce"
+OME = ("Namespace", "", "ome")
+
+
+def play(folder: Path, api: ClusterApi, entry: str, *flags: str, **variables: Any) -> str:
+    return run_role(folder, api, "controller", entry, *flags, controller_wait_timeout=10, **variables)
+
+
+def put(api: ClusterApi, kind: str, name: str, namespace: str = "", **fields: Any) -> None:
+    metadata = {"name": name, "labels": fields.pop("labels", {}), **({"namespace": namespace} if namespace else {})}
+    api.put({"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields})
+
+
+def level(api: ClusterApi) -> str | None:
+    """Pod Security level that the namespace enforces."""
+    labels: dict[str, str] = api.objects[OME]["metadata"]["labels"]
+    return labels.get(ENFORCE)
+
+
+def test_it_is_made_for_pods_that_have_folders_of_nodes_and_goes_with_the_controller(
+    tmp_path: Path, api: ClusterApi
+) -> None:
+    play(tmp_path, api, "main")
+    assert level(api) == "privileged"
+    assert api.writes.index("apply Namespace ome") < api.writes.index("apply Deployment slipway-controller")
+    api.writes.clear()
+    assert "changed=0" in play(tmp_path, api, "main")
+    # What Kubernetes puts into every namespace is nobody's.
+    put(api, "Secret", "default-token", "ome", type="kubernetes.io/service-account-token")
+    play(tmp_path, api, "uninstall")
+    assert OME not in api.objects
+
+
+@pytest.mark.parametrize(("labels", "enforced"), [({**OURS, ENFORCE: "restricted"}, "privileged"), ({}, None)])
+def test_one_of_ours_gets_its_labels_back_and_one_of_others_stays_as_it_is(
+    tmp_path: Path, api: ClusterApi, labels: dict[str, str], enforced: str | None
+) -> None:
+    put(api, "Namespace", "ome", labels=labels)
+    play(tmp_path, api, "main")
+    assert level(api) == enforced
+    play(tmp_path, api, "uninstall")
+    assert (OME in api.objects) is (enforced is None)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"controller_apis": ["krypton"]}, {"controller_namespaces": ["team-a"]}, {"controller_ome_namespace": "team-a"}],
+)
+def test_none_is_made_that_nobody_needs_or_that_somebody_else_looks_after(
+    tmp_path: Path, api: ClusterApi, variables: dict[str, Any]
+) -> None:
+    put(api, "Namespace", "team-a")
+    play(tmp_path, api, "main", **variables)
+    assert OME not in api.objects
+    assert "apply Namespace team-a" not in api.writes
+
+
+@pytest.mark.parametrize("kind", ["Secret", "PersistentVolumeClaim", "Pod"])
+def test_it_stays_while_it_holds_what_people_have_put_there(tmp_path: Path, api: ClusterApi, kind: str) -> None:
+    put(api, "Namespace", "ome", labels=OURS)
+    put(api, kind, "precious", "ome", **({"type": "Opaque"} if kind == "Secret" else {}))
+    said = play(tmp_path, api, "uninstall")
+    assert f"The namespace ome stays, as it holds {kind} precious." in said
+    assert OME in api.objects
+
+
+def test_check_mode_makes_none(tmp_path: Path, api: ClusterApi) -> None:
+    play(tmp_path, api, "main", "--check")
+    assert api.writes == []

@@ -1,0 +1,45 @@
+"""The role depot: what its pods read, and what it may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..network_policy import ALL, PROMETHEUS, who
+from .rendering import Rendered
+from .test_network_policies import policy
+
+CATALOG = {"depot_catalog": "public", "depot_catalog_secrets": ["headquarters"], "depot_registry_ca": "PEM"}
+
+
+def rendered(name: str, **given: Any) -> Any:
+    return Rendered("depot", **given)[name]
+
+
+def test_every_mount_has_its_volume() -> None:
+    for given in ({}, CATALOG):
+        mounted = {mount["name"] for mount in rendered("__depot_container", **given)["volumeMounts"]}
+        volumes = {volume["name"] for volume in rendered("__depot_volumes", **given)}
+        assert mounted - {"config", "token"} == volumes
+
+
+def test_secrets_are_read_by_their_names_alone() -> None:
+    assert rendered("__depot_namespace_rules") == [rendered("__depot_collector_rule")]
+    [_collector, secrets] = rendered("__depot_namespace_rules", **CATALOG)
+    assert (secrets["resources"], secrets["resourceNames"]) == (["secrets"], ["headquarters"])
+    everywhere = [resource for rule in rendered("__depot_cluster_rules") for resource in rule["resources"]]
+    assert "secrets" not in everywhere
+
+
+def test_its_door_is_everybodys_and_its_metrics_are_prometheus_alone() -> None:
+    made = policy("depot")
+    assert who(made, 8443) == ALL
+    assert who(made, 8081) == {PROMETHEUS}
+
+
+def test_settings_say_what_was_given_and_nothing_else() -> None:
+    usual = rendered("__depot_settings")
+    assert usual["registry"] == "slipway-registry.slipway-system.svc:5000"
+    assert not {"catalog", "catalogSource", "registryCa", "blockedNetworks"} & set(usual)
+    told = rendered("__depot_settings", **CATALOG, depot_registry="r:1")
+    assert (told["catalog"], told["registry"]) == ("public", "r:1")
+    assert told["catalogSource"]["plural"] == "modelcatalogsources"

@@ -1,0 +1,121 @@
+"""The playbook gpu_nodes on several hosts: who is away is left behind, who must reboot goes last, no secret is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .node_api import MARK, NodeApi
+from .role_run import PATH, run_play
+from .test_gpu_node_run import Machine
+
+pytestmark = pytest.mark.plays
+
+TOKEN = "canary-of-the-cluster"
+PASSWORD = "canary-of-the-mirror"
+# Takes the place of ssh: it writes down what a host is told, and does it here.
+SSH = 'echo "$@" >> "{log}"; for last; do :; done; exec sh -c "$last"'
+
+
+@pytest.fixture
+def api() -> Iterator[NodeApi]:
+    server = NodeApi()
+    yield server
+    server.stop()
+
+
+class Fleet:
+    """Hosts of an inventory. Those that answer do so by a stand-in for ssh, and run a driver of somebody else."""
+
+    def __init__(self, folder: Path, api: NodeApi) -> None:
+        self.folder = folder
+        self.api = api
+        self.hosts: dict[str, dict[str, Any]] = {}
+        self.log = folder / "told"
+        self.tools = Machine(folder)
+        self.tools.tool("ssh-stand-in", SSH.format(log=self.log))
+        self.tools.tool("ssh-in-vain", "exit 255")
+        self.tools.tool("modinfo", "printf 'version: 580.95.05\\nlicense: Dual MIT/GPL\\n'")
+        self.tools.tool("nvidia-smi", "test $1 = -L && echo 'GPU 0: NVIDIA H100 (UUID: GPU-8d6c)'")
+
+    def has(self, name: str, *, gpu: bool = True, **variables: Any) -> Fleet:
+        place = self.folder / name
+        place.mkdir()
+        machine = Machine(place)
+        if gpu:
+            machine.has_gpu("nvidia").runs_driver()
+        self.hosts[name] = {"gpu_node_root": str(machine.root), **variables}
+        self.api.node(name)
+        return self
+
+    def is_away(self, name: str) -> Fleet:
+        return self.has(name, ansible_ssh_executable=str(self.folder / "bin/ssh-in-vain"))
+
+    def plays(self, *flags: str, failing: bool = False) -> str:
+        common = {
+            "ansible_connection": "ssh",
+            "ansible_ssh_executable": str(self.folder / "bin/ssh-stand-in"),
+            "ansible_become": False,
+            "ansible_python_interpreter": sys.executable,
+            "gpu_node_toolkit": False,
+            "gpu_node_proxy": f"http://user:{PASSWORD}@proxy:3128",
+        }
+        group = {"gpu_nodes": {"hosts": self.hosts, "vars": common}}
+        (self.folder / "inventory.json").write_text(json.dumps({"all": {"children": group}}))
+        cluster = {"K8S_AUTH_HOST": self.api.url, "K8S_AUTH_API_KEY": TOKEN}
+        return run_play(
+            self.folder,
+            {"import_playbook": "slipway.inference.gpu_nodes"},
+            *("--extra-vars", json.dumps({"slipway_environment": cluster}), *flags),
+            inventory="inventory.json",
+            failing=failing,
+            PATH=f"{self.folder}/bin:{PATH}",
+        )
+
+
+def recap(output: str, host: str) -> dict[str, int]:
+    found = re.search(rf"{host} : ((?:\w+=\d+ ?)+)", output)
+    assert found, output
+    return {name: int(count) for name, count in (pair.split("=") for pair in found[1].split())}
+
+
+def test_a_few_hosts_that_are_away_are_left_behind_and_the_others_go_on(tmp_path: Path, api: NodeApi) -> None:
+    """One must reboot, which check mode foretells, and only after all that disturbs nobody is done."""
+    fleet = Fleet(tmp_path, api).has("settled").has("rebooting", gpu_node_reboot="always").has("empty", gpu=False)
+    fleet.is_away("away")
+    # What an earlier run that was cut off has left, so that it is seen that the cluster is spoken to.
+    api.node("settled", unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
+
+    output = fleet.plays("--check", "-vvv")
+
+    assert "1 of 4 machines are not ready for their GPUs. The others go on." in output
+    assert "away: it cannot be reached" in output
+    assert "settled keeps its driver nvidia 580.95.05 open" in output
+    assert "empty has no GPU of NVIDIA, AMD or Intel: it stays as it is." in output
+    assert output.index("others go on") < output.index("rebooting would reboot: gpu_node_reboot is always.")
+    for host in fleet.hosts:
+        assert recap(output, host)["failed"] == 0
+    # It would take pods again: who has the credentials reached the cluster.
+    assert recap(output, "settled")["changed"] == 1
+
+    told = fleet.log.read_text()
+    assert "settled" in told
+    assert TOKEN not in told
+    assert PASSWORD not in output + told
+
+
+def test_where_too_many_hosts_are_away_none_is_drained(tmp_path: Path, api: NodeApi) -> None:
+    fleet = Fleet(tmp_path, api).has("rebooting", gpu_node_reboot="always")
+    fleet.is_away("away").is_away("gone")
+
+    output = fleet.plays("--check", failing=True)
+
+    assert "2 of 3 machines are not ready for their GPUs, more than gpu_nodes_tolerate allows." in output
+    assert "would reboot" not in output
+    assert api.events == []

@@ -1,0 +1,137 @@
+"""OME's runtimes that come with the role models: what they serve, how they start, and that the role applies them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from slipway.apis.ome.candidates import Candidate, candidate
+from slipway.apis.ome.runtime_types import ServingRuntimeSpec
+from slipway.apis.ome.selection import select
+from slipway.artifacts.config import facts_of_gguf
+from slipway.artifacts.gguf import Gguf
+from slipway.engines.engine import Engine
+from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.ollama import OLLAMA
+from slipway.engines.recognition import recognise
+from slipway.kube.objects import Object
+
+from .api_server import Kind
+from .cluster_api import ClusterApi
+from .role_run import ROOT, run_role
+
+RUNTIMES: dict[str, Object] = {
+    one["metadata"]["name"]: one for one in yaml.safe_load((ROOT / "roles/models/files/runtimes.yml").read_text())
+}
+KINDS = (
+    Kind("ome.io/v1beta1", "ServingRuntime", "servingruntimes", namespaced=True),
+    Kind("ome.io/v1beta1", "ClusterServingRuntime", "clusterservingruntimes", namespaced=False),
+)
+LISTED: list[Any] = [
+    "llama-cpp-cpu",
+    {"name": "mine", "namespace": "chat", "spec": {"disabled": True}},
+    {"kind": "ServingRuntime", "metadata": {"name": "whole"}, "spec": {"disabled": True}},
+]
+
+
+def runner(name: str) -> Object:
+    return dict(RUNTIMES[name]["spec"]["engineConfig"]["runner"])
+
+
+def read(name: str) -> Candidate:
+    found = candidate(RUNTIMES[name])
+    assert isinstance(found, Candidate)
+    return found
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_is_what_the_definition_takes(name: str) -> None:
+    msgspec.convert(RUNTIMES[name]["spec"], ServingRuntimeSpec, strict=True)
+
+
+def test_a_gguf_file_is_served_by_llama_cpp_unless_the_service_says_else() -> None:
+    model = facts_of_gguf([Gguf(file_version=3, tensor_count=290, architecture="qwen2", parameters=494_032_768)])
+    selected = select(model, [read(name) for name in RUNTIMES])
+    assert selected.chosen is not None
+    assert selected.chosen.reference.name == "llama-cpp-cpu"
+    named = select(model, [read(name) for name in RUNTIMES], wanted=read("ollama-cpu").reference)
+    assert named.chosen is not None
+    assert named.chosen.unfit == ()
+
+
+@pytest.mark.parametrize(("name", "engine"), [("llama-cpp-cpu", LLAMACPP), ("ollama-cpu", OLLAMA)])
+def test_its_engine_is_known_by_its_command(name: str, engine: Engine) -> None:
+    found = recognise(runner(name))
+    assert found.engine is engine
+    assert found.port == 8080
+    assert runner(name)["image"] == engine.images[""]
+
+
+def started(folder: Path, name: str, *files: str) -> tuple[int, str]:
+    """Exit status and output of a runtime's start with these files in the model's folder, and what it runs stood in."""
+    model, programs = folder / "model", folder / "bin"
+    for path in (model / file for file in files):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    model.mkdir(exist_ok=True)
+    programs.mkdir()
+    for program in ("llama-server", "ollama"):
+        (programs / program).write_text('#!/bin/sh\necho "$0 $*"\n')
+        (programs / program).chmod(0o755)
+    (script,) = runner(name)["args"]
+    script = script.replace("/app/", f"{programs}/").replace("/store/", f"{folder}/")
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "MODEL_PATH": str(model), "SERVED_MODEL_NAME": "chat"}
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_llama_cpp_is_told_the_first_part_of_a_model_and_the_services_name(tmp_path: Path) -> None:
+    files = ("mmproj-f16.gguf", "sub/tiny-00002-of-00002.gguf", "sub/tiny-00001-of-00002.gguf", "README.md")
+    status, said = started(tmp_path, "llama-cpp-cpu", *files)
+    assert status == 0
+    assert f"--model {tmp_path}/model/sub/tiny-00001-of-00002.gguf --alias chat " in said
+
+
+def test_ollama_takes_the_model_under_the_services_name(tmp_path: Path) -> None:
+    status, said = started(tmp_path, "ollama-cpu", "tiny.gguf")
+    assert status == 0
+    assert (tmp_path / "Modelfile").read_text() == f"FROM {tmp_path}/model/tiny.gguf\n"
+    assert "ollama create chat --file" in said
+    assert "ollama serve" in said
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_folder_without_a_gguf_file_is_told(tmp_path: Path, name: str) -> None:
+    status, said = started(tmp_path, name, "model.safetensors")
+    assert status == 1
+    assert f"there is no GGUF file in {tmp_path}/model" in said
+
+
+@pytest.mark.plays
+def test_runtimes_are_applied_and_removed(tmp_path: Path, api: ClusterApi) -> None:
+    api.kinds += KINDS
+    run_role(tmp_path, api, "models", "main", models_runtimes=LISTED)
+    assert {key for key in api.objects if "Runtime" in key[0]} == {
+        ("ClusterServingRuntime", "", "llama-cpp-cpu"),
+        ("ServingRuntime", "chat", "mine"),
+        ("ServingRuntime", "models", "whole"),
+    }
+    assert {name for kind, _namespace, name in api.objects if kind == "Namespace"} == {"chat", "models"}
+    written = [*api.writes]
+    run_role(tmp_path, api, "models", "main", models_runtimes=LISTED)
+    assert api.writes == written
+    run_role(tmp_path, api, "models", "main", models_runtimes=LISTED, models_state="absent")
+    assert not [key for key in api.objects if "Runtime" in key[0]]
+
+
+@pytest.mark.plays
+def test_a_name_that_the_role_does_not_have_is_told_before_anything_is_changed(tmp_path: Path, api: ClusterApi) -> None:
+    said = run_role(tmp_path, api, "models", "main", failing=True, models_runtimes="llama-cpp-cpu, nope")
+    assert "there is no nope, but llama-cpp-cpu, ollama-cpu" in said
+    assert api.writes == []

@@ -1,0 +1,182 @@
+"""How a pod finishes what it has begun: the hook is run as the kubelet would run it, beside an engine on loopback."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slipway.engines import ENGINES
+from slipway.engines.generic import GENERIC
+from slipway.engines.vllm import VLLM
+from slipway.serving.drain import FAILED_SECONDS, Drain, bounded
+
+PATIENCE = 60
+METRICS = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="a model"}} {running}
+vllm:num_requests_running{{engine="1",model_name="a model"}} 0.0
+vllm:num_requests_waiting{{engine="0",model_name="a model"}} 0.0
+vllm:num_requests_waiting_by_reason{{engine="0"}} 7.0
+"""
+
+
+class Engine:
+    """Answers /metrics, and counts how often it did."""
+
+    def __init__(self) -> None:
+        self.status, self.running, self.asked = 200, "0.0", 0
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                engine.asked += 1
+                self.send_response(engine.status)
+                self.end_headers()
+                self.wfile.write(METRICS.format(running=engine.running).encode())
+
+            def log_message(self, *_unused: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port: int = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    made = Engine()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def client(engine: Engine) -> Iterator[socket.socket]:
+    """Somebody who is connected, and may or may not wait for an answer."""
+    with socket.create_connection(("127.0.0.1", engine.port)) as made:
+        yield made
+
+
+@pytest.fixture
+def hook(engine: Engine, tmp_path: Path) -> Iterator[Callable[[Drain], subprocess.Popen[bytes]]]:
+    """Starts the hook of a pod, whose seconds are short. Each look leaves a line in the file ``looks``."""
+    real = shutil.which("sleep")
+    stub = tmp_path / "sleep"
+    stub.write_text(f"#!/bin/sh\necho >> {tmp_path}/looks\nexec {real} 0.02\n")
+    stub.chmod(0o755)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(drain: Drain) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        process = subprocess.Popen(drain.hook(engine.port)["exec"]["command"], env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def looks(tmp_path: Path) -> int:
+    file = tmp_path / "looks"
+    return len(file.read_text()) if file.exists() else 0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_pod_to_which_nobody_is_connected_goes_after_three_looks(engine: Engine, hook: Any, tmp_path: Path) -> None:
+    assert hook(VLLM.drain(600)).wait(PATIENCE) == 0
+    assert looks(tmp_path) == 3
+    assert engine.asked == 0
+
+
+def test_a_pod_waits_for_its_last_request(engine: Engine, client: socket.socket, hook: Any, tmp_path: Path) -> None:
+    engine.running = "1.0"
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.asked > 14)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.usefixtures("client")
+def test_a_pod_whose_engine_has_nothing_to_do_does_not_wait_for_idle_connections(
+    engine: Engine, hook: Any, tmp_path: Path
+) -> None:
+    engine.running = "1.0"
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.asked > 0)
+    assert process.poll() is None
+    engine.running = "0.0"
+    assert process.wait(PATIENCE) == 0
+    assert looks(tmp_path) >= 12
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("drain", [Drain(seconds=600), Drain(seconds=600, metrics=("another:gauge",))])
+def test_idle_connections_to_an_engine_that_says_nothing_are_waited_for_some_seconds(
+    hook: Any, tmp_path: Path, drain: Drain
+) -> None:
+    assert hook(drain).wait(PATIENCE) == 0
+    assert looks(tmp_path) == 12
+
+
+def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
+    engine: Engine, client: socket.socket, hook: Any, tmp_path: Path
+) -> None:
+    engine.running = "1.0"
+    process = hook(VLLM.drain(600))
+    wait_for(lambda: engine.asked > 0)
+    engine.status = 401
+    before = looks(tmp_path)
+    wait_for(lambda: looks(tmp_path) > before + 14)
+    assert process.poll() is None
+    client.close()
+    assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.usefixtures("client")
+def test_a_pod_waits_no_longer_than_it_may(engine: Engine, hook: Any) -> None:
+    engine.running = "1.0"
+    assert hook(VLLM.drain(1)).wait(PATIENCE) == 0
+
+
+def test_the_pod_has_time_to_stop_when_its_hook_is_done() -> None:
+    assert Drain(seconds=600).grace_seconds == 615
+    assert GENERIC.drain(600).grace_seconds == 30
+
+
+def test_an_image_that_may_have_no_shell_goes_on_for_some_seconds() -> None:
+    assert GENERIC.drain(600).hook(80) == {"sleep": {"seconds": 15}}
+    assert GENERIC.drain(5).hook(80) == {"sleep": {"seconds": 5}}
+    assert Drain(seconds=0).hook(80) == {}
+
+
+def test_every_engine_with_metrics_says_which_of_them_tell_that_it_has_nothing_to_do() -> None:
+    told = {name: one.drain(600).metrics for name, one in ENGINES.items()}
+    assert told["vllm"] == ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    assert told["llamacpp"] == ("llamacpp:requests_processing", "llamacpp:requests_deferred")
+    assert told["ollama"] == ()
+
+
+def test_a_container_that_failed_a_probe_is_not_waited_for() -> None:
+    bound = {"terminationGracePeriodSeconds": FAILED_SECONDS}
+    own = {"terminationGracePeriodSeconds": 5}
+    probes = {"startupProbe": {"a": 1}, "livenessProbe": own, "readinessProbe": {"b": 2}}
+    assert bounded(probes) == {**probes, "startupProbe": {**bound, "a": 1}}

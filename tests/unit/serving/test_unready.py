@@ -1,0 +1,73 @@
+"""Why nothing answers for a model, in one word for those who ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.serving.unready import MOST_BYTES, UNREADY, Explanation, Unready, annotation, explain, read, stand_in
+
+SINCE = "2026-01-01T00:00:00Z"
+THEN = 1767225600.0
+
+
+def conditions(reason: str, *, stalled: str = "True", available: str = "False") -> list[dict[str, Any]]:
+    return [
+        {"type": "Available", "status": available, "reason": reason},
+        {"type": "Stalled", "status": stalled, "reason": reason},
+    ]
+
+
+def unscheduled(since: str = SINCE) -> dict[str, Any]:
+    told = {"type": "PodScheduled", "status": "False", "lastTransitionTime": since}
+    return {"metadata": {"name": "p"}, "status": {"conditions": [told]}}
+
+
+def test_a_failure_that_somebody_has_to_mend_is_final() -> None:
+    assert explain(conditions("ImagePullBackOff"), [], THEN, 300) == Explanation(Unready("ImagePullBackOff", True))
+
+
+@pytest.mark.parametrize("reason", ["OOMKilled", "CrashLoopBackOff", "StartupTimeout"])
+def test_an_engine_that_is_started_anew_may_answer_next_time(reason: str) -> None:
+    assert explain(conditions(reason), [], THEN, 300) == Explanation(Unready(reason))
+
+
+def test_what_answers_or_is_on_its_way_is_explained_by_nothing() -> None:
+    assert explain(conditions("InvalidSpec", available="True"), [], THEN, 300) == Explanation()
+    assert explain(conditions("WaitingForPods", stalled="False"), [], THEN, 300) == Explanation()
+    assert explain([], [], THEN, 300) == Explanation()
+
+
+def test_a_pod_without_a_node_is_waited_for_as_long_as_the_setting_says() -> None:
+    told = conditions("Unschedulable")
+    assert explain(told, [unscheduled()], THEN + 100, 300) == Explanation(Unready("Unschedulable"), 200)
+    assert explain(told, [unscheduled()], THEN + 300, 300) == Explanation(Unready("Unschedulable", True))
+    newer = [unscheduled(), unscheduled("2026-01-01T00:04:00Z")]
+    assert explain(told, newer, THEN + 300, 300) == Explanation(Unready("Unschedulable"), 240)
+
+
+def test_a_reason_that_is_no_word_is_not_told() -> None:
+    assert explain(conditions('no "word"'), [], THEN, 300) == Explanation()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"reason": "a b"}', '{"reason": 1}', " " * MOST_BYTES + "{}", "[" * 200]
+)
+def test_what_strangers_write_into_the_annotation_says_nothing(text: str) -> None:
+    assert read({UNREADY: text}) is None
+
+
+def test_what_is_written_is_read() -> None:
+    for told in (Unready("OOMKilled"), Unready("InvalidSpec", True)):
+        assert read({UNREADY: annotation(told) or ""}) == told
+    assert annotation(None) is None
+    assert read({}) is None
+
+
+@pytest.mark.parametrize("name", ["bad", "dotted.name", "x" * 200])
+def test_what_stands_in_for_a_refused_resource_has_no_pods_and_a_name_that_services_may_have(name: str) -> None:
+    made = stand_in("api", {"metadata": {"namespace": "models", "name": name}}, Unready("InvalidSpec", True))
+    assert len(made["metadata"]["name"]) <= 63
+    assert "." not in made["metadata"]["name"]
+    assert made["spec"] == {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}

@@ -1,0 +1,48 @@
+"""What is known of the Jobs that run the loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.kube.objects import JOB, Key
+from slipway.serving.api import World
+from slipway.serving.settings import Settings
+from slipway.weights.jobs import Run, observed
+
+NAME = Key("models", "tiny-load")
+WORDS = ("loader", "stage", "hf://acme/tiny")
+
+
+def job(*words: str, **metadata: Any) -> dict[str, Any]:
+    pod = {"containers": [{"name": "loader", "args": [*words]}]}
+    full = {"name": NAME.name, "namespace": NAME.namespace, "uid": "j", **metadata}
+    return {"kind": "Job", "metadata": full, "spec": {"template": {"spec": pod}}}
+
+
+def world(*made: dict[str, Any]) -> World:
+    children = dict.fromkeys([(JOB, NAME)], made[0]) if made else {}
+    return World(
+        resource={},
+        children=children,
+        pods=(),
+        routed=(),
+        settings=Settings(),
+        now=0.0,
+        listers=None,  # type: ignore[arg-type]
+    )
+
+
+def test_a_job_that_does_what_is_wanted_is_looked_at() -> None:
+    made = job(*WORDS)
+    assert observed(world(made), NAME, WORDS).made == made
+
+
+@pytest.mark.parametrize(
+    "made",
+    [(), (job("loader", "stage", "hf://acme/other"),), (job(*WORDS, deletionTimestamp="2026-11-23T00:00:00Z"),)],
+    ids=["none", "of an earlier spec", "on its way out"],
+)
+def test_one_that_does_something_else_or_goes_tells_nothing(made: tuple[dict[str, Any], ...]) -> None:
+    assert observed(world(*made), NAME, WORDS) == Run(name=NAME.name)
