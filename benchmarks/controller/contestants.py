@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plane import NAMESPACE, environment
+from process import cpu_seconds, mebibytes
 
 HERE = Path(__file__).parent
 KOPF = ("kopf==1.45.2", "kubernetes==37.0.2")
-TICKS = os.sysconf("SC_CLK_TCK")
 Command = Callable[[Path, int], Sequence[str]]
 """(folder for its files, free port for health) -> what to run."""
 
@@ -28,26 +28,30 @@ class Running:
     """A controller that has been started and is ready."""
 
     process: subprocess.Popen[bytes]
+    port: int
+
+    def reconciliations(self) -> int:
+        """How many there were so far, of all kinds and whatever their results."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("reconcile_total{"))
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return cpu_seconds(self.process.pid)
 
     def peak_mebibytes(self) -> float:
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+        return mebibytes(self.process.pid, "VmHWM")
 
 
-def slipway(folder: Path, port: int) -> Sequence[str]:
-    config = folder / "controller.yaml"
-    config.write_text(f"apis: [krypton]\nlisten: 127.0.0.1:{port}\n")
-    return [sys.executable, "-m", "slipway", "controller", "--config", str(config)]
+def slipway(api: str) -> Command:
+    """The controller, serving one API."""
 
+    def command(folder: Path, port: int) -> Sequence[str]:
+        config = folder / "controller.yaml"
+        config.write_text(f"apis: [{api}]\nlisten: 127.0.0.1:{port}\n")
+        return [sys.executable, "-m", "slipway", "controller", "--config", str(config)]
 
-def slipway_kubeai(folder: Path, port: int) -> Sequence[str]:
-    config = folder / "controller.yaml"
-    config.write_text(f"apis: [kubeai]\nlisten: 127.0.0.1:{port}\n")
-    return [sys.executable, "-m", "slipway", "controller", "--config", str(config)]
+    return command
 
 
 def kopf(_folder: Path, port: int) -> Sequence[str]:
@@ -83,8 +87,8 @@ def _kopf_python() -> Path:
     return python
 
 
-CONTESTANTS: dict[str, Command] = {"slipway": slipway, "kopf": kopf}
-ALONE: dict[str, Command] = {"slipway, KubeAI": slipway_kubeai}
+CONTESTANTS: dict[str, Command] = {"slipway": slipway("krypton"), "kopf": kopf}
+ALONE: dict[str, Command] = {"slipway, KubeAI": slipway("kubeai"), "slipway, LLMKube": slipway("llmkube")}
 """Without a peer here: the original makes no thousand Models in the time that there is."""
 
 
@@ -96,7 +100,7 @@ def running(command: Command, kubeconfig: Path, folder: Path, port: int) -> Iter
         process = subprocess.Popen(command(folder, port), env=environment(kubeconfig), stdout=stream, stderr=stream)
     try:
         _await_ready(process, port, log)
-        yield Running(process)
+        yield Running(process, port)
     finally:
         process.terminate()
         try:

@@ -45,18 +45,26 @@ class Dialect:
     """Of the children's names, before the model's."""
     spec: Callable[[int], Object]
     """The number of a model -> its spec."""
+    services: str = ""
+    """Resource of the same group that serves each model under the model's name; empty: the model serves itself."""
 
     @property
     def models(self) -> str:
         return f"/apis/{self.group}/{self.version}/namespaces/{NAMESPACE}/models"
 
     @property
-    def kinds(self) -> dict[str, str]:
-        return {"models": self.models, **self.children}
+    def created(self) -> dict[str, str]:
+        """What the benchmark makes of each: resource -> path of its collection."""
+        resources = (*((self.services,) if self.services else ()), "models")
+        return {resource: self.models.replace("/models", f"/{resource}") for resource in resources}
 
-    def definition(self) -> Object:
-        found: Object = yaml.safe_load((ROOT / f"roles/crds/files/{self.group}_models.yaml").read_text())
-        return found
+    @property
+    def kinds(self) -> dict[str, str]:
+        return {**self.created, **self.children}
+
+    def definitions(self) -> list[Object]:
+        files = (ROOT / f"roles/crds/files/{self.group}_{resource}.yaml" for resource in self.created)
+        return [yaml.safe_load(file.read_text()) for file in files]
 
 
 KRYPTON = Dialect(
@@ -94,6 +102,16 @@ KUBEAI = Dialect(
     {"deployments": f"{APPS}/deployments", "services": f"{CORE}/services"},
     "model-",
     _mixed,
+)
+LLMKUBE = Dialect(
+    "llmkube",
+    "inference.llmkube.dev",
+    "v1alpha1",
+    {"deployments": f"{APPS}/deployments", "services": f"{CORE}/services"},
+    "",
+    # The engine fetches it, as there is nobody here who ends Jobs; each has a folder of its own all the same.
+    lambda number: {"source": f"acme/tiny-{number}"},
+    services="inferenceservices",
 )
 MANAGERS = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 METRIC = re.compile(
@@ -155,15 +173,16 @@ class Api:
     async def prepare(self) -> None:
         """The definition, and the namespaces of the models and of the leader's Lease."""
         definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        await self.create(definitions, self.dialect.definition(), (201, 409))
+        for definition in self.dialect.definitions():
+            await self.create(definitions, definition, (201, 409))
         for name in (NAMESPACE, "slipway-system"):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             await self.create("/api/v1/namespaces", body, (201, 409))
         async with asyncio.timeout(30):
             while True:
-                async with self.session.get(self.dialect.models) as answer:
-                    if answer.status == 200:
-                        return
+                answers = [await self.session.get(path) for path in self.dialect.created.values()]
+                if all(answer.status == 200 for answer in answers):
+                    return
                 await asyncio.sleep(0.2)
 
     async def model(self, name: str) -> None:
@@ -171,7 +190,17 @@ class Api:
         metadata = {"name": name, "namespace": NAMESPACE}
         version = f"{one.group}/{one.version}"
         body = {"apiVersion": version, "kind": "Model", "metadata": metadata, "spec": one.spec(self._made)}
+        if one.services:
+            served = {"kind": "InferenceService", "spec": {"modelRef": name, "runtime": "vllm"}}
+            await self.create(one.created[one.services], {**body, **served})
         await self.create(one.models, body)
+
+    async def change(self, name: str) -> None:
+        """One change of a Model that follows to nothing but itself."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        data = json.dumps({"metadata": {"labels": {"changed": "yes"}}})
+        async with self.session.patch(f"{self.dialect.models}/{name}", data=data, headers=headers) as answer:
+            answer.raise_for_status()
 
     async def clean(self) -> None:
         """Removes all models, and their children: there is no garbage collector."""

@@ -27,11 +27,14 @@ import toolchain
 from peers import Place, Running, free_port
 
 from slipway.gateway.dataplane import DataPlane
-from slipway.gateway.render import State
+from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import load as load_settings
-from slipway.gateway.standalone import Standalone
 from slipway.gateway.table import EMPTY, Backend, RoutingTable
 from slipway.serving.route import Route
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.gateway.standalone import Standalone
 
 ENGINES = 32
 MODELS = 20
@@ -51,7 +54,7 @@ def table(endpoints: tuple[str, ...]) -> RoutingTable:
 async def exchange(directory: Path, endpoints: list[str], changes: int) -> tuple[float, float]:
     """Makes the changes; returns the seconds that it took and those of CPU that the control process would have used."""
     dataplane = DataPlane(load_settings(directory / "gateway.yaml"))
-    halves = [State(table(tuple(sorted(endpoints[half::2]))), ready=True) for half in (0, 1)]
+    halves = [DesiredState(table(tuple(sorted(endpoints[half::2]))), ready=True) for half in (0, 1)]
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
     made = number = 0
     while made < changes:

@@ -24,7 +24,9 @@ from generator import Load, measure
 from peers import KEY, Place, Running, free_port
 from report import ENOUGH
 
-from slipway.gateway.standalone import Standalone
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.gateway.standalone import Standalone
 
 SIZES = {"1 KB": 1 << 10, "32 KB": 32 << 10, "1 MB": 1 << 20}
 JUDGED = ("1 KB", "32 KB")

@@ -31,7 +31,9 @@ from statistics import mean
 
 from peers import Place, Running, free_port
 
-from slipway.gateway.standalone import Standalone
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.gateway.standalone import Standalone
 
 ENGINES = 8
 TURNS = 7.4
