@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from slipway.apis.kubeai.types import KIND as KUBEAI_MODEL
 from slipway.apis.labels import RESERVED
 from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
@@ -280,3 +281,13 @@ async def controlled(
     start(reconciler.controller(2, metrics).run())
     yield
     await agents.close()
+
+
+async def apply_kubeai_model(server: Any, cluster: Any, **spec: Any) -> None:
+    """Makes Model ``a`` of KubeAI, or changes it, to a sound spec with these fields."""
+    sound = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
+    path, wanted = cluster.path(KUBEAI_MODEL, "a"), {"spec": sound | spec}
+    if found := cluster.find(KUBEAI_MODEL):
+        await server.store(path, found | wanted)
+    else:
+        await server.put(path, kind=KUBEAI_MODEL.kind, apiVersion=KUBEAI_MODEL.api_version, **wanted)

@@ -11,9 +11,7 @@ from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import DEPLOYMENT, SERVICE
 from slipway.serving.settings import Settings
 
-from .conftest import controlled
-
-SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
+from .conftest import apply_kubeai_model, controlled
 
 
 @pytest.fixture
@@ -23,14 +21,6 @@ async def running(client, session, start, request) -> AsyncIterator[None]:
         yield
 
 
-async def asked(server, cluster, **spec):
-    found = cluster.find(KIND)
-    if found is not None:
-        await server.store(cluster.path(KIND, "a"), {**found, "spec": SPEC | spec})
-    else:
-        await server.put(cluster.path(KIND, "a"), kind=KIND.kind, apiVersion=KIND.api_version, spec=SPEC | spec)
-
-
 def accepted(cluster):
     conditions = (cluster.find(KIND) or {}).get("status", {}).get("conditions") or []
     return next(((one["status"], one["reason"]) for one in conditions if one["type"] == "Accepted"), None)
@@ -38,7 +28,7 @@ def accepted(cluster):
 
 @pytest.mark.parametrize("running", ["models"], indirect=True)
 async def test_nothing_is_made_in_the_system_namespace(server, cluster, running, eventually):
-    await asked(server, cluster)
+    await apply_kubeai_model(server, cluster)
     await eventually(lambda: accepted(cluster) == ("False", "NotAllowed"))
     assert (cluster.find(DEPLOYMENT, "model-a"), cluster.find(SERVICE, "model-a")) == (None, None)
     written = [one.path for one in server.log if one.method in ("PATCH", "POST", "PUT", "DELETE")]
@@ -47,12 +37,12 @@ async def test_nothing_is_made_in_the_system_namespace(server, cluster, running,
 
 @pytest.mark.parametrize("running", ["system"], indirect=True)
 async def test_what_the_last_good_spec_made_stays(server, cluster, running, eventually):
-    await asked(server, cluster)
+    await apply_kubeai_model(server, cluster)
     await eventually(lambda: accepted(cluster) == ("True", "Valid"))
     made = cluster.get(DEPLOYMENT, "model-a")
-    await asked(server, cluster, priorityClassName="system-node-critical", args=["--seed", "1"])
+    await apply_kubeai_model(server, cluster, priorityClassName="system-node-critical", args=["--seed", "1"])
     await eventually(lambda: accepted(cluster) == ("False", "NotAllowed"))
     assert cluster.get(DEPLOYMENT, "model-a") == made
-    await asked(server, cluster, priorityClassName="mine")
+    await apply_kubeai_model(server, cluster, priorityClassName="mine")
     await eventually(lambda: accepted(cluster) == ("True", "Valid"))
     assert cluster.get(DEPLOYMENT, "model-a")["spec"]["template"]["spec"]["priorityClassName"] == "mine"

@@ -8,13 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from slipway.apis.kubeai import KUBEAI
-from slipway.apis.kubeai.types import KIND
 from slipway.kube.objects import DEPLOYMENT, SERVICE
 from slipway.serving.settings import Settings
 
-from .conftest import controlled
+from .conftest import apply_kubeai_model, controlled
 
-SPEC = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1", "minReplicas": 1}
 STAND_IN, OWN = "refused-kubeai-a", "model-a"
 
 
@@ -22,14 +20,6 @@ STAND_IN, OWN = "refused-kubeai-a", "model-a"
 async def running(client, session, start) -> AsyncIterator[None]:
     async with controlled(KUBEAI, client, session, start, Settings()):
         yield
-
-
-async def asked(server, cluster, **spec):
-    found = cluster.find(KIND)
-    if found is not None:
-        await server.store(cluster.path(KIND, "a"), {**found, "spec": SPEC | spec})
-    else:
-        await server.put(cluster.path(KIND, "a"), kind=KIND.kind, apiVersion=KIND.api_version, spec=SPEC | spec)
 
 
 def unready(cluster):
@@ -41,17 +31,17 @@ def unready(cluster):
 async def test_a_model_that_is_refused_has_a_service_that_says_so_until_it_is_mended(
     server, cluster, running, eventually
 ):
-    await asked(server, cluster, resourceProfile="none:1")
+    await apply_kubeai_model(server, cluster, resourceProfile="none:1")
     await eventually(lambda: cluster.find(SERVICE, STAND_IN))
     route = json.loads(cluster.get(SERVICE, STAND_IN)["metadata"]["annotations"]["slipway.inference/route"])
     assert route["refusal"] == {"reason": "UnknownProfile", "models": ["a", "models/a"]}
     assert route["internal"] is True
-    await asked(server, cluster)
+    await apply_kubeai_model(server, cluster)
     await eventually(lambda: cluster.find(SERVICE, OWN) and cluster.find(SERVICE, STAND_IN) is None)
 
 
 async def test_the_reason_of_a_failure_lies_on_the_service_until_it_is_over(server, cluster, running, eventually, rest):
-    await asked(server, cluster)
+    await apply_kubeai_model(server, cluster)
     await eventually(lambda: cluster.find(SERVICE, OWN) and cluster.find(DEPLOYMENT, OWN))
     rejected = {
         "type": "ReplicaFailure",
@@ -72,8 +62,8 @@ async def test_the_reason_of_a_failure_lies_on_the_service_until_it_is_over(serv
 
 
 async def test_what_was_served_before_it_was_refused_keeps_its_service(server, cluster, running, eventually):
-    await asked(server, cluster)
+    await apply_kubeai_model(server, cluster)
     await eventually(lambda: cluster.find(SERVICE, OWN))
-    await asked(server, cluster, resourceProfile="none:1")
+    await apply_kubeai_model(server, cluster, resourceProfile="none:1")
     await eventually(lambda: unready(cluster) == {"reason": "UnknownProfile", "final": True})
     assert cluster.find(SERVICE, STAND_IN) is None
