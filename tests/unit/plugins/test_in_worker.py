@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_playbook import ansible_playbook, provide_collection
 from fake_api import FakeApi
 from krypton_models import PATH, SPEC
 
-COLLECTION = Path(__file__).resolve().parents[3]
 SECRET = "hf_never-to-be-seen"
 TEMPLATE = "{{ 1 + 1 }}"
 """What somebody has written into an object; nobody may evaluate it."""
@@ -46,8 +44,7 @@ class Playbook:
 
     def __init__(self, folder: Path, api: FakeApi) -> None:
         self._folder, self._api = folder, api
-        (folder / "ansible_collections" / "slipway").mkdir(parents=True)
-        (folder / "ansible_collections" / "slipway" / "inference").symlink_to(COLLECTION)
+        provide_collection(folder)
         self.output = ""
 
     def __call__(self, tasks: dict[str, dict[str, Any]], **play: Any) -> dict[str, Any]:
@@ -67,20 +64,7 @@ class Playbook:
                 ]
             )
         )
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(self._folder),
-            "ANSIBLE_STDOUT_CALLBACK": "default",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_HOME": str(self._folder / "home"),
-        }
-        for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-            environment.pop(name, None)
-        command = ["ansible-playbook", "-vvv", "-i", "machine,", "play.json"]
-        done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = ansible_playbook(self._folder, "-vvv", "-i", "machine,", "play.json")
         self.output = done.stdout + done.stderr
         found: dict[str, Any] = json.loads((self._folder / "results").read_text())
         return found

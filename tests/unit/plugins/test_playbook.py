@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_playbook import ansible_playbook, provide_collection
 from fake_api import FakeApi
 from krypton_models import PATH, READY, SPEC, becomes
 
-COLLECTION = Path(__file__).resolve().parents[3]
 SECRET = "hf_never-to-be-seen"
 
 PLAY: list[dict[str, Any]] = [
@@ -58,25 +56,10 @@ class Playbook:
     def __init__(self, folder: Path, api: FakeApi) -> None:
         self._folder, self._api = folder, api
         (folder / "play.yml").write_text(json.dumps(PLAY))
-        home = folder / "ansible_collections" / "slipway"
-        home.mkdir(parents=True)
-        (home / "inference").symlink_to(COLLECTION)
+        provide_collection(folder)
 
     def __call__(self, *arguments: str) -> tuple[str, dict[str, Any]]:
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(self._folder),
-            "ANSIBLE_STDOUT_CALLBACK": "default",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_HOME": str(self._folder / "home"),
-        }
-        for name in ("PYTHONPATH", "ANSIBLE_CONFIG"):
-            environment.pop(name, None)
-        command = ["ansible-playbook", "-i", "localhost,", "-e", f"url={self._api.url}", *arguments, "play.yml"]
-        done = subprocess.run(
-            command, cwd=self._folder, env=environment, capture_output=True, text=True, timeout=240, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = ansible_playbook(self._folder, "-i", "localhost,", "-e", f"url={self._api.url}", *arguments, "play.yml")
         recap = done.stdout.rstrip().splitlines()[-1]
         return done.stdout + done.stderr, dict(part.split("=") for part in recap.split() if "=" in part)
 
