@@ -113,7 +113,7 @@ test-all: setup docker ## Run everything: lint, the tests with all Molecule scen
 .PHONY: molecule
 molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
 	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
-	scripts/test.sh extensions/molecule
+	scripts/test.sh molecule
 
 .PHONY: bench
 bench: setup docker ## Measure gateway, controller, loader and modules beside their peers

@@ -5,7 +5,7 @@
 # usage: scripts/test.sh [--all] [--keep] [PATH...]
 #   --all     all scenarios of Molecule too, and then `make lint`, `make matrix` and `make cold`
 #   --keep    leaves the cluster for the next call, which then takes seconds to start
-#   PATH      runs only these tests (files, folders or pytest's node ids; extensions/molecule or a scenario in it)
+#   PATH      runs only these tests (files, folders or pytest's node ids; molecule or a scenario in it)
 #
 # `make test` calls it with the virtual environment on PATH. The gateway gets a free port of 127.0.0.1; SLIPWAY_TEST_GATEWAY_PORT names one.
 set -uo pipefail
@@ -14,7 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 name=slipway-test
 output=$PWD/tests/output
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults extensions/molecule)
+needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults molecule)
 mapfile -t needs_none < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
   | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
 
@@ -248,8 +248,8 @@ named() { # the tests that were named, on the cluster
   local path chosen=() others=()
   for path in "${paths[@]%/}"; do
     case ${path#./} in
-      extensions/molecule) mapfile -t chosen < <(scripts/molecule.sh --list) ;;
-      extensions/molecule/*) chosen+=("${path##*/}") ;;
+      molecule) mapfile -t chosen < <(scripts/molecule.sh --list) ;;
+      molecule/*) chosen+=("${path##*/}") ;;
       *) others+=("$path") ;;
     esac
   done

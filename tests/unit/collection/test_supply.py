@@ -30,7 +30,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def shell_files() -> list[Path]:
-    folders = ("images", "scripts", "tests", "benchmarks", "extensions", "roles", ".ci")
+    folders = ("images", "scripts", "tests", "benchmarks", "molecule", "roles", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return [ROOT / "Makefile", *(path for path in files if path.suffix == ".sh" or path.name in {"Dockerfile", "run"})]
 

@@ -34,7 +34,7 @@ NAMED = {
 }
 # A whole version, a build of llama.cpp by its number, or a commit.
 EXACT = re.compile(r"\d+\.\d+\.\d+|-b\d{4,}$|^[0-9a-f]{40}$")
-FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
+FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "molecule")
 
 
 def texts() -> Iterator[tuple[Path, str]]:
