@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,13 @@ def test_a_change_of_kubeai_s_configuration_replaces_no_pod() -> None:
         "component_objects"
     ]
     assert "component_objects" not in revision
+
+
+def test_a_rescue_names_a_task_of_its_file() -> None:
+    for file in FILES:
+        names = {task.get("name") for task in mappings(file)}
+        rescued = set(re.findall(r"ansible_failed_task\.name == '([^']+)'", file.read_text()))
+        assert rescued <= names, file
 
 
 def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() -> None:
