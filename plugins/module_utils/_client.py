@@ -37,7 +37,7 @@ _RBAC_VERBS = {"apply": "patch"}
 
 @dataclass(frozen=True)
 class Request:
-    """``verb``: get, list, watch, apply or delete."""
+    """``verb``: get, list, watch, apply, delete, or openapi: the schemas of the kind's group and version."""
 
     verb: str
     kind: Kind
@@ -51,6 +51,8 @@ class Request:
     def target(self) -> str:
         query = urlencode({key: _parameter(value) for key, value in self.query.items() if value not in (None, "")})
         path = self.kind.path(self.namespace, self.name, self.subresource)
+        if self.verb == "openapi":
+            path = f"/openapi/v3/apis/{self.kind.group}/{self.kind.version}"
         return f"{path}?{query}" if query else path
 
     @property

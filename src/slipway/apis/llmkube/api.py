@@ -87,7 +87,7 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
         *owned_by(kind, operation.OBJECTIVE, optional=operation.INSTALLED_BY),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=nobody),
         Watch(kind=kind, enqueue=scheduling.behind, indexes=indexes),
-        Watch(kind=MODEL.kind, enqueue=_of_model),
+        Watch(kind=MODEL.kind, enqueue=_of_model, indexes={NAMESPACE: by_namespace}),
         Watch(kind=PRIORITY_CLASS, enqueue=referenced_by(kind, PRIORITY_CLASS)),
     )
 

@@ -21,6 +21,8 @@ from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, g
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.settings import Settings
+from slipway.serving.watches import NAMESPACE
+from slipway.spelling import NAMES, did_you_mean
 
 TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
 MODE_FLAGS = {
@@ -134,6 +136,16 @@ def model_of(world: World, name: str) -> Object | None:
     return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
 
 
+def _meant(world: World, name: str) -> str:
+    """The end of a message about a Model that is not there: those of the namespace that are called alike. Of a
+    namespace with many nobody is told."""
+    namespace = world.resource["metadata"]["namespace"]
+    if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
+        return "."
+    known = (key(model).name for model in world.list(MODEL, NAMESPACE, namespace))
+    return did_you_mean(name, known) or "."
+
+
 def draft_of(world: World) -> Object | None:
     return model_of(world, usage.draft_name(world.resource["spec"]))
 
@@ -175,8 +187,8 @@ def read(world: World) -> Service:
         raise InvalidSpecError("InvalidSpec", str(error)) from error
     model, draft = model_of(world, spec.model_ref), draft_of(world)
     if model is None:
-        text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}."
-        raise InvalidSpecError("ModelNotFound", text)
+        text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
+        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, spec.model_ref)}")
     needless = not usage.given_weights(resource["spec"])
     name = key(resource).name
     wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
@@ -187,8 +199,8 @@ def read(world: World) -> Service:
         )
     missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
     if missing:
-        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens."
-        raise InvalidSpecError("ModelNotFound", text)
+        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens"
+        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, missing)}")
     second = (
         Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
         if draft

@@ -436,6 +436,13 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
             ),
         ),
         (
+            [runtime("aa"), runtime("zz")],
+            (
+                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace and no"
+                " ClusterServingRuntime of this name; did you mean aa?"
+            ),
+        ),
+        (
             [runtime("a", disabled=True)],
             "RuntimeDisabled: the ClusterServingRuntime a is disabled: enable it, or name another one in spec.runtime",
         ),
