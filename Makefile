@@ -48,8 +48,12 @@ docker:
 
 # By the names of roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
 DEMO_STAGES := local_cluster,images,preflight,crds,controller,gateway,hub,models,status,Ask the models
-.PHONY: demo
-demo: setup docker ## Bring up a cluster, roll everything out and print a chat completion
+.PHONY: demo free-port
+# Before minutes of building.
+free-port:
+	@scripts/port.sh $(VARS)
+
+demo: free-port setup docker ## Bring up a cluster, roll everything out and print a chat completion
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES_TIMES=$(CACHE)/demo-times.json \
 	  SLIPWAY_STAGES="$(DEMO_STAGES)" ansible-playbook playbooks/demo.yml $(if $(VARS),-e @$(VARS))
