@@ -48,6 +48,8 @@ class Place(NamedTuple):
             "docs-engine": f"{self.namespace}-engine",
             "my-model": f"{self.namespace}-my-model",
             "my-alias": f"{self.namespace}-my-alias",
+            "my-sleeper": f"{self.namespace}-my-sleeper",
+            "demo:1": "cpu:1",
             "namespace models": f"namespace {self.namespace}",
             "namespace: models": f"namespace: {self.namespace}",
             "/v1/models/models/": f"/v1/models/{self.namespace}/",
