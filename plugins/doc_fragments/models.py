@@ -34,7 +34,7 @@ options:
         description: Spec of the model, as its API defines it. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api).
+        description: C(apiVersion) of a manifest. It has to be that of O(api), where that names one.
         type: str
         aliases: [apiVersion]
       kind:

@@ -75,6 +75,31 @@ def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) ->
     return found
 
 
+@dataclass
+class Listed(Found):
+    """What is there of some kinds. ``api_found``: whether the cluster knows one of them."""
+
+    api_found: bool = True
+
+
+def listed(client: Client, kinds: Sequence[Kind], namespace: str, query: Mapping[str, str], until: float) -> Listed:
+    """The objects of these kinds that a query selects, in a namespace or, where it is empty, in the whole cluster."""
+    found = Listed(api_found=not kinds)
+    for kind in kinds:
+        try:
+            resources, version = client.pages(Request("list", kind, namespace, query=query), until)
+        except InferenceError as error:
+            if error.code == "definition_missing":
+                continue
+            raise
+        found.api_found = True
+        for resource in resources:
+            key = key_of(kind, resource)
+            found.objects[key] = resource
+            found.versions[Place(kind, key.namespace)] = version
+    return found
+
+
 def key_of(kind: Kind, resource: Mapping[str, Any]) -> Key:
     return Key(kind, resource["metadata"].get("namespace", ""), resource["metadata"]["name"])
 

@@ -15,23 +15,39 @@ returns.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.slipway.inference.plugins.module_utils import _diff, _messages
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
-from ansible_collections.slipway.inference.plugins.module_utils._apply import Found, Outcome, apply, delete, read
+from ansible_collections.slipway.inference.plugins.module_utils._apply import (
+    Found,
+    Listed,
+    Outcome,
+    apply,
+    delete,
+    read,
+)
 from ansible_collections.slipway.inference.plugins.module_utils._client import FIELD_MANAGER, Client, Object
 from ansible_collections.slipway.inference.plugins.module_utils._diagnose import diagnose
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
-from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, WAITING, summary
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import (
+    DONE,
+    FAILED,
+    READY,
+    WAITING,
+    judge,
+    summary,
+)
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board, follow
 
-# How long reading and applying may take, restarts of the API server included.
+# How long reading may take, restarts of the API server included.
 API_SECONDS = 60.0
+# How often it is looked whether there is something to wait for.
+POLL_SECONDS = 2.0
 # Of how many objects that are not ready the events and logs are fetched.
 DIAGNOSED = 3
 # How long that may take in all.
@@ -40,13 +56,15 @@ DIAGNOSIS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How a module was called. ``wait_timeout`` in seconds; ``wait_for`` replaces the readiness rules of kinds."""
+    """How a module was called. ``wait_for`` replaces the readiness rules of kinds. ``api_timeout`` is how long reading
+    and writing may take, ``wait_timeout`` the wait after that, in seconds."""
 
     check_mode: bool = False
     wait: bool = True
     wait_timeout: float = 900.0
     wait_for: Mapping[Kind, Rule] = field(default_factory=dict)
     force_conflicts: bool = False
+    api_timeout: float = API_SECONDS
 
 
 @dataclass
@@ -65,9 +83,66 @@ class Report:
 
 def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
     """Makes the objects as wanted and waits until they are ready."""
-    report = Report()
-    until = time.monotonic() + API_SECONDS
+    until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
+    return _make(client, wanted, found, options, until)
+
+
+def patched(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
+    """Sets what the manifests say of objects that are there, keeps what else we own of them, and waits until they are
+    ready."""
+    until = time.monotonic() + options.api_timeout
+    found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
+    missing = [item for item in wanted if item.key not in found.objects]
+    if missing and not options.check_mode:
+        report = Report()
+        error = InferenceError("not_found", "There is none of this name, and state=patched makes none.")
+        _refused({item.key: error for item in missing}, wanted, report, "refused")
+        return report
+    there = [
+        Wanted(item.key, _diff.patched(found.objects[item.key], item.manifest, FIELD_MANAGER))
+        for item in wanted
+        if item.key in found.objects
+    ]
+    report = _make(client, there, found, options, until)
+    if missing:
+        _foretell(report, missing)
+    return report
+
+
+def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], options: Options) -> tuple[Listed, Report]:
+    """Waits until there is something of what others make, and all of it is ready.
+
+    ``reading``: what there is, asked until some time. The report is empty where all went well.
+    """
+    until = time.monotonic() + options.wait_timeout
+    while True:
+        # As long after the end as one is told why it was not ready.
+        found = reading(until + DIAGNOSIS_SECONDS)
+        if not found.api_found:
+            error = InferenceError("definition_missing", f"The cluster does not know {kind.resource}.", 404)
+            return found, Report(error=error)
+        if found.objects and all(_is_done(key, one, options) for key, one in found.objects.items()):
+            return found, Report()
+        if found.objects:
+            report = Report({key: summary(key.kind, resource) for key, resource in found.objects.items()})
+            found.objects |= _wait(client, found.objects, found, options, report, until)
+            if report.error is not None:
+                return found, report
+        elif time.monotonic() >= until:
+            text = f"There is no such {kind.kind} after {options.wait_timeout:g} s."
+            return found, Report(error=InferenceError("timeout", text))
+        else:
+            time.sleep(max(0.0, min(POLL_SECONDS, until - time.monotonic())))
+
+
+def _is_done(key: Key, resource: Object, options: Options) -> bool:
+    return judge(key.kind, resource, options.wait_for.get(key.kind)).state in DONE
+
+
+def _make(client: Client, wanted: Sequence[Wanted], found: Found, options: Options, until: float) -> Report:
+    """Applies what differs from what was found, and waits until all is ready."""
+    report = Report()
     after = dict(found.objects)
     differ = [item for item in wanted if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
     sent: dict[Key, Outcome] = {}
@@ -86,14 +161,15 @@ def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Repor
     if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
         return report
     if options.wait and not options.check_mode:
-        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report)
+        ends = time.monotonic() + options.wait_timeout
+        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report, ends)
     return report
 
 
 def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
     """Deletes the objects and waits until they, and what belongs to them, are gone."""
     report = Report()
-    until = time.monotonic() + API_SECONDS
+    until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=True)
     there = [item for item in wanted if item.key in found.objects]
     outcomes = delete(client, found.objects, there, until, dry_run=options.check_mode)
@@ -112,7 +188,8 @@ def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report
     if _refused(outcomes, there, report, "not deleted"):
         return report
     if options.wait and not options.check_mode:
-        _wait(client, {item.key: found.objects[item.key] for item in there}, found, options, report, gone=True)
+        ends = time.monotonic() + options.wait_timeout
+        _wait(client, {item.key: found.objects[item.key] for item in there}, found, options, report, ends, gone=True)
     return report
 
 
@@ -131,6 +208,14 @@ def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report
         for message, labels in unchecked.items()
     ]
     return result
+
+
+def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
+    """In check mode, what is to be patched may be made by a task before this one."""
+    labels = _messages.shown(item.key for item in missing)
+    for item in missing:
+        _note(report, item.key, labels[item.key], None, item.manifest)
+    report.warnings.append(f"{_messages.names([*labels.values()])} cannot be patched yet: there is none of this name.")
 
 
 def _refused(outcomes: Mapping[Key, Outcome], asked: Iterable[Wanted], report: Report, word: str) -> bool:
@@ -166,11 +251,12 @@ def _wait(
     found: Found,
     options: Options,
     report: Report,
+    until: float,
     *,
     gone: bool = False,
-) -> None:
+) -> dict[Key, Object]:
+    """Waits until all are ready, or gone, and notes what came of them in their results. Gives them as last seen."""
     started = time.monotonic()
-    until = started + options.wait_timeout
     board = Board(options.wait_for, gone=gone)
     versions = dict(found.versions)
     for key, resource in resources.items():
@@ -190,6 +276,7 @@ def _wait(
         result["waited"] = round(waited, 1)
     if not done:
         _explain(client, board, options, report, gone=gone)
+    return {key: item.resource for key, item in board.items.items() if item.resource is not None}
 
 
 def _explain(client: Client, board: Board, options: Options, report: Report, *, gone: bool) -> None:

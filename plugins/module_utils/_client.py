@@ -31,6 +31,7 @@ PAGE = 500
 ANSWER_SECONDS = 35
 # How long a server that never answered is asked.
 FIRST_CONTACT_SECONDS = 2.0
+_TIME_IS_UP = "Give it more time by api_timeout, where the module has that option, or fewer objects."
 _METHODS = {"apply": "PATCH", "delete": "DELETE"}
 _RBAC_VERBS = {"apply": "patch"}
 
@@ -135,7 +136,8 @@ class Client:
         while True:
             left = until - time.monotonic()
             if left <= 0:
-                raise InferenceError("unreachable", "The time was up before the API server was asked.")
+                text = "The time was up before the API server was asked."
+                raise InferenceError("unreachable", text, advice=(_TIME_IS_UP,))
             try:
                 body = self._send(request, min(ANSWER_SECONDS, left)).body
             except InferenceError as error:

@@ -20,6 +20,8 @@ from ansible_collections.slipway.inference.plugins.module_utils._secrets import 
 
 Fields = Mapping[str, Any]
 
+_IDENTITY = ("name", "namespace")
+
 
 def owned_fields(resource: Mapping[str, Any] | None, manager: str, api_version: str) -> Fields | None:
     """The fieldsV1 tree that a manager owns by server-side apply at this version; None where it owns nothing."""
@@ -78,10 +80,34 @@ def unchanged(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manag
 
 def content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says about its object, apart from which one it is."""
-    named = ("name", "namespace")
-    metadata = {key: value for key, value in manifest["metadata"].items() if key not in named and value}
+    metadata = {key: value for key, value in manifest["metadata"].items() if key not in _IDENTITY and value}
     said = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     return {**said, **({"metadata": metadata} if metadata else {})}
+
+
+def patched(live: Mapping[str, Any], patch: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    """The manifest by which a manager sets what a patch says, and keeps what else it owns of an object.
+
+    Of the patch a dictionary is merged, a list replaces, and None gives a field up.
+    """
+    owned = owned_fields(live, manager, patch["apiVersion"])
+    mine = project(live, owned) if owned else {}
+    said = {key: value for key, value in content(patch).items() if value is not None}
+    merged: dict[str, Any] = _merged(mine, said)
+    metadata = {**merged.get("metadata", {}), **_named(patch["metadata"])}
+    return {**merged, "apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": metadata}
+
+
+def _merged(value: Any, patch: Any) -> Any:
+    if not isinstance(patch, Mapping):
+        return patch
+    before = value if isinstance(value, Mapping) else {}
+    parts = {key: _merged(before.get(key), part) for key, part in patch.items() if part is not None}
+    return {**{key: part for key, part in before.items() if key not in patch}, **parts}
+
+
+def _named(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in _IDENTITY if key in metadata}
 
 
 def compare(

@@ -23,7 +23,7 @@ description:
   - A model of Deckhouse is ready when it is published. One that is uploaded is waited for until somebody has uploaded
     it, as M(slipway.inference.model_upload) does; O(wait_for) can end the wait when its upload is open.
 extends_documentation_fragment:
-  - slipway.inference.apis.of_models
+  - slipway.inference.apis.of_manifests
   - slipway.inference.k8s_auth
   - slipway.inference.models
   - slipway.inference.state
@@ -61,7 +61,7 @@ options:
     description: Annotations of a single model.
     type: dict
   spec:
-    description: Spec of a single model.
+    description: Spec of a single model. Part of it with O(state=patched).
     type: dict
 notes:
   - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
@@ -100,7 +100,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ registered.results | items2dict(key_name='name', value_name='url') }}"
 
-- name: Register the models of a manifest
+- name: Register the models of a manifest, each of the API that it names
   slipway.inference.model:
     models: "{{ lookup('ansible.builtin.file', 'models.yaml') | from_yaml_all }}"
     wait_timeout: 1800
@@ -116,6 +116,14 @@ EXAMPLES = r"""
       minReplicas: 2
     wait_for:
       - condition: Routed
+
+- name: Scale a model that is there, and leave all else as it is
+  slipway.inference.model:
+    name: qwen2-0-5b
+    namespace: models
+    state: patched
+    spec:
+      minReplicas: 3
 
 - name: Remove a model and wait until its pods are gone
   slipway.inference.model:
@@ -194,13 +202,13 @@ results:
       type: bool
     ready:
       description: Whether it runs as described and answers.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: bool
     phase:
       description:
         - Phase of the model; empty as long as no controller has seen it.
         - A KubeAI model's status has no phase; its conditions make it V(Ready), V(Pending) or V(Failed).
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: Ready
     url:
@@ -208,7 +216,7 @@ results:
         - Base URL of the model's own OpenAI API inside the cluster.
         - Empty for a KubeAI model, whose status names none. It is reached through the gateway.
         - Empty for an LLMKube model, which is served by services.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     nodes_ready:
@@ -247,16 +255,16 @@ results:
       version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
-      returned: when O(state=present), unless the API server refused it, or when it was not gone in time
+      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
       type: str
       sample: DownloadFailed
     message:
       description: Why it is not ready, or was refused, in words; empty when it is ready.
-      returned: when O(state=present), or when it could not be deleted
+      returned: unless O(state=absent), and when it could not be deleted
       type: str
     conditions:
       description: Conditions in the status of the model.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: list
       elements: dict
       contains:
@@ -343,14 +351,14 @@ status:
   type: int
 """
 
-from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._apis import AUTO, MODELS, of_api
 from ansible_collections.slipway.inference.plugins.module_utils._task import Module, run_state, state_arguments
 
 
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(MODELS), "default": next(iter(MODELS))},
+            "api": {"type": "str", "choices": [AUTO, *sorted(MODELS)], "default": AUTO},
             "kind": {"type": "str"},
             **state_arguments("models"),
         },
@@ -358,7 +366,7 @@ def main() -> None:
         required_one_of=[("models", "name")],
         supports_check_mode=True,
     )
-    run_state(module, {"models": MODELS[module.params["api"]]})
+    run_state(module, {"models": of_api(MODELS, module.params["api"])})
 
 
 if __name__ == "__main__":

@@ -104,6 +104,9 @@ def _situations(family: Family) -> Situations:
         yield "predicted without a namespace", run(module, check=True, **{**task("a"), "namespace": "not-yet"})
         yield "made", run(module, **task("a", "b"))
         yield "left as it is", run(module, **task("a", "b"))
+        yield "patched", run(module, **task("a"), state="patched")
+        yield "patch predicted", run(module, check=True, **task("never-there"), state="patched")
+        yield "nothing to patch", run(module, **task("never-there"), state="patched")
         api.controller = family.pending
         yield "late", run(module, **task("c"), wait_timeout=1)
         _break_a_pod(api, family.pod_labels)
@@ -210,6 +213,7 @@ def _changing(family: Family, change: Object) -> dict[str, Object]:
     return {
         "makes": family.task("new", "there"),
         "changes": change,
+        "patches": {**change, "state": "patched"},
         "removes": {**family.task("there", "never-there"), "state": "absent"},
     }
 
@@ -248,6 +252,11 @@ def _reading(family: Family, **more: Any) -> Situations:
             depot.put_model(api, depot.FakeDepot())
             yield "waits for its upload", run(module, api="deckhouse")
         yield "predicted", run(module, check=True)
+        yield "waited for in vain", run(module, name="none", wait=True, wait_timeout=0)
+        _break_a_pod(api, family.pod_labels)
+        api.controller = family.failed
+        run(family.module, **family.task("bad"), wait=False)
+        yield "failed", run(module, name="bad", wait=True, wait_timeout=60)
         api.set_status(family.held, **RUNTIMES)
         yield "told more", run(module, **more)
         yield "arguments that make no sense", run(module, api="none")
