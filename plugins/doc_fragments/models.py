@@ -14,7 +14,7 @@ options:
     description:
       - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
         O(models[].annotations) and O(models[].spec), or as a whole manifest.
-      - An empty list is allowed, and nothing is done.
+      - An empty list is allowed.
     type: list
     elements: dict
     suboptions:

@@ -15,7 +15,7 @@ returns.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._apply import (
     Outcome,
     apply,
     delete,
+    listed,
     read,
 )
 from ansible_collections.slipway.inference.plugins.module_utils._client import FIELD_MANAGER, Client, Object
@@ -55,6 +56,14 @@ DIAGNOSIS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
+class Prune:
+    """What goes unless it is wanted: all that a label selector finds in these places."""
+
+    selector: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
 class Options:
     """How a module was called. ``wait_for`` replaces the readiness rules of kinds. ``api_timeout`` is how long reading
     and writing may take, ``wait_timeout`` the wait after that, in seconds."""
@@ -65,13 +74,17 @@ class Options:
     wait_for: Mapping[Kind, Rule] = field(default_factory=dict)
     force_conflicts: bool = False
     api_timeout: float = API_SECONDS
+    prune: Prune | None = None
 
 
 @dataclass
 class Report:
-    """What came of all objects. ``error`` is set when the module has to fail."""
+    """What came of all objects. ``error`` is set when the module has to fail. ``drift``: of those that others have
+    changed, what and who. ``pruned``: those that went as nobody wants them."""
 
     results: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    drift: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
+    pruned: list[Key] = field(default_factory=list)
     diff: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: InferenceError | None = None
@@ -82,10 +95,24 @@ class Report:
 
 
 def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
-    """Makes the objects as wanted and waits until they are ready."""
+    """Makes the objects as wanted, removes those that are to be pruned, and waits until they are ready, and gone."""
     until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
-    return _make(client, wanted, found, options, until)
+    # Read before anything is written: an account that may not see them changes nothing.
+    excess = _excess(client, options.prune, {item.key for item in wanted}, until) if options.prune else {}
+    return _make(client, wanted, found, options, until, excess)
+
+
+def _excess(client: Client, prune: Prune, wanted: Collection[Key], until: float) -> dict[Key, Object]:
+    """What a selector finds and nobody wants. What a controller has made for something else is that one's business."""
+    query = {"labelSelector": prune.selector}
+    found = [listed(client, [kind], namespace, query, until).objects for kind, namespace in prune.places]
+    objects = [(key, resource) for some in found for key, resource in some.items()]
+    return {key: resource for key, resource in objects if key not in wanted and not _is_controlled(resource)}
+
+
+def _is_controlled(resource: Object) -> bool:
+    return any(owner.get("controller") for owner in resource["metadata"].get("ownerReferences") or ())
 
 
 def patched(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
@@ -140,11 +167,19 @@ def _is_done(key: Key, resource: Object, options: Options) -> bool:
     return judge(key.kind, resource, options.wait_for.get(key.kind)).state in DONE
 
 
-def _make(client: Client, wanted: Sequence[Wanted], found: Found, options: Options, until: float) -> Report:
-    """Applies what differs from what was found, and waits until all is ready."""
-    report = Report()
+def _make(
+    client: Client,
+    wanted: Sequence[Wanted],
+    found: Found,
+    options: Options,
+    until: float,
+    excess: Mapping[Key, Object] | None = None,
+) -> Report:
+    """Applies what differs from what was found, deletes what is too much, and waits until all is ready, and gone."""
+    report = Report(pruned=[*(excess or {})])
     after = dict(found.objects)
     differ = [item for item in wanted if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
+    report.drift = {item.key: _diff.drift(after.get(item.key), item.manifest, FIELD_MANAGER) for item in differ}
     sent: dict[Key, Outcome] = {}
     if differ and (options.check_mode or len(differ) > 1):
         sent = apply(client, differ, until, force=options.force_conflicts, dry_run=True)
@@ -155,14 +190,21 @@ def _make(client: Client, wanted: Sequence[Wanted], found: Found, options: Optio
     if differ and not options.check_mode:
         sent = apply(client, differ, until, force=options.force_conflicts, dry_run=False)
     after.update({key: outcome for key, outcome in sent.items() if not isinstance(outcome, InferenceError)})
-    for key, label in _messages.shown(item.key for item in wanted).items():
-        if key in after:
-            _note(report, key, label, found.objects.get(key), after[key])
+    labels = _messages.shown([*(item.key for item in wanted), *report.pruned])
+    for item in wanted:
+        if item.key in after:
+            _note(report, item.key, labels[item.key], found.objects.get(item.key), after[item.key])
     if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
+        return report
+    # Before what is wanted is waited for, which may need the GPUs of what goes.
+    if excess and _delete(client, excess, labels, options, report, until):
         return report
     if options.wait and not options.check_mode:
         ends = time.monotonic() + options.wait_timeout
         _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report, ends)
+        if excess and report.error is None:
+            ends = max(ends, time.monotonic() + DIAGNOSIS_SECONDS)
+            _wait(client, excess, Found(), options, report, ends, gone=True)
     return report
 
 
@@ -171,26 +213,44 @@ def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report
     report = Report()
     until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=True)
-    there = [item for item in wanted if item.key in found.objects]
-    outcomes = delete(client, found.objects, there, until, dry_run=options.check_mode)
-    for key, label in _messages.shown(item.key for item in wanted).items():
-        before, outcome = found.objects.get(key), outcomes.get(key)
+    there = {item.key: found.objects[item.key] for item in wanted if item.key in found.objects}
+    report.results = {item.key: _left(item.key) for item in wanted if item.key not in there}
+    if _delete(client, there, _messages.shown(item.key for item in wanted), options, report, until):
+        return report
+    if options.wait and not options.check_mode:
+        ends = time.monotonic() + options.wait_timeout
+        _wait(client, there, found, options, report, ends, gone=True)
+    return report
+
+
+def _delete(
+    client: Client,
+    objects: Mapping[Key, Object],
+    labels: Mapping[Key, str],
+    options: Options,
+    report: Report,
+    until: float,
+) -> bool:
+    """Asks for the deletion of objects and notes it. Whether the server refused something."""
+    wanted = [Wanted(key, resource) for key, resource in objects.items()]
+    outcomes = delete(client, objects, wanted, until, dry_run=options.check_mode)
+    for key, before in objects.items():
+        outcome = outcomes.get(key)
         if isinstance(outcome, InferenceError):
             continue
         # One that is going already is waited for, but its going is not this task's doing. Neither is that of one that
         # had gone when its deletion was asked for.
-        changed = bool(before and outcome) and not (before or {})["metadata"].get("deletionTimestamp")
-        report.results[key] = {**_named(key), "changed": changed, "waited": 0.0}
+        changed = bool(outcome) and not before["metadata"].get("deletionTimestamp")
+        report.results[key] = {**_left(key), "changed": changed}
         if changed:
             # The whole spec goes, whoever owned the fields.
-            spec = {"spec": before.get("spec")} if before else {}
-            report.diff.append(_diff.entry(label, spec, {}))
-    if _refused(outcomes, there, report, "not deleted"):
-        return report
-    if options.wait and not options.check_mode:
-        ends = time.monotonic() + options.wait_timeout
-        _wait(client, {item.key: found.objects[item.key] for item in there}, found, options, report, ends, gone=True)
-    return report
+            report.diff.append(_diff.entry(labels[key], {"spec": before.get("spec")}, {}))
+    return _refused(outcomes, wanted, report, "not deleted")
+
+
+def _left(key: Key) -> dict[str, Any]:
+    """The result for an object of which nothing is to be done."""
+    return {**_named(key), "changed": False, "waited": 0.0}
 
 
 def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:

@@ -26,6 +26,9 @@ _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
 _NAMESPACE = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 # What a manifest may say of its metadata; the rest of what a live object has there is the server's.
 _METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+# In a label selector: what says that an object lacks something, and the commas between its requirements.
+_LACKS = re.compile(r"^\s*!|!=|\snotin\s*\(")
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -85,6 +88,19 @@ def parse(
     if problems:
         raise InferenceError("invalid_input", "Nothing was changed. " + "\n".join(f"{text}." for text in problems))
     return wanted
+
+
+def selector(requirements: Iterable[str]) -> str:
+    """The label selector of what carries all that is required. Raises InferenceError where nothing is named that it has
+    to carry: that would be everything, or all that is somebody else's."""
+    text = ",".join(requirement.strip() for requirement in requirements if requirement.strip())
+    if not any(not _LACKS.search(requirement) for requirement in _OUTER_COMMA.split(text) if requirement.strip()):
+        raise InferenceError(
+            "invalid_input",
+            "Nothing was changed. prune needs a label that the objects carry, such as team=search: an empty selector,"
+            " or one that only says what they do not carry, would remove objects of others.",
+        )
+    return text
 
 
 def _kind(kinds: Sequence[Kind], item: Mapping[str, Any], namespace: str | None) -> Kind:

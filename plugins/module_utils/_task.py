@@ -189,17 +189,46 @@ def _change(module: Module, kinds: Kinds) -> dict[str, Any]:
         wait_for=_wait_for(params, _main(kinds)),
         force_conflicts=params["force_conflicts"],
         api_timeout=params["api_timeout"],
+        prune=_prune(params, _main(kinds), wanted),
     )
-    if not wanted:
+    if not wanted and not options.prune:
         return {"changed": False, "results": []}
     report = _ACTS[params["state"]](Client(_auth.connect(params), module.warn), wanted, options)
     for warning in report.warnings:
         module.warn(warning)
-    results = [report.results[item.key] for item in wanted if item.key in report.results]
-    result = {"changed": report.changed, "results": mask(results), "diff": report.diff}
+    results = [_result(item.key, report, params["state"]) for item in wanted if item.key in report.results]
+    result: dict[str, Any] = {"changed": report.changed, "results": results, "diff": report.diff}
+    if options.prune:
+        result["pruned"] = [mask(report.results[key]) for key in report.pruned if key in report.results]
     if report.error is not None:
         _fail(module, report.error, result)
     return result
+
+
+def _result(key: _manifest.Key, report: _bulk.Report, state: str) -> dict[str, Any]:
+    """What came of an object. Secrets in its drift are masked already, where their names were still known."""
+    shown: dict[str, Any] = mask(report.results[key])
+    return shown if state == "absent" else {**shown, "drift": report.drift.get(key, [])}
+
+
+def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], wanted: Sequence[_manifest.Wanted]) -> _bulk.Prune | None:
+    """What the task removes beside what it makes: of the APIs that it speaks of, in the namespaces that it names."""
+    if params.get("prune") is None:
+        return None
+    if params["state"] != "present":
+        raise InferenceError("invalid_input", "Nothing was changed. prune goes with state=present alone.")
+    selector = _manifest.selector(params["prune"])
+    named = {item.key.kind for item in wanted}
+    apis = [kind for kind in kinds if len(kinds) == 1 or named.intersection(kind.all)]
+    namespaces = dict.fromkeys(filter(None, [params["namespace"], *(item.key.namespace for item in wanted)]))
+    within = [one for kind in apis for one in kind.all if one.namespaced]
+    beyond = [one for kind in apis for one in kind.all if not one.namespaced]
+    places = [_manifest.Place(kind, namespace) for kind in within for namespace in namespaces]
+    places += [_manifest.Place(kind, "") for kind in beyond if not params["namespace"] or kind in named]
+    if not places:
+        text = "Nothing was changed. prune does not know where to look: set namespace, and api where no model says it."
+        raise InferenceError("invalid_input", text)
+    return _bulk.Prune(selector, tuple(places))
 
 
 def _items(params: Mapping[str, Any], kinds: Kinds) -> Iterator[tuple[Sequence[Kind], Mapping[str, Any]]]:

@@ -264,6 +264,14 @@ results:
       returned: unless O(state=absent) or the API server refused it
       type: list
       elements: dict
+    drift:
+      description:
+        - What somebody else has changed of the fields that the task describes, as
+          RV(slipway.inference.model#module:results[].drift).
+      returned: unless O(state=absent)
+      type: list
+      elements: dict
+      version_added: 0.5.0
     waited:
       description: Seconds until it was ready, failed or gone.
       returned: unless the API server refused it

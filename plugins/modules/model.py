@@ -63,6 +63,20 @@ options:
   spec:
     description: Spec of a single model. Part of it with O(state=patched).
     type: dict
+  prune:
+    description:
+      - Label selectors. Models that match all of them and are not in O(models) are removed, after those in O(models)
+        were applied, and it is waited until they are gone.
+      - One of them has to name a label that the models carry, such as V(team=search). An empty list is refused.
+      - It looks for kinds of the API that O(api) names, or that O(models) are of, in the namespaces that the task or
+        its models name; for models of the whole cluster where O(namespace) is not set, or O(models) has one of their
+        kind.
+        Models that a controller has made for something else stay.
+      - With an empty list of O(models) everything goes that is found.
+      - Check mode and diffs show what would go.
+    type: list
+    elements: str
+    version_added: 0.5.0
 notes:
   - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
   - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models, and, to
@@ -124,6 +138,20 @@ EXAMPLES = r"""
     state: patched
     spec:
       minReplicas: 3
+
+- name: Have the models of a team as a file says, and no others
+  slipway.inference.model:
+    namespace: models
+    models: "{{ lookup('ansible.builtin.file', 'search.yaml') | from_yaml_all }}"
+    prune: [team=search]
+  register: applied
+
+- name: Show what somebody else has changed of them
+  ansible.builtin.debug:
+    msg: "{{ item.0.name }}{{ item.1.path }} was {{ item.1.theirs }} by {{ item.1.manager }}, is {{ item.1.ours }}"
+  loop: "{{ applied.results | subelements('drift') }}"
+  loop_control:
+    label: "{{ item.0.name }}"
 
 - name: Remove a model and wait until its pods are gone
   slipway.inference.model:
@@ -289,6 +317,32 @@ results:
         observedGeneration:
           description: Generation of the model that it speaks of.
           type: int
+    drift:
+      description:
+        - What somebody else has changed of the fields that the task describes, as it was before the task.
+        - Empty where nobody has. A field that somebody has removed cannot be told from one that is new in the task, and
+          is not among them.
+      returned: unless O(state=absent)
+      type: list
+      elements: dict
+      version_added: 0.5.0
+      contains:
+        path:
+          description: Path of the field.
+          type: str
+          sample: .spec.minReplicas
+        ours:
+          description: Value that the task describes.
+          type: raw
+          sample: 1
+        theirs:
+          description: Value that it had.
+          type: raw
+          sample: 3
+        manager:
+          description: Field manager that has set it, such as C(kubectl-edit).
+          type: str
+          sample: kubectl-edit
     waited:
       description: Seconds until it was ready, failed or gone.
       returned: unless the API server refused it
@@ -327,6 +381,55 @@ results:
       returned: for the first three models that made a wait fail
       type: list
       elements: str
+pruned:
+  description: What came of each model that O(prune) has found, as RV(results) tells it of models that are removed.
+  returned: when O(prune) is set, as far as the task came
+  type: list
+  elements: dict
+  version_added: 0.5.0
+  contains:
+    kind:
+      description: Kind of the model.
+      type: str
+      sample: Model
+    name:
+      description: Name of the model.
+      type: str
+      sample: tinyllama-1-1b
+    namespace:
+      description: Namespace of the model. Empty for one of the whole cluster.
+      type: str
+      sample: models
+    changed:
+      description: Whether it was removed, or would be. V(false) for one that was going already.
+      type: bool
+    waited:
+      description: Seconds until it was gone.
+      returned: unless the API server refused it
+      type: float
+    reason:
+      description: Why it is not gone, in one word.
+      returned: when it was not gone in time
+      type: str
+      sample: Deleting
+    message:
+      description: Why it is not gone, or could not be deleted, in words.
+      returned: when it was not gone in time, or could not be deleted
+      type: str
+    error_code:
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made the task fail
+      type: str
+    events:
+      description: As RV(slipway.inference.model#module:results[].events).
+      returned: for the first three models that were not gone in time
+      type: list
+      elements: dict
+    log:
+      description: As RV(slipway.inference.model#module:results[].log).
+      returned: for the first three models that were not gone in time
+      type: list
+      elements: str
 error_code:
   description:
     - What kind of failure it was. The codes keep their meaning.
@@ -360,9 +463,11 @@ def main() -> None:
         argument_spec={
             "api": {"type": "str", "choices": [AUTO, *sorted(MODELS)], "default": AUTO},
             "kind": {"type": "str"},
+            "prune": {"type": "list", "elements": "str"},
             **state_arguments("models"),
         },
         mutually_exclusive=[("models", name) for name in ("name", "kind", "labels", "annotations", "spec")],
+        required_by={"prune": ["models"]},
         required_one_of=[("models", "name")],
         supports_check_mode=True,
     )
