@@ -87,6 +87,10 @@ UNREACHABLE = ErrorResponse(
     503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
 )
 
+UNKNOWN_YET = ErrorResponse(
+    503, "The gateway does not know yet which models there are.", SERVER, code="models_unknown", retry_after=5
+)
+
 REFUSALS = {
     "broken": BROKEN,
     "form": NO_FORM,

@@ -33,7 +33,8 @@ class ReconcileLoop:
         self._dataplane = dataplane
         self._prober = Prober(self.changed)
         self._changed = asyncio.Event()
-        self._published = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once there is a table."""
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
         self._applied = asyncio.Event()
@@ -59,7 +60,7 @@ class ReconcileLoop:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Takes a new table and new API keys."""
-        self._published.set()
+        self.known.set()
         if snapshot != self._snapshot:
             self._snapshot = snapshot
             self.changed()
@@ -72,7 +73,7 @@ class ReconcileLoop:
     async def run(self) -> None:
         """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
-            await self._published.wait()
+            await self.known.wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:
