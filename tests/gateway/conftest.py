@@ -33,7 +33,7 @@ class Engine:
     """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap.
 
     With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
-    answer, of the content type `type`; `broken`: it ends without the end that HTTP asks for.
+    answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
@@ -124,6 +124,7 @@ class Engine:
 
     async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": wish.get("type", "application/json")})
+        response.content_length = wish.get("length")
         await response.prepare(request)
         for piece in wish["pieces"]:
             await response.write(piece.encode())
