@@ -44,6 +44,8 @@ class Engine:
         self.headers: list[dict[str, str]] = []
         self.active = 0
         self.cancelled = 0
+        self.status = 0
+        """Answer to all requests, whatever they ask for; -1: none, the connection is closed."""
         self._held = asyncio.Semaphore(0)
         self._loop = loop
         self._runner: web.AppRunner | None = None
@@ -104,6 +106,10 @@ class Engine:
         self.bodies.append(body)
         self.paths.append(request.path)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        if self.status < 0 and request.transport:
+            request.transport.abort()
+        if self.status:
+            return web.json_response({}, status=abs(self.status))
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
         if "events" in wish:
             return await self._stream(request, wish)

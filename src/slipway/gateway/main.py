@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from slipway.gateway import http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.metrics import HaproxyCollector
+from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import InvalidSettingsError, Settings, load
@@ -79,6 +79,10 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)
+
+    async def counters() -> Answers:
+        return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
+
     async with AsyncExitStack() as stack:
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
@@ -91,17 +95,17 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
             page = Page(
                 lambda: reconciler.table,
                 look,
-                dataplane.counters,
+                counters,
                 keys=bool(settings.api_keys_secret),
                 replica=os.environ.get("POD_NAME", ""),
                 rights=lambda: reconciler.rights,
             )
             page.add_to(models)
         await stack.enter_async_context(http_api.served(models, door))
-        refresh = partial(_refresh, collector, dataplane)
+        refresh = partial(_refresh, collector, counters)
         operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
-        work = asyncio.create_task(_together(reconciler.run, partial(_beat, pulse), *feeds))
+        work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
         await _until_signalled(work)
         if not work.done():
             await _leave(reconciler, dataplane, work)
@@ -154,10 +158,10 @@ async def _beat(pulse: Pulse) -> None:
         await asyncio.sleep(_BEAT_SECONDS)
 
 
-async def _refresh(collector: HaproxyCollector, dataplane: DataPlane) -> None:
+async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[Answers]]) -> None:
     """Fetches HAProxy's counters for the next scrape; the collector shows none while HAProxy does not answer."""
     try:
-        collector.answers = await dataplane.counters()
+        collector.answers = await counters()
     except CommandError:
         collector.answers = None
 

@@ -67,6 +67,8 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     answered: int = 0
     failed: int = 0
     """Of the answers those with a status of 500 and above."""
+    passed_over: int = 0
+    """Replicas that get no requests, as they answer errors or nothing while others answer well."""
     first_byte_ms: int | None = None
     """Mean time to the first byte of an answer."""
     conflicts: tuple[str, ...] = ()
@@ -253,6 +255,7 @@ class _View:
             waiting=sum(one.waiting for one in counted),
             answered=sum(one.answered for one in counted),
             failed=sum(one.failed for one in counted),
+            passed_over=sum(one.passed_over for one in counted),
             first_byte_ms=round(sum(one.first_byte_ms for one in counted) / first_bytes) if first_bytes else None,
             conflicts=tuple(message for one in sorted(names) for message in self._conflicts.get(one, ())),
         )
