@@ -13,6 +13,7 @@ from slipway.gateway.balancing import server_name
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import Rights
+from slipway.gateway.limits import Permissions
 from slipway.gateway.outliers import Outliers
 from slipway.gateway.probe import Prober
 from slipway.gateway.render import DesiredState
@@ -36,6 +37,7 @@ class ReconcileLoop:
         self._dataplane = dataplane
         self._prober = Prober(self.changed)
         self._outliers = Outliers()
+        self._permissions = Permissions()
         self._changed = asyncio.Event()
         self.known = asyncio.Event()
         """Set once there is a table."""
@@ -129,7 +131,8 @@ class ReconcileLoop:
             self._changed.clear()
             keys, rights = self._snapshot.keys, self._snapshot.rights
             table = self._prober.filter(self._outliers.filter(self.table))
-            state = DesiredState(table, keys, rights, ready=not self._leaving)
+            allowed = self._permissions.of(rights, table)
+            state = DesiredState(table, keys, rights, not self._leaving, allowed)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

@@ -42,6 +42,8 @@ class DesiredState(NamedTuple):
     """By name of the key."""
     ready: bool = False
     """Whether /readyz says so."""
+    allowed: Mapping[str, str] = {}
+    """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
@@ -60,7 +62,7 @@ class DesiredState(NamedTuple):
             "state.map": {"ready": "1"} if self.ready else {},
         }
         if settings.api_keys_secret:
-            maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.table)}
+            maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
         return maps
 
 
