@@ -25,6 +25,7 @@ FASTER_WHISPER = Engine(
     args=lambda launch: launch.extra_args,
     env=_env,
     reads_model_field=False,
+    paths=("/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/v1/chat/completions"),
     port=PORT,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

@@ -6,6 +6,7 @@ from slipway.artifacts.huggingface import environment
 from slipway.artifacts.weights import BucketFolder
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of
+from slipway.serving.paths import all_but
 
 PORT = 8000
 """Where it listens unless it is told."""
@@ -54,6 +55,7 @@ VLLM = Engine(
         "rocm": "vllm/vllm-openai-rocm:v0.33.0",
         "tpu": "vllm/vllm-tpu:23194d83e8f2a6783b0d8c275f5f8a22faab9aec",
     },
+    paths=all_but("/v1/moderations", "/v1/images/variations"),
     metrics=Metrics(
         running="vllm:num_requests_running",
         waiting="vllm:num_requests_waiting",

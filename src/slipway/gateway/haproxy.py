@@ -16,6 +16,7 @@ from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.gateway.ui import access
+from slipway.serving import paths
 
 MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
@@ -32,27 +33,9 @@ _H2_STREAMS = 32
 _OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
+PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
-
-JSON_PATHS = (
-    "chat/completions",
-    "completions",
-    "embeddings",
-    "responses",
-    "moderations",
-    "rerank",
-    "score",
-    "audio/speech",
-    "images/generations",
-)
-"""Paths below /v1/ that take a JSON body with a model. A list, not a prefix: engines have administrative paths too."""
-
-FORM_PATHS = ("audio/transcriptions", "audio/translations", "images/edits", "images/variations")
-"""Paths below /v1/ that take a form with a field ``model``."""
-
-PROMPTS = {"chat/completions": "messages", "completions": "prompt", "responses": "input"}
-"""Paths whose requests have a prompt, and the field that holds it."""
 
 BEGIN = 4096
 """Bytes of a body in which most prompts begin."""
@@ -167,6 +150,7 @@ global
     # The looks of a request that waits add up, over minutes and on a busy machine to more than the usual limit of 4 s.
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
+    lua-load-per-thread {run}/lua/errors.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
     lua-load-per-thread {run}/lua/prefix.lua
@@ -204,7 +188,7 @@ def _hold_arguments(settings: Settings) -> str:
 
 def _defaults(settings: Settings) -> str:
     run = settings.run_directory
-    files = "\n".join(f"    errorfile {error.status} {run}/errors/{error.status}.http" for error in errors.BY_STATUS)
+    files = "\n".join(_error_of_status(error, run) for error in errors.BY_STATUS)
     return f"""\
 defaults base
     mode http
@@ -236,6 +220,13 @@ defaults {MODEL_DEFAULTS} from base
     http-response sc-inc-gpc(1,0)"""
 
 
+def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
+    """What is answered with a status that HAProxy makes up. Some are made before there is a request."""
+    if error.status not in errors.OF_REQUESTS:
+        return f"    errorfile {error.status} {run}/errors/{error.status}.http"
+    return f"    {errors.http_error(error)}"
+
+
 def _frontend(settings: Settings) -> str:
     host, port = address(settings.listen)
     parts = (
@@ -245,10 +236,11 @@ def _frontend(settings: Settings) -> str:
         _connections(settings),
         _health(settings),
         _request_id(),
+        _kind(settings),
         *((access.before_keys(),) if settings.ui else ()),
         _keys(settings),
         *((access.after_keys(),) if settings.ui else ()),
-        _paths(settings),
+        _paths(),
         *limits.rules(settings),
         _headers(settings),
         _body(settings),
@@ -316,16 +308,24 @@ def _keys(settings: Settings) -> str:
     return limits.identify(settings)
 
 
-def _paths(settings: Settings) -> str:
-    paths = f"{settings.run_directory}/paths.map"
+def _kind(settings: Settings) -> str:
+    """Says which path it is by its number; none for those that are not a model's. Errors have the shape that belongs to
+    the path, so this comes before the first of them."""
+    kind = f"path,map_str_int({settings.run_directory}/{PATHS_MAP})"
     return f"""\
-    http-request set-path %[path,regsub(^/openai/,/)] if {{ path_beg /openai/v1/ }}
+    http-request set-var(txn.kind) {kind}
+    acl known var(txn.kind) -m found
+    http-request set-path %[path,regsub(^/openai/,/)] if !known {{ path_beg /openai/v1/ }}
+    http-request set-var(txn.kind) {kind} if !known
     acl models path /v1/models
-    acl models path_beg /v1/models/
-    http-request {errors.return_rule(errors.WRONG_METHOD)} if models !{{ method GET HEAD }}
-    http-request allow if models
-    http-request set-var(txn.kind) path,map_str({paths})
-    http-request {errors.return_rule(errors.unknown_path(FORM_PATHS + JSON_PATHS))} unless {{ var(txn.kind) -m found }}
+    acl models path_beg /v1/models/"""
+
+
+def _paths() -> str:
+    return f"""\
+    http-request {errors.return_rule(errors.WRONG_METHOD)} if !known models !{{ method GET HEAD }}
+    http-request allow if !known models
+    http-request {errors.return_rule(errors.unknown_path(paths.NAMES))} unless known
     http-request {errors.return_rule(errors.WRONG_METHOD)} unless {{ method POST }}"""
 
 
@@ -346,7 +346,7 @@ def _body(settings: Settings) -> str:
     http-request wait-for-body time {_BODY_SECONDS}s use-large-buffer
     http-request sc-inc-gpc0(2)
     http-request {too_large} if {{ req.body_len gt {limit} }}
-    acl form var(txn.kind) -m str form
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
     acl plain req.body -m reg '{PLAIN_BODY}'
@@ -365,6 +365,7 @@ def _route(settings: Settings) -> str:
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
+    http-request lua.unsupported_endpoint if {{ var(txn.be),map_str_int({run}/{LACKS_MAP}),and(txn.kind) -m int gt 0 }}
 {split.rules(run)}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
@@ -378,13 +379,19 @@ def _hold(run: str) -> str:
 {_AFTER_HOLD}"""
 
 
+def _prompts() -> dict[str, list[str]]:
+    """Paths whose requests have a prompt, by the field that holds it."""
+    fields = dict.fromkeys(one.prompt for one in paths.PATHS if one.prompt)
+    return {field: [one.path for one in paths.PATHS if one.prompt == field] for field in fields}
+
+
 def _endpoint(settings: Settings) -> str:
     """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
-        f" if hashed {{ path /v1/{path} }}{condition}"
+        f" if hashed {{ path {' '.join(asked)} }}{condition}"
         for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
-        for path, field in PROMPTS.items()
+        for field, asked in _prompts().items()
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
@@ -397,7 +404,7 @@ def _endpoint(settings: Settings) -> str:
 
 
 def _leave(settings: Settings) -> str:
-    own = "models || page" if settings.ui else "models"
+    own = "!known models || page" if settings.ui else "!known models"
     return f"""\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
 {limits.forget(settings)}\
@@ -450,9 +457,14 @@ backend {_BODIES} from base
 
 
 def paths_map() -> str:
-    """Map of the paths that take a model, and whether it stands in JSON or in a form."""
-    kinds = {"json": JSON_PATHS, "form": FORM_PATHS}
-    return _lines(f"/v1/{path} {kind}" for kind, paths in kinds.items() for path in paths)
+    """Map of the paths that take a model, and the number of each."""
+    return _lines(f"{path} {bit}" for path, bit in paths.BITS.items())
+
+
+def lacks_map(table: RoutingTable) -> dict[str, str]:
+    """By backend whose route says what its engine serves: the set of the paths that it does not."""
+    lacking = {name: paths.unknown(backend.route.paths) for name, backend in table.backends.items()}
+    return {name: str(bits) for name, bits in lacking.items() if bits}
 
 
 def map_text(entries: dict[str, str]) -> str:

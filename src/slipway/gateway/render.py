@@ -16,7 +16,7 @@ from slipway.gateway.table import EMPTY, RoutingTable
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    *("servers.lua", "cut.lua"),
+    *("servers.lua", "cut.lua", "errors.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -54,6 +54,7 @@ class DesiredState(NamedTuple):
             },
             **split.maps(self.table),
             **rewrite.maps(self.table),
+            haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             UNREADY: unready(self.table),
@@ -71,10 +72,14 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     lua = resources.files(__package__) / "lua"
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
-        | {f"errors/{error.status}.http": errors.error_file(error) for error in errors.BY_STATUS}
+        | {
+            f"errors/{error.status}.http": errors.error_file(error)
+            for error in errors.BY_STATUS
+            if error.status not in errors.OF_REQUESTS
+        }
         | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
-        | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
+        | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
 
 

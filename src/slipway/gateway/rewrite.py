@@ -57,6 +57,7 @@ backend rewrite from base
 frontend again from base
     bind unix@{run}/again.sock mode 600
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

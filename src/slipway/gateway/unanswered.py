@@ -34,6 +34,7 @@ def sections(run: str, after_hold: str, last_rules: str) -> str:
 frontend {NAME} from base
     bind unix@{run}/{NAME}.sock mode 600 accept-proxy
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     http-request set-var(txn.be) fc_pp_tlv({_TLV})
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}

@@ -31,6 +31,7 @@ MOST_IDS = 64
 MOST_ALIAS_CHARACTERS = 4096
 """Characters of aliases that the controller writes into a route at most, for the same reason."""
 MOST_FEATURES = 64
+MOST_PATHS = 64
 MOST_PORTS = 100
 """Ports of a routed Service."""
 MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
@@ -60,6 +61,7 @@ _PortName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,63}\Z")]
 _Feature = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
 _PLAIN = r"\A[^\x00-\x1f\x7f]*\Z"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_Path = Annotated[str, msgspec.Meta(pattern=r"\A/[a-z0-9/_.-]{0,99}\Z")]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _LabelKey = Annotated[str, msgspec.Meta(max_length=317)]
 _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
@@ -133,6 +135,9 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Whether it answers for no id at all, but only as another's canary. ``models`` and ``aliases`` are not read."""
     canary: Canary | None = None
     """Who gets a share of the requests for the ids that this Service answers for."""
+    paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
+    """Paths that the engine serves. A request for another path of a model is refused before the engine is asked. Empty:
+    not told, and none is refused."""
     refusal: Refusal | None = None
     """Of an internal Service: it stands for a model that cannot be served."""
 

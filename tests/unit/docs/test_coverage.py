@@ -28,8 +28,8 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
 from slipway.engines.python import PYTHON
 from slipway.gateway import errors
-from slipway.gateway.haproxy import FORM_PATHS, JSON_PATHS
 from slipway.gateway.settings import Settings as GatewaySettings
+from slipway.serving import paths
 from slipway.serving.route import Route
 
 from ...docs.pages import ROOT, anchors
@@ -195,7 +195,7 @@ def test_every_error_of_the_gateway_is_told() -> None:
 
 
 def test_every_path_of_the_gateway_is_told() -> None:
-    assert {f"/v1/{path}" for path in JSON_PATHS + FORM_PATHS} - words("gateway.md") == set()
+    assert set(paths.NAMES) - words("gateway.md") == set()
 
 
 @pytest.mark.parametrize("kind", ["roles", "playbooks", "plugins/modules"])

@@ -123,6 +123,7 @@ def route(model: Model, *, failing: bool) -> Route:
         labels=model.labels,
         scale=ScaleTarget("kubeai.org", "v1", "models", model.name) if scaled else None,
         drop_model_field=not model.engine.reads_model_field,
+        paths=model.engine.paths_of(spec.image),
     )
     if spec.load_balancing.strategy == "LeastLoad":
         return plain

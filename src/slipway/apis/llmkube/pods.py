@@ -313,6 +313,7 @@ def address(service: Service) -> ServiceSpec:
         source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
+        paths=service.engine.paths_of(service.spec.image, service.spec.command),
     )
     return ServiceSpec(
         service_name(service.name),

@@ -23,7 +23,7 @@ local MOST_DIGITS = 9         -- of a number that is believed
 local LONGEST = 8192          -- characters of an object `usage`
 local KEPT = 2048             -- characters of the last pieces that are kept for the end
 local GENERATES = {["/v1/chat/completions"] = true, ["/v1/completions"] = true, ["/v1/responses"] = true, ["/v1/messages"] = true}
-local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true}
+local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true, ["/v2/rerank"] = true, ["/v2/embed"] = true}
 local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"response.incomplete"', '"response.failed"'}
 local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
