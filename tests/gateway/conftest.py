@@ -34,6 +34,8 @@ class Engine:
 
     With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
     answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
+
+    It keeps the stored responses whose ids are in `responses`, and sends back what comes over a WebSocket.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
@@ -41,6 +43,7 @@ class Engine:
         self.port = reserved_port()
         self.bodies: list[bytes] = []
         self.paths: list[str] = []
+        self.responses: set[str] = set()
         self.headers: list[dict[str, str]] = []
         self.active = 0
         self.cancelled = 0
@@ -110,6 +113,10 @@ class Engine:
             request.transport.abort()
         if self.status:
             return web.json_response({}, status=abs(self.status))
+        if request.headers.get("upgrade") == "websocket":
+            return await self._echo(request)
+        if request.path.startswith("/v1/responses/") and request.path.split("/")[3] not in self.responses:
+            return web.json_response({"error": {"message": "There is no such response."}}, status=404)
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
         if "events" in wish:
             return await self._stream(request, wish)
@@ -127,6 +134,13 @@ class Engine:
 
     async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
         await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))
+
+    async def _echo(self, request: web.Request) -> web.StreamResponse:
+        session = web.WebSocketResponse()
+        await session.prepare(request)
+        async for message in session:
+            await session.send_str(f"{self.name}: {message.data}")
+        return session
 
     async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": wish.get("type", "application/json")})

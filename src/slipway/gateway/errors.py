@@ -8,7 +8,6 @@ are answered pay nothing for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from slipway.serving import paths
@@ -74,7 +73,19 @@ LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 10
 NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
-UNKNOWN_PATH = ErrorResponse(404, "There is nothing at this path.", code="unknown_url")
+NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
+UNCLEAR_QUERY = ErrorResponse(
+    400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
+)
+NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
+NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
+UNKNOWN_PATH = ErrorResponse(
+    404,
+    "There is nothing at this path. GET /v1/models lists the models; POST goes to these: "
+    + ", ".join(sorted(one.path for one in paths.PATHS))
+    + ".",
+    code="unknown_url",
+)
 WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = ErrorResponse(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
 TOO_MANY = ErrorResponse(
@@ -209,17 +220,8 @@ def http_error(error: ErrorResponse) -> str:
 
 def _reply(error: ErrorResponse) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
-    name = next((name for name, failure in FAILURES.items() if failure == error), "")
-    # One that is in no list is about paths that nobody has, so it needs no other shape.
-    body = f"lf-string '%[lua.failure({name})]'" if name else f"string '{error.body()}'"
-    return f"status {error.status} content-type application/json{headers} {body}"
-
-
-def unknown_path(served: Iterable[str]) -> ErrorResponse:
-    """Of a path that is not served; ``served``: those that are, beside the model list."""
-    known = ", ".join(sorted(served))
-    text = f"{UNKNOWN_PATH.message} GET /v1/models lists the models; POST goes to these: {known}."
-    return UNKNOWN_PATH._replace(message=text)
+    name = next(name for name, failure in FAILURES.items() if failure == error)
+    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors, limits, memory, rewrite, split, tokens, unanswered
+from slipway.gateway import beside, errors, limits, memory, rewrite, split, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
@@ -151,6 +151,8 @@ global
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/errors.lua
+    lua-load-per-thread {run}/lua/paths.lua {run}/{PATHS_MAP} {beside.arguments()}
+    lua-load-per-thread {run}/lua/responses.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
     lua-load-per-thread {run}/lua/prefix.lua
@@ -215,7 +217,7 @@ defaults {MODEL_DEFAULTS} from base
     cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
     # HAProxy remembers that a client asked for another protocol, also when the header Upgrade was taken off.
-    http-response deny deny_status 502 if {{ status 101 }}
+    http-response deny deny_status 502 if {{ status 101 }} !{{ var({beside.TUNNEL}) -m found }}
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
 
@@ -277,8 +279,10 @@ def _headers(settings: Settings) -> str:
     # Limits for each client, and the access log, are about those behind the proxy.
     http-request set-src req.hdr_ip(x-forwarded-for,-1) if trusted {{ req.hdr_ip(x-forwarded-for,-1) -m found }}"""
     return f"""\
+    http-request set-var(txn.upgrade) req.fhdr(upgrade) unless known
     http-request lua.drop_named if {{ req.fhdr(connection) -m found }}
 {dropped}
+    http-request allow unless known
     option forwardfor if-none"""
 
 
@@ -315,18 +319,14 @@ def _kind(settings: Settings) -> str:
     return f"""\
     http-request set-var(txn.kind) {kind}
     acl known var(txn.kind) -m found
-    http-request set-path %[path,regsub(^/openai/,/)] if !known {{ path_beg /openai/v1/ }}
-    http-request set-var(txn.kind) {kind} if !known
-    acl models path /v1/models
-    acl models path_beg /v1/models/"""
+    http-request lua.other_path unless known"""
 
 
 def _paths() -> str:
     return f"""\
-    http-request {errors.return_rule(errors.WRONG_METHOD)} if !known models !{{ method GET HEAD }}
-    http-request allow if !known models
-    http-request {errors.return_rule(errors.unknown_path(paths.NAMES))} unless known
-    http-request {errors.return_rule(errors.WRONG_METHOD)} unless {{ method POST }}"""
+    http-request {errors.return_rule(errors.WRONG_METHOD)} if !{{ method POST }} known
+    http-request lua.refuse_path unless known
+    http-request allow if !known {{ var(txn.leads) -m str control }}"""
 
 
 def _body(settings: Settings) -> str:
@@ -365,10 +365,15 @@ def _route(settings: Settings) -> str:
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
-    http-request lua.unsupported_endpoint if {{ var(txn.be),map_str_int({run}/{LACKS_MAP}),and(txn.kind) -m int gt 0 }}
+    http-request lua.unsupported_endpoint if {{ {_lacks(run, "txn.kind")} }}
 {split.rules(run)}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
+
+
+def _lacks(run: str, asked: str) -> str:
+    """The condition of a request whose engine does not know the path of the number in the variable `asked`."""
+    return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({asked}) -m int gt 0"
 
 
 def _hold(run: str) -> str:
@@ -404,11 +409,11 @@ def _endpoint(settings: Settings) -> str:
 
 
 def _leave(settings: Settings) -> str:
-    own = "!known models || page" if settings.ui else "!known models"
+    page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
 {limits.forget(settings)}\
-    use_backend control if {own}
+{page}    use_backend %[var(txn.leads)] unless known
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
@@ -429,7 +434,16 @@ _LAST_RULES = f"""\
     http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
 
 
+def _session_hold(run: str) -> str:
+    """The same for sessions, which alone of the requests without a body wait."""
+    held = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}"
+    return f"""\
+    http-request lua.hold if session {held} || session !{{ var(txn.be),nbsrv gt 0 }}
+{_AFTER_HOLD}"""
+
+
 def _internal(settings: Settings) -> str:
+    lacking = _lacks(settings.run_directory, "txn.asked")
     host, port = _public(settings)
     return f"""\
 # The model list, by the control process.
@@ -442,6 +456,8 @@ backend successor from base
     server successor {host}:{port}
 
 {rewrite.sections(settings.run_directory, _LARGE + _LAST_RULES)}
+
+{beside.sections(settings, _session_hold(settings.run_directory), lacking, _LARGE + _LAST_RULES, REPEATED)}
 
 {unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
 
@@ -457,8 +473,8 @@ backend {_BODIES} from base
 
 
 def paths_map() -> str:
-    """Map of the paths that take a model, and the number of each."""
-    return _lines(f"{path} {bit}" for path, bit in paths.BITS.items())
+    """Map of the paths that take a body with a model, and the number of each."""
+    return _lines(f"{one.path} {paths.BITS[one.path]}" for one in paths.PATHS)
 
 
 def lacks_map(table: RoutingTable) -> dict[str, str]:

@@ -16,7 +16,7 @@ from slipway.gateway.table import EMPTY, RoutingTable
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    *("servers.lua", "cut.lua", "errors.lua"),
+    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"

@@ -41,7 +41,13 @@ PATHS: tuple[ModelPath, ...] = (
 )
 """Those of Anthropic's protocol first, forms last. A list, not a prefix: engines have administrative paths too."""
 
-NAMES = tuple(one.path for one in PATHS)
+STORED_RESPONSE = "/v1/responses/{id}"
+"""A response that the engine keeps, and what can be done with it."""
+SESSION = "/v1/realtime"
+"""A WebSocket."""
+
+NAMES = (*(one.path for one in PATHS), STORED_RESPONSE, SESSION)
+"""All that an engine may know: those, and two whose model stands in the query."""
 BITS: Mapping[str, int] = {path: 1 << number for number, path in enumerate(NAMES)}
 """A number for each path, so that a set of them is the sum of theirs."""
 FIRST_OPENAI = min(BITS[one.path] for one in PATHS if not one.anthropic)

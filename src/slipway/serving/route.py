@@ -61,7 +61,7 @@ _PortName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,63}\Z")]
 _Feature = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
 _PLAIN = r"\A[^\x00-\x1f\x7f]*\Z"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-_Path = Annotated[str, msgspec.Meta(pattern=r"\A/[a-z0-9/_.-]{0,99}\Z")]
+_Path = Annotated[str, msgspec.Meta(pattern=r"\A/[a-z0-9/_.{}-]{0,99}\Z")]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _LabelKey = Annotated[str, msgspec.Meta(max_length=317)]
 _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
