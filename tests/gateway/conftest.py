@@ -30,7 +30,7 @@ PATIENCE = 60
 
 
 class Engine:
-    """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap.
+    """An OpenAI server that records requests. The body's `x` object steers it: status, headers, delay, events, gap.
 
     With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
     answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
@@ -130,7 +130,8 @@ class Engine:
             "model": "m",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": self.name}, "finish_reason": "stop"}],
         }
-        return web.json_response(answer, status=wish.get("status", 200), headers={"x-engine": self.name})
+        headers = {"x-engine": self.name, **wish.get("headers", {})}
+        return web.json_response(answer, status=wish.get("status", 200), headers=headers)
 
     async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
         await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))

@@ -143,6 +143,14 @@ async def test_a_session_goes_both_ways(api: Api, engine: Engine) -> None:
     assert "authorization" not in engine.headers[-1]
 
 
+async def test_a_page_whose_origin_is_not_named_gets_no_session(api: Api) -> None:
+    headers = {"authorization": f"Bearer {KEY}", "origin": "https://evil.example"}
+    async with aiohttp.ClientSession(headers=headers) as client:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await client.ws_connect(f"{api.url}{REALTIME}?model=plain")
+    assert refusal.value.status == HTTPStatus.FORBIDDEN
+
+
 @pytest.mark.parametrize(("model", "status"), [("nope", 404), ("declared", 404), ("empty", 503)])
 async def test_a_session_that_cannot_be_is_refused(api: Api, model: str, status: int) -> None:
     async with aiohttp.ClientSession(headers={"authorization": f"Bearer {KEY}"}) as client:

@@ -9,7 +9,7 @@ gateways need to remember nothing for it, nor tell each other anything.
 
 from __future__ import annotations
 
-from slipway.gateway import errors, limits
+from slipway.gateway import cors, errors, limits
 from slipway.gateway.balancing import ENDPOINT_COOKIE
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings
@@ -40,8 +40,11 @@ def sections(settings: Settings, hold: str, lacks: str, last_rules: str, most_by
 # Requests whose model stands in the query: the rules of the public frontend go on here.
 backend {NAME} from base
     acl session path /v1/realtime
+    acl listed var({cors.ORIGIN}) -m found
     acl model var(txn.model) -m len gt 0
     http-request {errors.return_rule(errors.NO_WEBSOCKET)} if session !{{ var(txn.upgrade) -m str -i websocket }}
+    # Browsers ask nobody before they open one.
+    http-request {errors.return_rule(errors.WRONG_ORIGIN)} if session {{ req.fhdr(origin) -m found }} !listed
     # Bodies have no use here.
     http-request {too_large} if {{ req.body_size gt {most_bytes} }}
     http-request wait-for-body time 10s unless session

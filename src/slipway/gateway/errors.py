@@ -78,6 +78,7 @@ UNCLEAR_QUERY = ErrorResponse(
     400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
 )
 NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
+WRONG_ORIGIN = ErrorResponse(403, "Pages of this origin may not open a WebSocket here.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
 UNKNOWN_PATH = ErrorResponse(
     404,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import beside, errors, limits, memory, rewrite, split, tokens, unanswered
+from slipway.gateway import beside, cors, errors, limits, memory, rewrite, split, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
@@ -238,6 +238,7 @@ def _frontend(settings: Settings) -> str:
         _connections(settings),
         _health(settings),
         _request_id(),
+        *cors.rules(settings),
         _kind(settings),
         *((access.before_keys(),) if settings.ui else ()),
         _keys(settings),
