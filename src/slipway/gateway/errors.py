@@ -120,6 +120,9 @@ BUSY_KEY = ErrorResponse(
     code="rate_limit_exceeded",
     retry_after=1,
 )
+UNTARGETED = ErrorResponse(
+    503, "No target of the model's route is for this request.", SERVER, code="no_target", retry_after=10
+)
 UNREACHABLE = ErrorResponse(
     503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
 )
@@ -138,6 +141,7 @@ REFUSALS = {
     "case": OTHER_CASE,
     "complex": TOO_COMPLEX,
     "crowded": CROWDED,
+    "untargeted": UNTARGETED,
 }
 """What our Lua files refuse, by the reason that they give."""
 

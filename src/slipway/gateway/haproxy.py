@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import beside, cors, errors, limits, memory, rewrite, split, tokens, unanswered
+from slipway.gateway import beside, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
@@ -30,6 +30,7 @@ _ADDRESSES, _BODIES = "addresses", "bodies"
 """Stick tables: connections of each address, and large bodies by ticket."""
 _BODY_SECONDS = 60
 _H2_STREAMS = 32
+_TURN_AROUND = "10ms"
 _OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
@@ -135,7 +136,6 @@ global
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
 {tokens.sockets(settings)}{limits.start(settings)}    set-var {VERSION_VARIABLE} str(@VERSION@)
-{split.start()}
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
@@ -161,6 +161,7 @@ global
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
+{targets.start(settings)}
 {tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
@@ -213,6 +214,10 @@ defaults base
     option redispatch 1
 
 defaults {MODEL_DEFAULTS} from base
+    # So long HAProxy waits before it tries another server in the place of a model's only one. The rule has the time to
+    # connect.
+    timeout connect {_TURN_AROUND}
+    http-request set-timeout connect {settings.connect_seconds}s
     balance leastconn
     cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
@@ -367,7 +372,7 @@ def _route(settings: Settings) -> str:
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
     http-request lua.unsupported_endpoint if {{ {_lacks(run, "txn.kind")} }}
-{split.rules(run)}
+{targets.rules(run)}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
 
@@ -381,7 +386,7 @@ def _hold(run: str) -> str:
     """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
-    http-request lua.hold if {held} {split.NOT_MOVED} || {empty} {split.NOT_MOVED}
+    http-request lua.hold if {held} !{targets.ROUTED} || {empty} !{targets.ROUTED}
 {_AFTER_HOLD}"""
 
 
@@ -416,6 +421,7 @@ def _leave(settings: Settings) -> str:
 {limits.forget(settings)}\
 {page}    use_backend %[var(txn.leads)] unless known
     use_backend successor if {{ var(txn.hold) -m str moved }}
+    use_backend turns if {targets.ROUTED}
     use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
 
@@ -456,11 +462,13 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
-{rewrite.sections(settings.run_directory, _LARGE + _LAST_RULES)}
+{rewrite.sections(settings.run_directory, settings.stream_idle_seconds, _LARGE + _LAST_RULES)}
 
 {beside.sections(settings, _session_hold(settings.run_directory), lacking, _LARGE + _LAST_RULES, REPEATED)}
 
 {unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
+
+{_turn(settings)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
@@ -471,6 +479,16 @@ backend {_ADDRESSES} from base
 backend {_BODIES} from base
     stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
 {limits.sections(settings)}"""
+
+
+def _turn(settings: Settings) -> str:
+    run = settings.run_directory
+    reading = f"""\
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
+    http-request lua.read_form if form"""
+    last_rules = f"{_LARGE}{_LAST_RULES}\n{rewrite.rules(run)}"
+    return targets.sections(run, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
 
 
 def paths_map() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, limits, rewrite, split
+from slipway.gateway import balancing, errors, haproxy, limits, rewrite, targets
 from slipway.gateway.keys import Rights
 from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
@@ -16,7 +16,7 @@ from slipway.gateway.table import EMPTY, RoutingTable
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua"),
+    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -52,7 +52,7 @@ class DesiredState(NamedTuple):
             "labels.map": {
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
-            **split.maps(self.table),
+            **targets.maps(self.table),
             **rewrite.maps(self.table),
             haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},

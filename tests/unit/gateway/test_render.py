@@ -13,7 +13,7 @@ from slipway.gateway import errors, haproxy
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import Canary, PrefixHash, Route, ScaleTarget
+from slipway.serving.route import PrefixHash, Route, ScaleTarget, Target
 
 GOLDEN = Path(__file__).parent / "golden"
 HASHED = Route(strategy="PrefixHash", prefix_hash=PrefixHash(mean_load_factor=150))
@@ -23,7 +23,10 @@ TABLE = RoutingTable(
         "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080"), HASHED),
         "team:cold": Backend("team", "cold", (), COLD),
         "team:six": Backend(
-            "team", "six", ("[fd00::1]:8080",), Route(canary=Canary("new", 10), paths=("/v1/embeddings",))
+            "team",
+            "six",
+            ("[fd00::1]:8080",),
+            Route(targets=(Target(weight=90), Target("new", 10)), paths=("/v1/embeddings",)),
         ),
         "team:new": Backend("team", "new", ("[fd00::2]:8080",), Route(internal=True)),
     },
@@ -51,8 +54,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         "wake.map",
         "labels.map",
         "rings.map",
-        "shares.map",
-        "canaries.map",
+        "targets.map",
         "keys.map",
         "state.map",
         "paths.map",

@@ -199,6 +199,7 @@ function Tokens:http_headers(txn, message)
     end
     if self.end_analyze == false then return filter.CONTINUE end
     local status = txn.f:status()
+    self.backend = txn:get_var("txn.be") or self.backend   -- another target of the route may have answered
     if status < 200 or status > 299 then
         self.end_analyze = false
         return filter.CONTINUE

@@ -90,8 +90,8 @@ class Service(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     endpoints: tuple[str, ...]
     strategy: str
-    canary: str
-    """The Service that gets a share of its requests; empty: none does."""
+    targets: tuple[str, ...] = ()
+    """The Services that answer for its ids; empty: it alone does."""
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -180,8 +180,8 @@ class _View:
 
     def service(self, backend: Backend) -> Service:
         """One of them."""
-        canary = backend.canary.partition(":")[2]
-        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, canary)
+        targets = tuple(dict.fromkeys(target.service or backend.service for target in backend.route.targets))
+        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, targets)
 
     def declared(self, resource: Resource) -> Model:
         """A resource that a user wrote."""

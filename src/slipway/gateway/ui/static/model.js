@@ -199,7 +199,7 @@ function told() {
       controller.hidden = !all.length;
       routes.hidden = !own.length;
       conditions.replaceChildren(...all.map((cells) => line(cells)));
-      services.replaceChildren(...own.map((one) => line([one.name, one.ids.join("\n"), one.endpoints.join("\n") || "none", one.strategy, one.canary])));
+      services.replaceChildren(...own.map((one) => line([one.name, one.ids.join("\n"), one.endpoints.join("\n") || "none", one.strategy, one.targets.join("\n")])));
     },
   };
 }
