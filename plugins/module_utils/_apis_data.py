@@ -170,7 +170,11 @@ APIS: Mapping[str, Any] = {
         },
     },
     "llmkube": {
-        "definitions": ["models.inference.llmkube.dev", "inferenceservices.inference.llmkube.dev"],
+        "definitions": [
+            "models.inference.llmkube.dev",
+            "inferenceservices.inference.llmkube.dev",
+            "modelrouters.inference.llmkube.dev",
+        ],
         "models": {
             "definition": "models.inference.llmkube.dev",
             "services": "inferenceservices.inference.llmkube.dev",
@@ -251,22 +255,49 @@ APIS: Mapping[str, Any] = {
                     {"type": "Progressing", "status": "False", "reasons": ["Complete"]},
                 ],
             },
+            {
+                "group": "inference.llmkube.dev",
+                "version": "v1alpha1",
+                "kind": "ModelRouter",
+                "plural": "modelrouters",
+                "namespaced": True,
+                "url": "",
+                "ready": {
+                    "all": [
+                        {"type": "Accepted"},
+                        {"type": "Available"},
+                        {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                    ],
+                },
+                "failed": {
+                    "any": [
+                        {"type": "Routed", "status": "False", "reasons": ["NoId"]},
+                        {"type": "Accepted", "status": "False"},
+                    ],
+                },
+                "refused": {"type": "Accepted", "status": "False"},
+                "telling": [
+                    {"type": "Accepted"},
+                    {"type": "Available"},
+                    {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                ],
+            },
         ],
         "rules": {
             "resources": [
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models", "inferenceservices"],
+                    "resources": ["models", "inferenceservices", "modelrouters"],
                     "verbs": ["get", "list", "watch", "patch"],
                 },
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models/status", "inferenceservices/status"],
+                    "resources": ["models/status", "inferenceservices/status", "modelrouters/status"],
                     "verbs": ["patch"],
                 },
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models/finalizers", "inferenceservices/finalizers"],
+                    "resources": ["models/finalizers", "inferenceservices/finalizers", "modelrouters/finalizers"],
                     "verbs": ["update"],
                 },
             ],

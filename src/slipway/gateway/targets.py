@@ -1,10 +1,11 @@
 """Routes with more than one end: which Service of a namespace answers for another one's ids. Pure: entries of a map and
 rules of haproxy.cfg.
 
-A request for such an id is looked at by lua/targets.lua: of each order one target gets its turn, if the request is for
-it and the key may ask it. Where only one is left, the request goes there as any other does. Where there are more, it
-takes a hop: to the backend ``turns``, which sends it back into HAProxy, to the frontend ``turn``, and does so again
-where the answer is an error, once for each target. So a request for a model without targets pays one look into a map.
+Where shares are all that there is to choose by, as for a canary, a converter of lua/targets.lua draws one. Else its
+action looks at the request, which costs more: of each order one target gets its turn, if the request is for it and the
+key may ask it. Where only one is left, the request goes there as any other does. Where there are more, it takes a hop:
+to the backend ``turns``, which sends it back into HAProxy, to the frontend ``turn``, and does so again where the answer
+is an error, once for each target. So a request for a model without targets pays one look into a map.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROUTED = "{ var(txn.turns) -m found }"
 _SOCKET = "turn.sock"
 _TLV = "0xE1"
 _ANSWERED = "x-slipway-backend"
+_SHARES = "="
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
@@ -31,8 +33,24 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def entry(backend: Backend, table: RoutingTable) -> str:
-    """All targets of a backend in one word, which is short beside what a command for HAProxy may have."""
-    return "|".join(_target(backend, target, table) for target in sorted(backend.route.targets, key=_order))
+    """All targets of a backend in one word, which is short beside what a command for HAProxy may have.
+
+    It begins with _SHARES where a share is all that there is to choose by.
+    """
+    told = [_target(backend, target, table) for target in sorted(backend.route.targets, key=_order)]
+    simple = all(_is_share(backend, target, table) for target in backend.route.targets)
+    return f"{_SHARES if simple else ''}{'|'.join(told)}"
+
+
+def _is_share(backend: Backend, target: Target, table: RoutingTable) -> bool:
+    return _is_like_own(backend, target, table) and target == Target(target.service, target.weight)
+
+
+def _is_like_own(backend: Backend, target: Target, table: RoutingTable) -> bool:
+    """Whether it is nobody's but the route's, and knows its ids."""
+    name = backend.target(target)
+    other = table.backends.get(name)
+    return name == backend.name or (other is not None and other.route.internal)
 
 
 def _order(target: Target) -> int:
@@ -42,7 +60,7 @@ def _order(target: Target) -> int:
 def _target(backend: Backend, target: Target, table: RoutingTable) -> str:
     name = backend.target(target)
     other = table.backends.get(name)
-    like_own = name == backend.name or (other is not None and other.route.internal)
+    like_own = _is_like_own(backend, target, table)
     fields = (
         name,
         target.order,
@@ -91,7 +109,8 @@ def rules(run: str) -> str:
     """Rules of the public frontend, once the backend is known and before anything is counted for it."""
     return f"""\
     http-request set-var(txn.targets) var(txn.be),map_str({run}/{TARGETS_MAP})
-    http-request lua.choose_target if {{ var(txn.targets) -m found }}"""
+    http-request set-var(txn.be) var(txn.targets),lua.share if {{ var(txn.targets) -m beg {_SHARES} }}
+    http-request lua.choose_target if {{ var(txn.targets) -m found }} !{{ var(txn.targets) -m beg {_SHARES} }}"""
 
 
 def sections(run: str, reading: str, after_hold: str, last_rules: str, changed: str) -> str:

@@ -17,7 +17,9 @@ def entries(*services: dict[str, Any]) -> tuple[dict[str, list[list[str]]], tupl
     """By backend: the fields of each target; and the faults."""
     table, faults = build(services, [])
     told = maps(table)[TARGETS_MAP]
-    return {name: [target.split("&") for target in text.split("|")] for name, text in told.items()}, faults
+    return {
+        name: [target.split("&") for target in text.removeprefix("=").split("|")] for name, text in told.items()
+    }, faults
 
 
 def told(*targets: dict[str, Any], **route: Any) -> list[list[str]]:
@@ -39,6 +41,20 @@ def test_targets_stand_by_order_and_those_of_one_order_as_they_were_written() ->
 def test_a_target_has_its_waits_and_whether_it_is_the_only_one() -> None:
     [fields] = told({"service": "a", "waitSeconds": 7, "answerSeconds": 9, "only": True})
     assert fields[3:6] == ["7", "9", "1"]
+
+
+def test_shares_among_those_that_are_the_routes_own_are_told_from_all_else() -> None:
+    """They are drawn without looking at the request."""
+
+    def begin(*targets: dict[str, Any], **other: Any) -> str:
+        table, _faults = build([service("r", targets=targets), service("a", **other)], [])
+        return maps(table)[TARGETS_MAP]["default:r"][0]
+
+    assert begin({"weight": 9}, {"service": "a"}, internal=True) == "="
+    assert begin({"weight": 9}, {"service": "a"}) != "="
+    assert begin({"weight": 9}, {"service": "a", "order": 1}, internal=True) != "="
+    assert begin({"weight": 9}, {"service": "a", "when": {"models": ["r"]}}, internal=True) != "="
+    assert begin({"weight": 9}, {"service": "a", "waitSeconds": 1}, internal=True) != "="
 
 
 def test_conditions_hold_any_character_in_one_word() -> None:

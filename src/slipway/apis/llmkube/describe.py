@@ -17,6 +17,7 @@ from slipway.apis.llmkube import readiness
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.operation import OBJECTIVE
+from slipway.apis.llmkube.router_types import KIND as MODEL_ROUTER
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.apis.llmkube.settings import LLMKubeSettings
 from slipway.kube.objects import HORIZONTAL_POD_AUTOSCALER, JOB, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
@@ -47,9 +48,11 @@ SERVICES = Resource(
     pods=("inference.llmkube.dev/service={name}",),
 )
 
+ROUTERS = Resource(kind=MODEL_ROUTER, readiness=readiness.MODEL_ROUTER, url="")
+
 DESCRIPTION = Description(
     name="llmkube",
-    resources=(MODELS, SERVICES),
+    resources=(MODELS, SERVICES, ROUTERS),
     grants=Grants(
         work=(
             Grant(JOB, MANAGE),  # load, check and remove weights
