@@ -1,11 +1,11 @@
 """Routes with more than one end: which Service of a namespace answers for another one's ids. Pure: entries of a map and
 rules of haproxy.cfg.
 
-Where shares are all that there is to choose by, as for a canary, a converter of lua/targets.lua draws one. Else its
-action looks at the request, which costs more: of each order one target gets its turn, if the request is for it and the
-key may ask it. Where only one is left, the request goes there as any other does. Where there are more, it takes a hop:
-to the backend ``turns``, which sends it back into HAProxy, to the frontend ``turn``, and does so again where the answer
-is an error, once for each target. So a request for a model without targets pays one look into a map.
+A share for one other Service, such as a canary, is drawn by rules alone, as entering Lua costs more than all of them.
+Other requests with targets are looked at by lua/targets.lua: of each order one target gets its turn, if the request is
+for it and the key may ask it. Where only one is left, the request goes there as any other does. Where there are more,
+it takes a hop: to the backend ``turns``, which sends it back into HAProxy, to the frontend ``turn``, and does so again
+where the answer is an error, once for each target. So a request for a model without targets pays one look into a map.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ _SOCKET = "turn.sock"
 _TLV = "0xE1"
 _ANSWERED = "x-slipway-backend"
 _SHARES = "="
+_SEQUENCE = "proc.draw"
+_LENGTH, _STEP = 997, 616
+"""Of a sequence that has each number below the length once before it begins again, as lua/targets.lua has it, too.
+Random numbers would miss a share by more than a point in each sixth series of 5,000 requests. The length is a prime, so
+the same holds for every second or every hundredth of the numbers, which may be all that one model gets of them. The
+step is the golden section of the length: it spreads the numbers of any part of the sequence."""
 
 
 def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
@@ -33,17 +39,24 @@ def maps(table: RoutingTable) -> dict[str, dict[str, str]]:
 
 
 def entry(backend: Backend, table: RoutingTable) -> str:
-    """All targets of a backend in one word, which is short beside what a command for HAProxy may have.
-
-    It begins with _SHARES where a share is all that there is to choose by.
-    """
-    told = [_target(backend, target, table) for target in sorted(backend.route.targets, key=_order)]
-    simple = all(_is_share(backend, target, table) for target in backend.route.targets)
-    return f"{_SHARES if simple else ''}{'|'.join(told)}"
+    """All targets of a backend in one word, which is short beside what a command for HAProxy may have."""
+    return _share(backend, table) or "|".join(
+        _target(backend, target, table) for target in sorted(backend.route.targets, key=_order)
+    )
 
 
-def _is_share(backend: Backend, target: Target, table: RoutingTable) -> bool:
-    return _is_like_own(backend, target, table) and target == Target(target.service, target.weight)
+def _share(backend: Backend, table: RoutingTable) -> str:
+    """Of a backend that keeps all requests but a share for one other, such as a canary: how many numbers of the
+    sequence are the other one's, all where it has no endpoint itself, and that one's name. Empty for any other."""
+    match backend.route.targets:
+        case (own, other) if own.weight + other.weight:
+            plain = all(one == Target(one.service, one.weight) for one in (own, other))
+        case _:
+            return ""
+    if not plain or backend.target(own) != backend.name or not _is_like_own(backend, other, table):
+        return ""
+    numbers = round(_LENGTH * other.weight / (own.weight + other.weight)) if backend.endpoints else _LENGTH
+    return f"{_SHARES}&{numbers}&{backend.target(other)}"
 
 
 def _is_like_own(backend: Backend, target: Target, table: RoutingTable) -> bool:
@@ -102,15 +115,21 @@ def start(settings: Settings) -> str:
     """Of the section ``global``."""
     run = settings.run_directory
     keys = f" {run}/restricted.map {run}/allowed.map" if settings.api_keys_secret else ""
-    return f"    lua-load-per-thread {run}/lua/targets.lua {run}/hold.map {run}/names.map{keys}"
+    return f"""\
+    set-var {_SEQUENCE} int(0)
+    lua-load-per-thread {run}/lua/targets.lua {run}/hold.map {run}/names.map{keys}"""
 
 
 def rules(run: str) -> str:
     """Rules of the public frontend, once the backend is known and before anything is counted for it."""
+    shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
+    drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
+    takes = f"{{ {other},lua.servers -m int gt 0 }} !{{ {other},map_str({run}/hold.map) -m found }}"
     return f"""\
     http-request set-var(txn.targets) var(txn.be),map_str({run}/{TARGETS_MAP})
-    http-request set-var(txn.be) var(txn.targets),lua.share if {{ var(txn.targets) -m beg {_SHARES} }}
-    http-request lua.choose_target if {{ var(txn.targets) -m found }} !{{ var(txn.targets) -m beg {_SHARES} }}"""
+    http-request set-var({_SEQUENCE}) var({_SEQUENCE}),add({_STEP}),mod({_LENGTH}) if {shared}
+    http-request set-var(txn.be) {other} if {shared} {drawn} {takes}
+    http-request lua.choose_target if {{ var(txn.targets) -m found }} !{shared}"""
 
 
 def sections(run: str, reading: str, after_hold: str, last_rules: str, changed: str) -> str:

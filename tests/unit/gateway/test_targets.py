@@ -10,16 +10,14 @@ import pytest
 from slipway.gateway.table import Fault, build
 from slipway.gateway.targets import TARGETS_MAP, maps
 from slipway.serving.route import MOST_TARGETS
-from tests.unit.gateway.test_table import LABEL, service
+from tests.unit.gateway.test_table import LABEL, endpoint, piece, service
 
 
 def entries(*services: dict[str, Any]) -> tuple[dict[str, list[list[str]]], tuple[Fault, ...]]:
     """By backend: the fields of each target; and the faults."""
     table, faults = build(services, [])
     told = maps(table)[TARGETS_MAP]
-    return {
-        name: [target.split("&") for target in text.removeprefix("=").split("|")] for name, text in told.items()
-    }, faults
+    return {name: [target.split("&") for target in text.split("|")] for name, text in told.items()}, faults
 
 
 def told(*targets: dict[str, Any], **route: Any) -> list[list[str]]:
@@ -43,18 +41,34 @@ def test_a_target_has_its_waits_and_whether_it_is_the_only_one() -> None:
     assert fields[3:6] == ["7", "9", "1"]
 
 
-def test_shares_among_those_that_are_the_routes_own_are_told_from_all_else() -> None:
-    """They are drawn without looking at the request."""
+def shared(*targets: dict[str, Any], ready: bool = True, **other: Any) -> str:
+    """The entry of ``r`` beside the Service a."""
+    pieces = [piece("r", endpoint("10.0.0.1"))] if ready else []
+    table, _faults = build([service("r", targets=targets), service("a", **{"internal": True, **other})], pieces)
+    return maps(table)[TARGETS_MAP]["default:r"]
 
-    def begin(*targets: dict[str, Any], **other: Any) -> str:
-        table, _faults = build([service("r", targets=targets), service("a", **other)], [])
-        return maps(table)[TARGETS_MAP]["default:r"][0]
 
-    assert begin({"weight": 9}, {"service": "a"}, internal=True) == "="
-    assert begin({"weight": 9}, {"service": "a"}) != "="
-    assert begin({"weight": 9}, {"service": "a", "order": 1}, internal=True) != "="
-    assert begin({"weight": 9}, {"service": "a", "when": {"models": ["r"]}}, internal=True) != "="
-    assert begin({"weight": 9}, {"service": "a", "waitSeconds": 1}, internal=True) != "="
+@pytest.mark.parametrize(("weight", "numbers"), [(1, 10), (50, 498), (99, 987), (100, 997)])
+def test_a_share_for_one_other_is_drawn_by_rules(weight: int, numbers: int) -> None:
+    targets = ({"weight": 100 - weight}, {"service": "a", "weight": weight})
+    assert shared(*targets) == f"=&{numbers}&default:a"
+    assert shared(*targets, ready=False) == "=&997&default:a", "who has no endpoint leaves all to the other"
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        [{"service": "a"}, {"weight": 9}],
+        [{"weight": 9}, {"service": "a", "order": 1}],
+        [{"weight": 9}, {"service": "a", "when": {"models": ["r"]}}],
+        [{"weight": 9}, {"service": "a", "waitSeconds": 1}],
+        [{"weight": 0}, {"service": "a", "weight": 0}],
+        [{}, {"service": "a"}, {"service": "a"}],
+    ],
+)
+def test_all_else_is_looked_at_more_closely(targets: list[dict[str, Any]]) -> None:
+    assert not shared(*targets).startswith("=")
+    assert not shared({}, {"service": "a"}, internal=False).startswith("=")
 
 
 def test_conditions_hold_any_character_in_one_word() -> None:

@@ -1,5 +1,5 @@
--- Chooses who answers a request for an id whose route has targets: the public frontend asks "share" or "choose_target", the
--- frontend of the hop "take_turn" for each try. The entries of the map are written by targets.py.
+-- Chooses who answers a request for an id whose route has targets: the public frontend asks "choose_target", the frontend
+-- of the hop "take_turn" for each try. The entries of the map are written by targets.py.
 --
 -- choose_target reads txn.targets and sets txn.be. Where several targets may have their turn it also sets txn.turns, how
 -- many may follow the first, and a header that names them. Where a target's engine knows the model by another name only, it
@@ -48,7 +48,7 @@ end
 
 local function read(text)
     local targets = {}
-    for word in text:gmatch("[^=|][^|]*") do
+    for word in text:gmatch("[^|]+") do
         local fields = {}
         for field in (word .. "&"):gmatch("([^&]*)&") do fields[#fields + 1] = field end
         local models, some = set_of(fields[10], "^")
@@ -138,10 +138,10 @@ local function orders_of(targets, model, headers, may)
     return orders
 end
 
--- Who gets a request of those that share all of them, for a route that says no more than that.
-local function share(text)
-    local targets = targets_of(text)
-    return (draw(targets) or targets[1]).backend
+-- How many servers of a backend take requests: nbsrv also counts the one that those wait behind whose server died.
+local function servers(backend)
+    local proxy = core.backends[backend]
+    return proxy and proxy:get_srv_act() or 0
 end
 
 local function rename(target, model)
@@ -204,6 +204,6 @@ local function take_turn(txn)
     end
 end
 
-core.register_converters("share", share)
+core.register_converters("servers", servers)
 core.register_action("choose_target", {"http-req"}, choose_target)
 core.register_action("take_turn", {"http-req"}, take_turn)
