@@ -33,6 +33,14 @@ ADVICE: Mapping[str, str] = {
         "means that the clocks of two nodes differ by more than a minute; the signature is not the controller's "
         "goes away when the pod is replaced (see Orders to loaders)."
     ),
+    "LoadingAdapter": (
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
+        "stays so, the status of the InferenceService says what that waits for."
+    ),
+    "ServiceNotReady": (
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
+        "stays so, the status of the InferenceService says what that waits for."
+    ),
     "Leaving": ("Wait. After ten minutes it goes in any case, and its folder models/<name>-<uid> stays on the volume."),
     "InUse": (
         "Delete those services, or give them another Model, or set suspend: true. A deletion cannot be taken "
@@ -110,6 +118,41 @@ ADVICE: Mapping[str, str] = {
     "ModelNotFound": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
     "InvalidModel": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
     "ModelFailed": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
+    "QuotaExceeded": (
+        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
+        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
+        "what is in use."
+    ),
+    "QuotaReserved": (
+        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
+        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
+        "what is in use."
+    ),
+    "PriorityTooLow": (
+        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
+        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
+        "what is in use."
+    ),
+    "ServiceNotFound": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "RuntimeMismatch": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "NamespaceNotAllowed": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "AdapterNameTaken": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "PortTaken": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
     "FieldsIgnored": ("Remove the fields, or take the runtime that knows them."),
     "SpeculativeMissingModel": ("Make the Model, or name another one; say what is missing."),
     "SpeculativeMissingConfig": ("Make the Model, or name another one; say what is missing."),
@@ -143,8 +186,10 @@ ADVICE: Mapping[str, str] = {
     "PVCNotFound": ("Make the claim, with the weights on its volume."),
     "PVCNotBound": ("Make the claim, with the weights on its volume."),
     "AdapterFailed": (
-        "Correct the adapter's url or credentials. vLLM refuses ranks above --max-lora-rank, which is 16 unless "
-        "args raises it. It is tried again by itself."
+        "Of a LoRAAdapter, see that path is there in the engine's container, with an adapter_config.json in it; "
+        "SGLang refuses ranks above maxLoraRank, which is 64 where nothing says it. Else correct the adapter's "
+        "url or credentials. vLLM refuses ranks above --max-lora-rank, which is 16 unless args raises it. It is "
+        "tried again by itself."
     ),
     "FileNotFound": ("Correct the path, or put the file where it is looked for."),
     "UnsupportedModel": ("Take a newer image of the engine, or another engine."),

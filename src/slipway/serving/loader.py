@@ -23,12 +23,14 @@ RESTORED = Probe(port=PORT, path="/healthz", period=1, timeout=5, failures=1)
 again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
 
 
-def scratch(size: str) -> Object:
+def scratch(size: str, volume: str = ADAPTERS) -> Object:
     """The volume; ``size``: a quantity."""
-    return volumes.scratch(ADAPTERS, size)
+    return volumes.scratch(volume, size)
 
 
-def beside_engine(loader: Container, port: int, size: str, controller_key: str, *, kind: str = "") -> Container:
+def beside_engine(
+    loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
+) -> Container:
     """The container that fetches adapters and has the engine load them, as the controller tells it.
 
     ``loader``: its image, credentials and further arguments; ``port``: the engine's; ``size``: of the volume; ``kind``:
@@ -41,7 +43,7 @@ def beside_engine(loader: Container, port: int, size: str, controller_key: str, 
         loader,
         name=CONTAINER,
         args=(*told, *named, *loader.args),
-        mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *loader.mounts),
+        mounts=(Mount(volume, ADAPTERS_FOLDER), *loader.mounts),
         readiness=RESTORED,
         security=UNPRIVILEGED,
     )

@@ -49,3 +49,17 @@ MODEL_ROUTER = Readiness(
     refused=Condition("Accepted", "False"),
     telling=(Condition("Accepted"), Condition("Available"), REACHED),
 )
+
+LORA_ADAPTER = Readiness(
+    ready=AllOf((Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED)),
+    failed=AnyOf((UNREACHED, Condition("Error"))),
+    refused=Condition("Available", "False"),
+    telling=(Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED),
+)
+
+GPU_QUOTA = Readiness(
+    ready=Condition("Accepted"),
+    failed=Condition("Accepted", "False"),
+    refused=Condition("Accepted", "False"),
+    telling=(Condition("Accepted"),),
+)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import placement, service_flags, usage
+from slipway.apis.llmkube import loras, placement, quotas, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
 from slipway.apis.llmkube.hardware import Accelerators, accelerators, sharing_fault
+from slipway.apis.llmkube.loras import Lora
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
+from slipway.apis.llmkube.quotas import Record, Verdict
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
+from slipway.apis.llmkube.scheduling import VALUES
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import Unnamed
@@ -43,6 +46,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     draft: Placed | None
     """Those of the Model for speculative decoding, where it is wanted and there is one."""
     settings: Settings
+    loras: tuple[Lora, ...] = ()
+    """The adapters that its engine is to load while it runs."""
+    controller_key: str = ""
+    """See World."""
 
     @property
     def name(self) -> str:
@@ -85,6 +92,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
 
     @property
+    def looked_after(self) -> bool:
+        """Whether a loader stands beside the engine, for adapters."""
+        return loras.looked_after(self.spec.runtime, self.loras, self.spec.extra_args)
+
+    @property
     def launch(self) -> Launch:
         spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
         return Launch(
@@ -94,6 +106,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             port=self.port,
             bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, ANYWHERE[0]),
             tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
+            adapters=self.looked_after,
             extra_args=user_args(spec),
             hub_mirror=self.settings.hugging_face_endpoint,
             settings=_settings(spec, self.placed, self.decoding),
@@ -157,7 +170,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     service: Service | InvalidSpecError
     deployment: Object | None
     waits: tuple[str, str] | None
-    """Reason and message while a Model is not ready that the service needs; None: it can start."""
+    """Reason and message while a Model is not ready that the service needs, or GPUQuotas have no room for it; None: it
+    can start."""
+    quota: Record
+    """What it has of GPUQuotas, for its status."""
+
+    @property
+    def most_replicas(self) -> int | None:
+        """That it may have while a GPUQuota has no room for more; None: all that it wants."""
+        if self.quota.wanted <= self.quota.gpus or not isinstance(self.service, Service):
+            return None
+        return self.quota.gpus // self.service.accelerators.count
 
     def valid(self) -> Service:
         """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
@@ -168,14 +191,39 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve(world: World) -> View:
     service: Service | InvalidSpecError
-    waits = None
+    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
+    # Who cannot start for another reason takes nothing from those who can.
+    waits, quota = None, quotas.record_of(world.resource)
     try:
         service = read(world)
         waits = waits_for(world, service)
+        if waits is None or deployment:
+            verdict = _judged(world, service, deployment)
+            waits, quota = waits or verdict.waits, verdict.record
     except InvalidSpecError as error:
         service = error
-    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
-    return View(world=world, service=service, deployment=deployment, waits=waits)
+    return View(world=world, service=service, deployment=deployment, waits=waits, quota=quota)
+
+
+def _judged(world: World, service: Service, deployment: Object | None) -> Verdict:
+    """Whether GPUQuotas let it have the GPUs of all replicas that there may be."""
+    spec, count = service.spec, service.accelerators.count
+    if service.model.hardware.accelerator == METAL:
+        count = 0
+    stopped = spec.suspend or spec.replicas == 0
+    most = spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
+    running = count * deployment["spec"].get("replicas", 1) if deployment else 0
+    known = priority(world, service)
+    return quotas.judge(world, 0 if stopped else count * most, running, VALUES["normal"] if known is None else known)
+
+
+def priority(world: World, service: Service) -> int | None:
+    """The number of the class that the pods have. None: there is no such class."""
+    given = service.spec.priority_class_name
+    if not given:
+        return VALUES[service.spec.priority]
+    found: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
+    return found
 
 
 def read(world: World) -> Service:
@@ -213,6 +261,8 @@ def read(world: World) -> Service:
         placed=_placed(wanted, spec, world.settings),
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
+        loras=loras.of_service(world, resource),
+        controller_key=world.controller_key,
     )
     _check(service)
     return service
