@@ -80,6 +80,11 @@ async def test_what_is_not_wished_any_more_is_unloaded_and_stays_on_its_volume(
     assert (loras / "sql/adapter_config.json").is_file()
 
 
+async def test_an_engine_that_has_let_go_already_is_none_to_fail_for(sidecar: Sidecar, engine: Engine) -> None:
+    await sidecar.agent._engine.unload("sql")
+    assert engine.calls == [("unload", "sql")]
+
+
 async def test_a_restarted_engine_gets_it_again(sidecar: Sidecar, engine: Engine, loras: Path) -> None:
     await sidecar.wish(Adapter("sql", f"file://{loras}/sql"))
     await sidecar.settle()
