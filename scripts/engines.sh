@@ -42,7 +42,7 @@ remove_cluster() {
 }
 $keep || trap remove_cluster EXIT
 
-tests/engines/weights.py "$output/engines"
+python tests/engines/weights.py "$output/engines"
 export KUBECONFIG=$kubeconfig K8S_AUTH_KUBECONFIG=$kubeconfig
 ansible-playbook tests/engines/up.yml -e @tests/engines/site.yml "${variables[@]}"
 SLIPWAY_TEST_KUBECONFIG=$kubeconfig SLIPWAY_TEST_GATEWAY_PORT=$port pytest --quiet --durations 5 tests/engines "$@"

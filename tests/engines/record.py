@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Asks a running engine everything of some sets of exchanges, and writes down what it answers.
 
 usage: record.py ENGINE VERSION URL MODEL ADAPTER SET... > FILE

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Writes tiny models with random weights, in the form that the hub has them: they say noise within milliseconds.
 
 usage: weights.py FOLDER
