@@ -58,6 +58,8 @@ VENDORS: Mapping[str, Vendor] = {
 }
 # Types of addresses by which a node is reached, the best first.
 _REACHED = ("InternalIP", "ExternalIP", "Hostname")
+# A node writes its own status, and connection plugins pass the address on as an argument, which no option may pass for.
+_HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:_-]{0,252}")
 
 
 def variables(node: Node) -> dict[str, Any]:
@@ -67,7 +69,8 @@ def variables(node: Node) -> dict[str, Any]:
     offered = _accelerators(status.get("allocatable") or {})
     vendor = _vendor(labels, offered)
     addresses = _addresses(status)
-    reached = next((addresses[kind][0] for kind in _REACHED if kind in addresses), "")
+    found = (address for kind in _REACHED for address in addresses.get(kind, ()))
+    reached = next((address for address in found if _HOST.fullmatch(address)), "")
     return {
         **({"ansible_host": reached} if reached else {}),
         "node_accelerator": vendor,

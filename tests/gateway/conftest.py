@@ -18,7 +18,7 @@ import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway import runtime_diff, targets
+from slipway.gateway import haproxy, limits, runtime_diff, targets
 from slipway.gateway.balancing import server_name
 from slipway.gateway.file_source import TableFile
 from tests.gateway.standalone import Standalone
@@ -251,10 +251,17 @@ def settle(gateway: Standalone) -> None:
 
 
 def _in_use(gateway: Standalone) -> bool:
-    table = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile).table()
+    file = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile)
+    table, rights = file.table(), file.rights
     wanted = {name: set(map(server_name, backend.endpoints)) for name, backend in table.backends.items()}
     held = {name: "1" for name, backend in table.backends.items() if not backend.endpoints}
-    maps = {"models.map": table.models, runtime_diff.HELD: held, **targets.maps(table)}
+    maps = {
+        "models.map": table.models,
+        runtime_diff.HELD: held,
+        haproxy.LACKS_MAP: haproxy.lacks_map(table),
+        **targets.maps(table),
+        **(limits.maps(rights, limits.allowed(rights, table)) if rights else {}),
+    }
     try:
         running = runtime_diff.parse_backends(ask_haproxy(gateway, runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         read = {name: runtime_diff.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/{name}")) for name in maps}

@@ -109,6 +109,7 @@ def test_the_engine_sees_no_key(api: Api, engine: Engine) -> None:
         ("GET", f"{RESPONSES}/resp_one?model=", 400, None),
         ("GET", f"{RESPONSES}/resp_one?model=stored&model=plain", 400, None),
         ("GET", f"{RESPONSES}/resp_one?model=stored&mode%6c=plain", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?a=1;model=stored&model=plain", 400, None),
         ("GET", f"{RESPONSES}/resp_one?model=nope", 404, "model_not_found"),
         ("GET", f"{RESPONSES}/resp_one?model=empty", 404, "response_not_found"),
         ("GET", f"{RESPONSES}/resp_one?model=declared", 404, "unsupported_endpoint"),

@@ -186,7 +186,7 @@ def test_conditions_choose_and_who_fits_none_is_told(bench: Bench) -> None:
     assert bench.who(headers={"x-tier": "a b;c|d&e^f"}) == "a"
     assert bench.who("alias") == "b"
     answer = bench.ask(headers={"x-tier": "silver"})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_target")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "no_target")
 
 
 @pytest.mark.parametrize("gone", ["", "a"])
@@ -308,3 +308,22 @@ def test_headers_of_the_hop_reach_no_engine_and_no_client(bench: Bench) -> None:
     assert not [name for name in answer.headers if name.lower().startswith("x-slipway")]
     assert bench.ask(x={"status": 503}).headers["x-engine"] == "b"
     assert not [name for name in bench.engines["b"].headers[-1] if name.startswith("x-slipway")]
+
+
+def test_a_target_whose_engine_does_not_know_the_path_is_passed_over(bench: Bench) -> None:
+    embeds, chats = {"paths": ["/v1/embeddings"]}, {"paths": [CHAT]}
+    bench.route(*ONE_OR_THE_OTHER, a=embeds, r=embeds)
+    assert bench.who() == "b"
+    bench.route(*ONE_OR_THE_OTHER, a=embeds, b=chats)
+    assert bench.who(path="/v1/embeddings") == "a"
+    bench.route(*ONE_OR_THE_OTHER, a=embeds, b=embeds)
+    answer = bench.ask()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unsupported_endpoint")
+    assert not bench.engines["a"].bodies
+
+
+def test_where_only_some_may_answer_their_order_in_the_route_does_not_matter(bench: Bench) -> None:
+    only = [{"service": "a", "only": True}, {"service": "b", "only": True}, {"service": "a", "order": 1}]
+    for targets in (only, [only[1], only[0], only[2]]):
+        bench.route(*targets, rights={"tester": {"models": ["r", "b"]}})
+        assert {bench.who() for _unused in range(5)} == {"b"}

@@ -23,7 +23,8 @@ TUNNEL = "txn.tunnel"
 """Variable that is set where an engine may answer with 101."""
 _BACKEND_HEADER = "x-slipway-backend"
 # A name that is encoded, or stands there twice, may be another one for the engine than for us.
-_AMBIGUOUS = r"(^|&)model=.*&model=|(^|&)[^=&]*%[^=&]*(=|&|$)"
+# HAProxy separates parameters by more than engines do.
+_AMBIGUOUS = r"(^|[&;?])model=.*[&;?]model=|(^|[&;?])[^=&;?]*%[^=&;?]*([=&;?]|$)"
 
 
 def arguments() -> str:

@@ -120,7 +120,9 @@ BUSY_KEY = ErrorResponse(
     code="rate_limit_exceeded",
     retry_after=1,
 )
-UNTARGETED = ErrorResponse(503, "No target of this model takes this request.", SERVER, code="no_target", retry_after=10)
+UNTARGETED = ErrorResponse(
+    403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
+)
 UNREACHABLE = ErrorResponse(
     503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
 )

@@ -22,8 +22,9 @@ MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
-_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id"
-"""Headers that engines do not get from clients. A cookie chooses the endpoint, so only we set one."""
+_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
+"""Headers that engines do not get from clients. A cookie chooses the endpoint, and x-slipway- steers requests between
+our own sections, so only we set them."""
 _OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
 """Headers that are believed from trusted proxies alone."""
 _ADDRESSES, _BODIES = "addresses", "bodies"
@@ -371,8 +372,7 @@ def _route(settings: Settings) -> str:
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
-    http-request lua.unsupported_endpoint if {{ {_lacks(run, "txn.kind")} }}
-{targets.rules(run)}
+{targets.rules(run, _lacks(run, "txn.kind"))}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
 

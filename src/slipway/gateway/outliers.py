@@ -58,12 +58,19 @@ class _Record:
         self.others_then = 0
         """What all servers had answered when it fell silent."""
         self.until = _NEVER
+        self.back = _NEVER
+        """When it was let back last."""
         self.seconds = 0.0
 
     @property
     def out(self) -> bool:
         """Whether it is passed over."""
         return self.until > _NEVER
+
+    def remembered(self, now: float) -> bool:
+        """Whether it is kept while HAProxy has no such server: for a while after it was passed over, too, as HAProxy
+        has it again only some time after it was let back."""
+        return self.out or now - self.back <= _LONGEST_SECONDS
 
 
 class Outliers:
@@ -81,7 +88,7 @@ class Outliers:
         """Lets servers back whose time is over; whether there were any. A single error passes them over again."""
         back = [one for records in self._records.values() for one in records.values() if one.out and one.until <= now]
         for record in back:
-            record.until, record.errors, record.silent_since = _NEVER, ERRORS - 1, None
+            record.until, record.back, record.errors, record.silent_since = _NEVER, now, ERRORS - 1, None
         return bool(back)
 
     def filter(self, table: RoutingTable) -> RoutingTable:
@@ -108,7 +115,7 @@ class Outliers:
 
     def _judge(self, now: float, backend: str, counts: Mapping[str, Count]) -> list[Verdict]:
         records = self._records.setdefault(backend, {})
-        for gone in [name for name, one in records.items() if name not in counts and not one.out]:
+        for gone in [name for name, one in records.items() if name not in counts and not one.remembered(now)]:
             del records[gone]
         for name, count in counts.items():
             self._note(now, backend, records.setdefault(name, _Record(count)), count)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from slipway.gateway import unanswered
+from slipway.gateway import errors, unanswered
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Target
@@ -24,6 +24,7 @@ ROUTED = "{ var(txn.turns) -m found }"
 _SOCKET = "turn.sock"
 _TLV = "0xE1"
 _ANSWERED = "x-slipway-backend"
+_KEY = "x-slipway-key"
 _SHARES = "="
 _SEQUENCE = "proc.draw"
 _LENGTH, _STEP = 997, 616
@@ -117,11 +118,12 @@ def start(settings: Settings) -> str:
     keys = f" {run}/restricted.map {run}/allowed.map" if settings.api_keys_secret else ""
     return f"""\
     set-var {_SEQUENCE} int(0)
-    lua-load-per-thread {run}/lua/targets.lua {run}/hold.map {run}/names.map{keys}"""
+    lua-load-per-thread {run}/lua/targets.lua {run}/hold.map {run}/names.map {run}/lacks.map{keys}"""
 
 
-def rules(run: str) -> str:
-    """Rules of the public frontend, once the backend is known and before anything is counted for it."""
+def rules(run: str, lacks: str) -> str:
+    """Rules of the public frontend, once the backend is known and before anything is counted for it. `lacks`: condition
+    of requests whose engine does not know what is asked; of several targets each is looked at by itself."""
     shared, other = f"{{ var(txn.targets) -m beg {_SHARES} }}", "var(txn.targets),field(3,&)"
     drawn = f"{{ var(txn.targets),field(2,&),sub({_SEQUENCE}) gt 0 }}"
     takes = f"{{ {other},lua.servers -m int gt 0 }} !{{ {other},map_str({run}/hold.map) -m found }}"
@@ -129,7 +131,9 @@ def rules(run: str) -> str:
     http-request set-var(txn.targets) var(txn.be),map_str({run}/{TARGETS_MAP})
     http-request set-var({_SEQUENCE}) var({_SEQUENCE}),add({_STEP}),mod({_LENGTH}) if {shared}
     http-request set-var(txn.be) {other} if {shared} {drawn} {takes}
-    http-request lua.choose_target if {{ var(txn.targets) -m found }} !{shared}"""
+    http-request lua.choose_target if {{ var(txn.targets) -m found }} !{shared}
+    http-request lua.unsupported_endpoint if {{ {lacks} }} !{{ var(txn.targets) -m found }} || {{ {lacks} }} {shared}
+    http-request lua.unsupported_endpoint if {{ var(txn.unserved) -m found }}"""
 
 
 def sections(run: str, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
@@ -151,6 +155,9 @@ frontend turn from base
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
+    # Who waits is bounded by the key, as in the public frontend.
+    http-request set-var(txn.key) req.fhdr({_KEY}) if {{ req.fhdr({_KEY}) -m found }}
+    http-request del-header {_KEY}
     http-request del-header connection
     # As much as fits a buffer: what is whole in it can be sent again.
     http-request wait-for-body time 60s
@@ -159,6 +166,8 @@ frontend turn from base
 {after_hold}
 {last_rules}
     http-response set-header {_ANSWERED} %[var(txn.be)]
+    # The next process would send the body as it is, with a name that the target's engine does not know.
+    http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }} {changed}
     use_backend {unanswered.SUCCESSOR} if {{ var(txn.hold) -m str moved }}
     use_backend rewrite if {changed}
     use_backend %[var(txn.be)]"""

@@ -43,8 +43,10 @@ frontend {NAME} from base
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
-    http-request del-header connection
-    http-request wait-for-body time 60s
+    acl session path /v1/realtime
+    http-request set-var(txn.tunnel) str(1) if session
+    http-request del-header connection unless session
+    http-request wait-for-body time 60s unless session
     http-request lua.hold
 {after_hold}
 {last_rules}

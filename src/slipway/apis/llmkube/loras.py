@@ -49,8 +49,11 @@ def by_name(resource: Object) -> Iterable[str]:
 
 def of_service(world: World, service: Object) -> tuple[Lora, ...]:
     """The adapters that a service's engine is to load, by name."""
-    found = [one for one in world.list(KIND, OF_SERVICE, _place(*key(service))) if not deleting(one)]
-    specs = [read(one) for one in found if _fault(world, one, service) is None]
+    oldest: dict[str, Object] = {}
+    for one in sorted(world.list(KIND, OF_SERVICE, _place(*key(service))), key=_age):
+        if not deleting(one):
+            oldest.setdefault(one["spec"]["name"], one)
+    specs = [read(one) for one in oldest.values() if _fault(world, one, service) is None]
     return tuple(sorted((Lora(spec.name, spec.path) for spec in specs), key=lambda lora: lora.name))
 
 

@@ -23,6 +23,10 @@ CLASS_HEADER, COMPLEXITY_HEADER = "x-llmkube-classification", "x-llmkube-task-co
 SENSITIVE = ("pii", "phi")
 _PATTERN = frozenset("*?[")
 _MOST_SECONDS = 86400
+_MOST_CHARACTERS = 253
+"""Of an id, and of a pattern for ids."""
+_MOST_WORDS = 1024
+"""Rules, backends, ids, patterns and capabilities of a router together: what its author pays for, and nobody else."""
 
 
 class Routing(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +41,7 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
 def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
     """`ids`: of the router itself. Raises InvalidSpecError."""
+    _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
     named = (model for rule in spec.rules for model in rule.match.models)
@@ -104,6 +109,21 @@ def _when(spec: ModelRouterSpec, match: Match, ids: Sequence[str]) -> When | Non
     return When(headers, models)
 
 
+def _check_size(spec: ModelRouterSpec) -> None:
+    """Raises InvalidSpecError for more than any route takes, before it is looked at closely."""
+    words = len(spec.rules) + len(spec.backends)
+    words += sum(len(backend.capabilities) for backend in spec.backends)
+    for rule in spec.rules:
+        match = rule.match
+        lists = (match.models, match.headers, match.data_classification, match.required_capabilities)
+        words += len(rule.route.backends) + sum(map(len, lists))
+    if words > _MOST_WORDS:
+        text = f"it has {words} rules, backends, ids and capabilities together, and may have {_MOST_WORDS}"
+        raise InvalidSpecError("TooManyTargets", f"spec: {text}")
+    if any(len(model) > _MOST_CHARACTERS for rule in spec.rules for model in rule.match.models):
+        raise InvalidSpecError("InvalidSpec", f"spec.rules: a model has {_MOST_CHARACTERS} characters at most")
+
+
 def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
     """Raises InvalidSpecError for what contradicts itself, and for what is not served."""
     if len(backends) < len(spec.backends):
@@ -149,6 +169,10 @@ def _check_rule(spec: ModelRouterSpec, rule: RouterRule, backends: Mapping[str, 
     for model in rule.match.models:
         if not _PATTERN & set(model) and not MODEL_ID.fullmatch(model):
             raise InvalidSpecError("InvalidSpec", f"{place}.match.models: {model[:64]!r} is no id of a model")
+    needed = set(rule.match.required_capabilities)
+    if rule.fail_closed and not any(needed <= set(backends[name].capabilities) for name in rule.route.backends):
+        text = f"it is failClosed, and none of its backends has {', '.join(sorted(needed))[:200]}"
+        raise InvalidSpecError("NoCapableBackend", f"{place}: {text}")
     sensitive = spec.policy.classification.sensitive_classifications
     classes = set(rule.match.data_classification) & set(SENSITIVE if sensitive is None else sensitive)
     remote = any(backends[name].tier != "local" for name in rule.route.backends)

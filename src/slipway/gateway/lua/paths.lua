@@ -12,7 +12,7 @@ local refusals = require("refusals")
 
 local PREFIX = "/openai/v1/"
 local MODELS = "/v1/models"
-local ID = "^/v1/responses/([%w_.-]+)(.*)$"
+local ID = "^/v1/responses/(%w[%w_.-]*)(.*)$"
 local LONGEST = 128
 -- Methods by what follows the id.
 local METHODS = {

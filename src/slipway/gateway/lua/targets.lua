@@ -6,20 +6,23 @@
 -- sets txn.name; txn.within is the seconds that a target has to begin its answer.
 -- take_turn reads the header and txn.turn, the number of the try from 0 on, and sets txn.be, txn.model, txn.name,
 -- txn.within and, where another target follows, txn.wait: the seconds to wait for an endpoint.
--- Loaded once in each thread. Arguments: the maps of backends whose requests are held and of plain names; where keys are
--- asked for, those of keys that may ask some models only, and of what these may ask.
+-- Where no target's engine knows the path it sets txn.unserved.
+-- Loaded once in each thread. Arguments: the maps of backends whose requests are held, of plain names and of paths that
+-- engines lack; where keys are asked for, those of keys that may ask some models only, and of what these may ask.
 
-local held_map, names_map, restricted_map, allowed_map = ...
+local held_map, names_map, lacks_map, restricted_map, allowed_map = ...
 
 local refusals = require("refusals")
 
 local held = Map.new(held_map, Map._str)
 local plain_names = Map.new(names_map, Map._str)
+local lacks = Map.new(lacks_map, Map._str)
 local restricted = restricted_map and Map.new(restricted_map, Map._str)
 local allowed = allowed_map and Map.new(allowed_map, Map._str)
 
 local HEADER, NEXT, CHANGED = "x-slipway-targets", "x-slipway-turn", "x-slipway-backend"
-local MOST_KNOWN = 256
+local KEY = "x-slipway-key"
+local MOST_KNOWN = 1 << 20    -- characters of routes that are kept in the form that is worked with
 
 -- Each draw is the next number of a sequence, in which the shares of any part are as even as can be: random numbers would
 -- miss a share by more than a point in each sixth series of 5,000. LENGTH is a prime, and STEP its golden section.
@@ -61,14 +64,14 @@ local function read(text)
     return targets
 end
 
-local known, number_known = {}, 0
+local known, size_known = {}, 0
 
 local function targets_of(text)
     local targets = known[text]
     if not targets then
-        if number_known >= MOST_KNOWN then known, number_known = {}, 0 end
+        if size_known + #text > MOST_KNOWN then known, size_known = {}, 0 end
         targets = read(text)
-        known[text], number_known = targets, number_known + 1
+        known[text], size_known = targets, size_known + #text
     end
     return targets
 end
@@ -117,31 +120,21 @@ end
 
 -- Those that may have the request, by order: lists of equals.
 local function orders_of(targets, model, headers, may)
-    local orders, last = {}, nil
+    local orders, last, closed = {}, nil, nil
     for _, target in ipairs(targets) do
-        if last and last.closed and target.order > last.order then break end
-        if is_for(target, model, headers) and may(target) then
-            if not last or target.order > last.order then
-                last = {order = target.order}
-                orders[#orders + 1] = last
-            end
-            last[#last + 1] = target
-        end
-        if target.only and is_for(target, model, headers) then
-            if last and last.order == target.order then
-                last.closed = true
-            else
-                return orders   -- it is the only one, and the key may not ask it
+        if closed and target.order > closed then break end
+        if is_for(target, model, headers) then
+            if target.only then closed = target.order end
+            if may(target) then
+                if not last or target.order > last.order then
+                    last = {order = target.order}
+                    orders[#orders + 1] = last
+                end
+                last[#last + 1] = target
             end
         end
     end
     return orders
-end
-
--- How many servers of a backend take requests: nbsrv also counts the one that those wait behind whose server died.
-local function servers(backend)
-    local proxy = core.backends[backend]
-    return proxy and proxy:get_srv_act() or 0
 end
 
 local function rename(target, model)
@@ -170,10 +163,18 @@ local function choose_target(txn)
         seen = seen or txn.http:req_get_headers()
         return seen
     end
+    local kind, unserved = txn:get_var("txn.kind"), false
+    local function serves(target)
+        local lacking = lacks:lookup(target.backend)
+        if not lacking or math.tointeger(lacking) & kind == 0 then return true end
+        unserved = true
+        return false
+    end
     local function may(target)
-        return not bound or target.like_own or allowed:lookup(key .. "/" .. target.backend) ~= nil
+        return (not bound or target.like_own or allowed:lookup(key .. "/" .. target.backend) ~= nil) and serves(target)
     end
     local orders, turns = orders_of(targets_of(txn:get_var("txn.targets")), model, headers, may), {}
+    if #orders == 0 and unserved then return txn:set_var("txn.unserved", true) end
     if #orders == 0 then return refusals.answer(txn, "untargeted") end
     for _, equals in ipairs(orders) do turns[#turns + 1] = draw(equals) end
     if #turns == 0 then turns[1] = orders[1][1] end
@@ -186,6 +187,7 @@ local function choose_target(txn)
     txn:set_var("txn.be", turns[1].backend)
     txn:set_var("txn.turns", #turns - 1)
     txn.http:req_set_header(HEADER, table.concat(words, "|"))
+    if key then txn.http:req_set_header(KEY, key) end
 end
 
 local function take_turn(txn)
@@ -204,6 +206,5 @@ local function take_turn(txn)
     end
 end
 
-core.register_converters("servers", servers)
 core.register_action("choose_target", {"http-req"}, choose_target)
 core.register_action("take_turn", {"http-req"}, take_turn)
