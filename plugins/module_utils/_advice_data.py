@@ -240,6 +240,7 @@ ADVICE: Mapping[str, str] = {
     "UnknownBackend": ("Correct what the message names."),
     "NoRoute": ("Correct what the message names."),
     "NotFailClosed": ("Correct what the message names."),
+    "NoCapableBackend": ("Correct what the message names."),
     "TooManyTargets": ("Correct what the message names."),
     "NoRunner": ("Give the part a runner with an image, name a runtime that has the part, or take the part out."),
     "ModeNotServed": ("Write that. OME has all that differs."),

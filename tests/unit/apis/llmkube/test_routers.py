@@ -241,3 +241,13 @@ def test_the_definition_agrees_with_the_original(tmp_path: Path) -> None:
     command = [sys.executable, str(compare), str(tmp_path), str(reference), "--allow", str(allowed)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_closed_rule_that_no_backend_can_meet_is_refused_and_not_left_out() -> None:
+    closed = rule("a", match={"requiredCapabilities": ["vision"]}, failClosed=True)
+    assert refused(rules=[closed], defaultRoute="b")[0] == "NoCapableBackend"
+
+
+def test_a_router_of_any_size_costs_its_author_alone() -> None:
+    patterns = [f"m{number}*" for number in range(2000)]
+    assert refused(rules=[rule("a", match={"models": patterns})], defaultRoute="b")[0] == "TooManyTargets"
