@@ -149,8 +149,15 @@ def test_what_was_read_is_kept_until_a_refresh_is_asked_for(api: FakeApi, read: 
 
 def test_what_a_kubelet_writes_is_no_template(api: FakeApi, read: Read) -> None:
     has_node(api, "a", addresses={"Hostname": "{{ 6 * 7 }}"})
-    inventory = read(compose={"reached": "ansible_host"})
-    assert inventory.get_host("a").get_vars()["reached"] == "{{ 6 * 7 }}"
+    inventory = read(compose={"said": "node_addresses.Hostname[0]"})
+    assert inventory.get_host("a").get_vars()["said"] == "{{ 6 * 7 }}"
+
+
+def test_an_address_that_would_be_an_option_of_ssh_is_not_connected_to(api: FakeApi, read: Read) -> None:
+    has_node(api, "a", addresses={"InternalIP": "-oProxyCommand=true", "Hostname": "a.example"})
+    has_node(api, "b", addresses={"InternalIP": "fd00::1"})
+    hosts = {name: read().get_host(name).get_vars()["ansible_host"] for name in ("a", "b")}
+    assert hosts == {"a": "a.example", "b": "fd00::1"}
 
 
 @pytest.mark.parametrize("allocatable", [{"nvidia.com/gpu": "many"}, {"nvidia.com/gpu": "-1"}, {"nvidia.com/gpu": "²"}])
