@@ -5,6 +5,7 @@ The registry is the program that SLIPWAY_REGISTRY names, else the public image.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import subprocess
@@ -24,6 +25,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 IMAGE = "registry:3.1.2"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 class RealRegistry:
@@ -88,12 +96,17 @@ class RealRegistry:
     def stored(self) -> int:
         """Bytes of all blobs."""
         blobs = self.store / "docker/registry/v2/blobs"
-        return sum(path.stat().st_size for path in blobs.rglob("data"))
+        return sum(map(_size, self.found(f"{blobs}/**/data")))
 
     @property
     def uploads(self) -> list[Path]:
         """Those that are open."""
-        return list(self.store.rglob("_uploads/*"))
+        return self.found(f"{self.store}/**/_uploads/*")
+
+    @staticmethod
+    def found(pattern: str) -> list[Path]:
+        """Files while the registry makes and removes others: Path.rglob would fail on a folder that has just gone."""
+        return [Path(path) for path in glob.glob(pattern, recursive=True)]  # noqa: PTH207
 
     @property
     def _config(self) -> Path:

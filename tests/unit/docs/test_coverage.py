@@ -221,7 +221,11 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 
 def _is_content(path: Path) -> bool:
-    return not path.name.startswith(("_", ".")) and (path.is_dir() or path.suffix in (".yml", ".py"))
+    return (
+        not path.name.startswith(("_", "."))
+        and path.name != "shared"
+        and (path.is_dir() or path.suffix in (".yml", ".py"))
+    )
 
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
