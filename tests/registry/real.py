@@ -106,7 +106,7 @@ class RealRegistry:
     @staticmethod
     def found(pattern: str) -> list[Path]:
         """Files while the registry makes and removes others: Path.rglob would fail on a folder that has just gone."""
-        return [Path(path) for path in glob.glob(pattern, recursive=True)]  # noqa: PTH207
+        return [Path(path) for path in glob.glob(pattern, recursive=True)]
 
     @property
     def _config(self) -> Path:
