@@ -152,7 +152,7 @@ global
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
     lua-load-per-thread {run}/lua/errors.lua
-    lua-load-per-thread {run}/lua/paths.lua {run}/{PATHS_MAP} {beside.arguments()}
+    lua-load-per-thread {run}/lua/paths.lua {beside.arguments()}
     lua-load-per-thread {run}/lua/responses.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
@@ -326,7 +326,10 @@ def _kind(settings: Settings) -> str:
     return f"""\
     http-request set-var(txn.kind) {kind}
     acl known var(txn.kind) -m found
-    http-request lua.other_path unless known"""
+    http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
+    http-request set-var(txn.kind) {kind} unless known
+    http-request set-var(txn.leads) str(control) if !known {{ path /v1/models }} || !known {{ path_beg /v1/models/ }}
+    http-request lua.other_path if !known !{{ var(txn.leads) -m found }}"""
 
 
 def _paths() -> str:

@@ -1,17 +1,13 @@
--- What a request is about whose path takes no body with a model: only those come here.
+-- What a request is about whose path takes no body with a model and is not that of the model list: only those come here.
 --
--- Sets txn.kind for one that is known without its prefix; else txn.leads to the backend that takes it: control (the model
--- list) or beside (see beside.py), and for the latter txn.asked to the number of its path, and txn.response to an id.
--- Loaded once in each thread; keeps no state. Arguments: the map of paths, and the numbers of stored responses and sessions.
+-- Sets txn.leads to the backend that takes it (see beside.py), txn.asked to the number of its path, and txn.response to an id.
+-- Loaded once in each thread; keeps no state. Arguments: the numbers of stored responses and sessions.
 
-local map, stored, session = ...
-local kinds = Map.new(map, Map._str)
+local stored, session = ...
 stored, session = math.tointeger(stored), math.tointeger(session)
 
 local refusals = require("refusals")
 
-local PREFIX = "/openai/v1/"
-local MODELS = "/v1/models"
 local ID = "^/v1/responses/(%w[%w_.-]*)(.*)$"
 local LONGEST = 128
 -- Methods by what follows the id.
@@ -21,15 +17,7 @@ local METHODS = {
 
 local function other_path(txn)
     local path = txn.f:path()
-    if path:sub(1, #PREFIX) == PREFIX then
-        path = path:sub(#"/openai" + 1)
-        txn.http:req_set_path(path)
-        local kind = kinds:lookup(path)
-        if kind then return txn:set_var("txn.kind", math.tointeger(kind)) end
-    end
-    if path == MODELS or path:sub(1, #MODELS + 1) == MODELS .. "/" then
-        txn:set_var("txn.leads", "control")
-    elseif path == "/v1/realtime" then
+    if path == "/v1/realtime" then
         txn:set_var("txn.leads", "beside")
         txn:set_var("txn.asked", session)
     else
