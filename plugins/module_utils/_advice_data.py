@@ -128,10 +128,13 @@ ADVICE: Mapping[str, str] = {
         "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
         "what is in use."
     ),
+    "QuotaTooSmall": (
+        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
+        "the service a higher priority. Else ask the operator to change the quota; the message names it."
+    ),
     "PriorityTooLow": (
-        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
-        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
-        "what is in use."
+        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
+        "the service a higher priority. Else ask the operator to change the quota; the message names it."
     ),
     "ServiceNotFound": (
         "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "

@@ -65,7 +65,12 @@ from slipway.serving.watches import (
 from slipway.weights.place import changed
 
 ADAPTER_INDEXES = {loras.OF_SERVICE: loras.by_service, loras.OF_NAME: loras.by_name}
-QUOTA_INDEXES = {quotas.TAKEN: quotas.by_taken, quotas.WAITING: quotas.by_waiting, quotas.DENIED: quotas.by_denied}
+QUOTA_INDEXES = {
+    quotas.TAKEN: quotas.by_taken,
+    quotas.WAITING: quotas.by_waiting,
+    quotas.DENIED: quotas.by_denied,
+    quotas.RESERVED: quotas.by_reserved,
+}
 READ_OF_MODELS = ("spec", "status")
 """What a service reads of its Models, beside whether they are going."""
 

@@ -42,7 +42,7 @@ class GPUQuotaSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     selector: Annotated[Selector, Meta(extra_json_schema=ATOMIC)] | None = None
     """The namespaces with these labels, which share the quota."""
-    namespace_ref: str = ""
+    namespace_ref: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
     """The one namespace that it is for."""
     gpu_count: Annotated[int, Meta(ge=0, extra_json_schema=INT32)]
     """GPUs that services may have together: replicas, or the most that autoscaling allows, times GPUs of a pod."""

@@ -4,10 +4,13 @@ What a service has, it has by the word of its own status, which nobody but the c
 granted, ``reserved`` ones that it is about to get, and ``wanted`` ones. Sums are read from an index with a place for
 each binary digit, so that they cost the same however many services there are.
 
-Several workers decide at once, each by what the caches show. So a service first writes down what it takes, and starts
-only when it sees that in the cache and the sum still fits. Of two that took the last GPU at the same time each sees the
-other's mark before it starts: both step back, and then the order decides. Who waits stands in order of priority, of
-equals the oldest first, and nobody is passed over by one that needs less.
+Several workers decide at once, each by what the caches show. So a service first reserves what it takes in its status.
+When it sees that in the cache and the sum still fits, it writes that it has it, and when it sees that, it starts. All
+workers have the same cache, in which one of two reservations comes second: whoever made that one sees both. Where they
+are too many, the first of the queue keeps its own and waits for the others to step back. The queue is in order of
+priority, of equals the oldest first, and nobody is passed over by one that needs less.
+
+Whoever can never get what it wants, or cannot start for another reason, has no place in the queue.
 """
 
 from __future__ import annotations
@@ -27,9 +30,9 @@ from slipway.serving.selector import KEY, VALUE, Requirement, chosen
 NAMESPACES = metadata_of(NAMESPACE)
 COVERS = "covers"
 """Index of GPUQuotas: the namespace that one is for; empty for those that choose by labels."""
-TAKEN, WAITING, DENIED = "taken", "waiting", "denied"
+TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
 """Indexes of InferenceServices: binary digits of what each takes of its quotas; the quotas under which it is not
-granted all that it wants; those of them that have set nothing aside for it."""
+granted all that it wants; those of them that have set nothing aside for it, and those that have set something aside."""
 DIGITS = 16
 """Of what one service may take: 8 GPUs of 100 replicas need ten."""
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
@@ -45,6 +48,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reserved: int = 0
     """That it gets, unless it turns out that there are none left."""
     wanted: int = 0
+    """That it is to have; more than ``gpus`` while it stands in the queue."""
 
     @property
     def taken(self) -> int:
@@ -91,9 +95,17 @@ def by_denied(service: Object) -> Iterable[str]:
     return () if deleting(service) or record.wanted <= record.taken else record.names
 
 
+def by_reserved(service: Object) -> Iterable[str]:
+    """Index function for :data:`RESERVED`."""
+    record = record_of(service)
+    return () if deleting(service) or record.wanted <= record.gpus or not record.reserved else record.names
+
+
 def by_namespace_ref(quota: Object) -> Iterable[str]:
-    """Index function for :data:`COVERS`."""
-    return (quota["spec"].get("namespaceRef", ""),)
+    """Index function for :data:`COVERS`. A quota that names no namespace and chooses none is for nobody."""
+    spec = quota["spec"]
+    named = spec.get("namespaceRef", "")
+    return (named,) if named or spec.get("selector") is not None else ()
 
 
 def used(listers: Listers, quota: str) -> int:
@@ -119,6 +131,8 @@ def covers(listers: Listers, quota: Object, namespace: str) -> bool:
 
 def requirements(quota: Object) -> Sequence[Requirement]:
     """Of the namespaces. Raises InvalidSelectorError."""
+    if not list(by_namespace_ref(quota)):
+        raise InvalidSelectorError("it names no namespace, and chooses none by labels")
     try:
         selector = msgspec.convert(quota["spec"].get("selector") or {}, Selector)
     except msgspec.ValidationError as error:
@@ -136,31 +150,52 @@ def requirements(quota: Object) -> Sequence[Requirement]:
     return named
 
 
-def judge(world: World, wanted: int, running: int, priority: int) -> Verdict:
-    """Whether the service may have so many GPUs. ``running``: what its pods have already, of a service from before
-    there was a quota; ``priority``: its number."""
-    service, listers = world.resource, world.listers
-    quotas = [one for one in covering(listers, key(service).namespace) if not deleting(one)]
-    if not quotas:
-        return Verdict(Record())
+def had(service: Object, running: int) -> int:
+    """GPUs that a service may use without further ado. ``running``: those that its pods hold, which count for one from
+    before there was a quota."""
     before = record_of(service)
-    had = before.gpus if before.names else min(running, wanted)
-    record = Record(names=tuple(str(key(one)) for one in quotas), gpus=min(had, wanted), wanted=wanted)
-    if wanted <= had:
+    return before.gpus if before.names else running
+
+
+def held(world: World, running: int) -> Record:
+    """Of a service that cannot start: what it has, and nothing more is set aside. ``running``: see :func:`had`."""
+    names, gpus = _names(_quotas(world)), had(world.resource, running)
+    return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
+
+
+def judge(world: World, wanted: int, running: int, priority: int) -> Verdict:
+    """Whether the service, which could start else, may have so many GPUs. ``running``: see :func:`had`; ``priority``:
+    its number."""
+    service, listers = world.resource, world.listers
+    covered = _quotas(world)
+    if not covered:
+        return Verdict(Record())
+    before, has = record_of(service), had(service, running)
+    record = Record(names=_names(covered), gpus=min(has, wanted), wanted=wanted)
+    if wanted <= has:
         return Verdict(record)
-    if low := _too_low(quotas, priority):
-        return Verdict(record, low)
+    if out := _too_low(covered, priority) or _too_small(covered, wanted):
+        return Verdict(msgspec.structs.replace(record, wanted=record.gpus), out)
     if before.reserved and before.names == record.names and before.taken == wanted:
-        full = next((one for one in quotas if used(listers, str(key(one))) > _limit(one)), None)
-        if full is None:
-            return Verdict(msgspec.structs.replace(record, gpus=wanted))
-        if not _first(listers, full, service, priority):
-            return Verdict(record, _exceeded(listers, full, wanted))
-        return _set_aside(record)
-    full = next((one for one in quotas if not _fits(listers, one, service, record, before, priority)), None)
+        over = [one for one in covered if used(listers, str(key(one))) > _limit(one)]
+        lost = next((one for one in over if not _holds(listers, one, service, priority)), None)
+        if lost:
+            return Verdict(record, _exceeded(listers, lost, wanted))
+        # Only what is written down starts, as the news of others may come until then.
+        return _set_aside(record) if over else _set_aside(msgspec.structs.replace(record, gpus=wanted))
+    full = next((one for one in covered if not _fits(listers, one, service, record, before, priority)), None)
     if full:
         return Verdict(record, _exceeded(listers, full, wanted))
     return _set_aside(record)
+
+
+def _quotas(world: World) -> list[Object]:
+    """Those that the service is under."""
+    return [one for one in covering(world.listers, key(world.resource).namespace) if not deleting(one)]
+
+
+def _names(quotas: Iterable[Object]) -> tuple[str, ...]:
+    return tuple(str(key(one)) for one in quotas)
 
 
 def _set_aside(record: Record) -> Verdict:
@@ -168,11 +203,11 @@ def _set_aside(record: Record) -> Verdict:
     return Verdict(msgspec.structs.replace(record, reserved=record.wanted - record.gpus), ("QuotaReserved", text))
 
 
-def _first(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
-    """Whether it stands before all others that something is set aside for."""
-    own = place(service, priority)
-    others = ((other, at) for other, at in _queue(listers, str(key(quota))) if key(other) != key(service))
-    return all(own < at for other, at in others if record_of(other).reserved)
+def _holds(listers: Listers, quota: Object, service: Object, priority: int) -> bool:
+    """Whether a reservation fits when those behind it in the queue have given back theirs."""
+    name, own = str(key(quota)), place(service, priority)
+    behind = (other for other, at in _queue(listers, name, RESERVED) if key(other) != key(service) and at > own)
+    return used(listers, name) - sum(record_of(other).reserved for other in behind) <= _limit(quota)
 
 
 def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
@@ -181,6 +216,14 @@ def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
         if least and priority < VALUES.get(least, 0):
             text = f"The GPUQuota {key(one)} starts services from the priority {least} on."
             return "PriorityTooLow", text
+    return None
+
+
+def _too_small(quotas: Iterable[Object], wanted: int) -> tuple[str, str] | None:
+    for one in quotas:
+        if wanted > _limit(one):
+            text = f"The GPUQuota {key(one)} has {_limit(one)} GPUs, and the service wants {wanted} with all replicas"
+            return "QuotaTooSmall", f"{text}: ask for fewer, or have the quota raised."
     return None
 
 
@@ -195,9 +238,9 @@ def _fits(listers: Listers, quota: Object, service: Object, record: Record, befo
     return sum(_missing(other) for other in ahead) <= room
 
 
-def _queue(listers: Listers, quota: str) -> list[tuple[Object, Place]]:
+def _queue(listers: Listers, quota: str, index: str = WAITING) -> list[tuple[Object, Place]]:
     """Who waits for a quota."""
-    return [(one, place(one, priority_of(one))) for one in listers.list(INFERENCE_SERVICE, WAITING, quota)]
+    return [(one, place(one, priority_of(one))) for one in listers.list(INFERENCE_SERVICE, index, quota)]
 
 
 def _missing(service: Object) -> int:
@@ -225,26 +268,37 @@ def _digit(quota: str, digit: int) -> str:
 
 
 def next_in(listers: Listers, quota: str) -> list[Key]:
-    """Those of the services that wait for a quota which may have their turn: from the first on as many as fit."""
+    """Those of the services that wait for a quota which may have their turn: from the first on as many as fit. Whoever
+    has a reservation looks again in any case: it may be time to step back."""
     namespace, _slash, name = quota.partition("/")
     found = listers.get(KIND, Key(namespace, name))
-    room = _limit(found) - used(listers, quota) if found else 0
+    if found is None:
+        return [key(service) for service, _place in _queue(listers, quota)]
+    room = _limit(found) - used(listers, quota)
     turns = []
-    for service, _place in sorted(_queue(listers, quota), key=lambda one: one[1]) if room > 0 or not found else ():
+    for service, _place in sorted(_queue(listers, quota, WAITING if room > 0 else RESERVED), key=lambda one: one[1]):
         room -= _missing(service)
-        if found and room < 0:
-            break
-        turns.append(key(service))
+        if room >= 0 or record_of(service).reserved:
+            turns.append(key(service))
     return turns
 
 
 def after(change: Change, listers: Listers) -> Iterable[Key]:
-    """The services that may have their turn, as another one has left GPUs or its place in the queue."""
+    """The services that may have their turn, as another one has left GPUs, or has another place in the queue."""
     before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
-    left = now.taken < before.taken or set(before.names) - set(now.names)
-    moved = before.wanted > before.gpus and now.wanted <= now.gpus
-    names = dict.fromkeys((*before.names, *now.names)) if left or moved else ()
+    left = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
+    names = dict.fromkeys((*before.names, *now.names)) if left or _moved(change, before, now) else ()
     return [one for name in names for one in next_in(listers, name) if one != change.key]
+
+
+def _moved(change: Change, before: Record, now: Record) -> bool:
+    """Whether one that stood in the queue stands elsewhere, wants less, or has left it."""
+    old, new = change.old, change.new
+    if old is None or not list(by_waiting(old)):
+        return False
+    if new is None or not list(by_waiting(new)) or now.wanted < before.wanted:
+        return True
+    return place(old, priority_of(old)) != place(new, priority_of(new))
 
 
 def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:

@@ -63,6 +63,12 @@ def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
     return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
 
 
+def has_node(pod: Object) -> bool:
+    """Whether the scheduler has found one."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
+
+
 def _judged(message: str, reason: str, resource: str) -> Scheduling:
     missing = INSUFFICIENT.findall(message)
     if resource and resource in missing:

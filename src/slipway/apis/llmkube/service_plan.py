@@ -48,7 +48,9 @@ def granted(view: View, plan: Plan) -> frozenset[Freedom]:
 def _earlier(view: View, deployment: Object) -> tuple[Object, ...]:
     """The Deployment that there is serves on while a Model is not ready, or not ready any more."""
     replicas, most = deployment["spec"].get("replicas"), view.most_replicas
-    replicas = replicas if replicas is None or most is None else min(replicas, most)
+    # An autoscaler keeps within its bounds, but that it always has one replica.
+    if most is not None and (replicas is not None or most == 0):
+        replicas = min(replicas or 0, most)
     return (workload.kept(view.deployment, replicas),) if view.deployment else ()
 
 

@@ -6,14 +6,14 @@ import msgspec
 
 from slipway.apis.llmkube import loras, placement, quotas, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
-from slipway.apis.llmkube.hardware import Accelerators, accelerators, sharing_fault
+from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, sharing_fault
 from slipway.apis.llmkube.loras import Lora
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
-from slipway.apis.llmkube.quotas import Record, Verdict
+from slipway.apis.llmkube.quotas import Record
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
-from slipway.apis.llmkube.scheduling import VALUES
+from slipway.apis.llmkube.scheduling import VALUES, has_node
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import Unnamed
@@ -23,6 +23,7 @@ from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, generation, key
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.diagnosis import ended
 from slipway.serving.settings import Settings
 from slipway.serving.watches import NAMESPACE
 from slipway.spelling import NAMES, did_you_mean
@@ -177,10 +178,22 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_replicas(self) -> int | None:
-        """That it may have while a GPUQuota has no room for more; None: all that it wants."""
-        if self.quota.wanted <= self.quota.gpus or not isinstance(self.service, Service):
+        """That the Deployment may have which serves on while the service waits; None: as many as it wants."""
+        if self.waits is None or not self.quota.names or self.deployment is None:
             return None
-        return self.quota.gpus // self.service.accelerators.count
+        each = _each(self.deployment, self.service)
+        written = quotas.had(self.world.resource, self.running)
+        return min(self.quota.gpus, written) // each if each else None
+
+    @property
+    def running(self) -> int:
+        """GPUs that its pods hold."""
+        return _running(self.world, self.service)
+
+    @property
+    def unstarted(self) -> Record:
+        """Its part of GPUQuotas where it cannot start, which leaves what runs as it is."""
+        return quotas.held(self.world, self.running) if self.deployment else Record()
 
     def valid(self) -> Service:
         """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
@@ -192,29 +205,60 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def resolve(world: World) -> View:
     service: Service | InvalidSpecError
     deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
-    # Who cannot start for another reason takes nothing from those who can.
-    waits, quota = None, quotas.record_of(world.resource)
+    waits: tuple[str, str] | None = None
     try:
         service = read(world)
         waits = waits_for(world, service)
-        if waits is None or deployment:
-            verdict = _judged(world, service, deployment)
-            waits, quota = waits or verdict.waits, verdict.record
     except InvalidSpecError as error:
         service = error
-    return View(world=world, service=service, deployment=deployment, waits=waits, quota=quota)
-
-
-def _judged(world: World, service: Service, deployment: Object | None) -> Verdict:
-    """Whether GPUQuotas let it have the GPUs of all replicas that there may be."""
-    spec, count = service.spec, service.accelerators.count
-    if service.model.hardware.accelerator == METAL:
-        count = 0
-    stopped = spec.suspend or spec.replicas == 0
-    most = spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
-    running = count * deployment["spec"].get("replicas", 1) if deployment else 0
+    view = View(world=world, service=service, deployment=deployment, waits=waits, quota=Record())
+    # Who cannot start for another reason takes nothing from those who can.
+    if isinstance(service, InvalidSpecError):
+        return msgspec.structs.replace(view, quota=view.unstarted)
+    if waits:
+        return msgspec.structs.replace(view, quota=_kept(view, service))
     known = priority(world, service)
-    return quotas.judge(world, 0 if stopped else count * most, running, VALUES["normal"] if known is None else known)
+    number = VALUES["normal"] if known is None else known
+    verdict = quotas.judge(world, _most(service) * _count(service), view.running, number)
+    return msgspec.structs.replace(view, waits=verdict.waits, quota=verdict.record)
+
+
+def _kept(view: View, service: Service) -> Record:
+    """Of GPUQuotas, while a Model is not ready and the Deployment that there is serves on, with no more replicas than
+    the service wants: it gives back what neither the one nor the other needs."""
+    record, each = view.unstarted, _each(view.deployment, service)
+    serving = min(_most(service), record.gpus // each) * each if each else 0
+    gpus = max(min(record.gpus, _most(service) * _count(service)), serving)
+    return msgspec.structs.replace(record, gpus=gpus, wanted=gpus)
+
+
+def _most(service: Service) -> int:
+    """All replicas that there may be."""
+    spec = service.spec
+    if spec.suspend or spec.replicas == 0:
+        return 0
+    return spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
+
+
+def _count(service: Service) -> int:
+    """GPUs of a pod that are taken from quotas."""
+    return 0 if service.model.hardware.accelerator == METAL else service.accelerators.count
+
+
+def _each(deployment: Object | None, service: Service | InvalidSpecError) -> int:
+    """GPUs of each pod of a Deployment as it is, which may be of an older spec."""
+    pod = deployment["spec"].get("template", {}).get("spec") or {} if deployment else {}
+    return gpus_of(pod, _claimed(service))
+
+
+def _running(world: World, service: Service | InvalidSpecError) -> int:
+    """GPUs that pods hold: those that have a node, as anybody may write a Deployment of many replicas."""
+    pods = (pod for pod in world.pods if has_node(pod) and not deleting(pod) and not ended(pod))
+    return sum(gpus_of(pod.get("spec") or {}, _claimed(service)) for pod in pods)
+
+
+def _claimed(service: Service | InvalidSpecError) -> int:
+    return service.accelerators.count if isinstance(service, Service) else 0
 
 
 def priority(world: World, service: Service) -> int | None:

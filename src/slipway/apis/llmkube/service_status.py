@@ -99,7 +99,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         **_of_service(world, found),
         **_gateway(found, route),
         **_adapters(found),
-        **({"quota": msgspec.to_builtins(view.quota)} if view.quota.names else {}),
+        **_quota(view, rejection),
         "observedModels": _observed_models(world),
         "observedGeneration": observed,
         "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
@@ -139,6 +139,14 @@ def _found(view: View, rejection: Rejection | None) -> Found:
         pending=pending,
         adapters=standings(pods.adapters(service).adapters, world.pods, world.agents) if service else (),
     )
+
+
+def _quota(view: View, rejection: Rejection | None) -> Object:
+    """Its part of GPUQuotas. With a plan that is refused it cannot start, however much room there is; that an object is
+    refused is known only of one that starts."""
+    refused = rejection is not None and not rejection.retryable and not rejection.of_object
+    record = view.unstarted if refused else view.quota
+    return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
 def _adapters(found: Found) -> Object:

@@ -332,7 +332,7 @@ class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     reserved: Count | UnsetType = UNSET
     """GPUs that are set aside for it."""
     wanted: Count | UnsetType = UNSET
-    """GPUs that its spec asks for, with all replicas."""
+    """GPUs that it is to have, with all replicas: more than gpus while it waits for room."""
 
 
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
