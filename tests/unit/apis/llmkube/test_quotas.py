@@ -303,6 +303,26 @@ def test_all_quotas_of_a_namespace_have_to_have_room() -> None:
     assert "models/all has 2" in str(cluster.objects["InferenceService", "b"]["status"])
 
 
+def test_nothing_starts_before_its_grant_is_written_down() -> None:
+    cluster = Cluster(quota(1), recorded("a", reserved=1, wanted=1))
+    cluster.write("a", cluster.decide("a"))
+    assert (cluster.running(), cluster.record("a").gpus) == ({}, 1)
+    cluster.decide("a")
+    assert cluster.running() == {"a": 1}
+
+
+def test_a_deployment_for_which_nothing_was_granted_has_no_replicas_whatever_an_autoscaler_said() -> None:
+    cluster = Cluster(service("a", 1, autoscaling={"maxReplicas": 2}))
+    cluster.settle()
+    cluster.objects["GPUQuota", "team"] = quota(1)
+    asked = cluster.world("a")
+    scaled = {"status": {"lastScaleTime": "2026-11-21T09:00:00Z"}}
+    children = {**asked.children, (HORIZONTAL_POD_AUTOSCALER, Key("models", "a")): scaled}
+    made = worlds.plan(SERVICES, msgspec.structs.replace(asked, children=children)).children
+    [replicas] = [one["spec"]["replicas"] for one in made if one["kind"] == "Deployment"]
+    assert replicas == 0
+
+
 def test_who_lost_in_any_quota_steps_back() -> None:
     """The first that is over is one that it holds."""
     both = quota(2, "a-first"), quota(1, "b-second")
