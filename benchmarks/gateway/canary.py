@@ -54,8 +54,7 @@ Models = Mapping[str, Mapping[str, object]]
 
 def models(stable: Sequence[str], canary: Sequence[str], percent: int | None) -> Models:
     """The model that is asked, and its canary; None: it names none."""
-    shares = [{"weight": 100 - (percent or 0)}, {"service": "new", "weight": percent}]
-    route = {} if percent is None else {"targets": shares}
+    route = {} if percent is None else {"canary": {"service": "new", "percent": percent}}
     return {
         bodies.MODEL: {"endpoints": stable, "route": route},
         "new": {"endpoints": canary, "route": {"internal": True}},

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import yaml
 from aiohttp import web
 
 from slipway.apis.kubeai.types import Feature
@@ -15,9 +16,7 @@ from slipway.gateway import http_api
 from slipway.gateway.file_source import ModelEntry, TableFile
 from slipway.serving.route import Route
 
-from ..ansible_files import role_variables
-
-VARS = role_variables(Path(__file__).parents[3] / "roles/gateway")
+VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/gateway/vars/main.yml").read_text())
 
 
 async def _asked(application: web.Application) -> dict[str, object]:

@@ -23,7 +23,6 @@ from slipway.kube.objects import Object
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.times import parse_duration
-from slipway.spelling import did_you_mean
 
 T = TypeVar("T")
 
@@ -248,9 +247,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if name not in self.resource_profiles:
             known = ", ".join(sorted(self.resource_profiles))
             raise InvalidSpecError(
-                "UnknownProfile",
-                f"the system configuration has no resource profile {name!r}, but {known}"
-                + did_you_mean(name, self.resource_profiles),
+                "UnknownProfile", f"the system configuration has no resource profile {name!r}, but {known}"
             )
         return self.resource_profiles[name].times(int(count))
 
@@ -259,9 +256,7 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if name not in self.cache_profiles:
             known = ", ".join(sorted(self.cache_profiles)) or "none"
             raise InvalidSpecError(
-                "UnknownCacheProfile",
-                f"no cache profile {name!r}: the system configuration has {known}"
-                + did_you_mean(name, self.cache_profiles),
+                "UnknownCacheProfile", f"no cache profile {name!r}: the system configuration has {known}"
             )
         return self.cache_profiles[name].shared_filesystem
 
