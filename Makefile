@@ -48,8 +48,12 @@ docker:
 
 # By the names of roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
 DEMO_STAGES := local_cluster,images,preflight,crds,controller,gateway,hub,models,status,Ask the models
-.PHONY: demo
-demo: setup docker ## Bring up a cluster, roll everything out and print a chat completion
+.PHONY: demo free-port
+# Before minutes of building.
+free-port:
+	@scripts/port.sh $(VARS)
+
+demo: free-port setup docker ## Bring up a cluster, roll everything out and print a chat completion
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES_TIMES=$(CACHE)/demo-times.json \
 	  SLIPWAY_STAGES="$(DEMO_STAGES)" ansible-playbook playbooks/demo.yml $(if $(VARS),-e @$(VARS))
@@ -113,7 +117,12 @@ test-all: setup docker ## Run everything: lint, the tests with all Molecule scen
 .PHONY: molecule
 molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
 	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
-	scripts/test.sh extensions/molecule
+	scripts/test.sh molecule
+
+.PHONY: engines
+engines: setup docker ## Run real engines behind the gateway, on a cluster of their own (an hour, 40 GB)
+	@images/public.sh auto $(VLLM_CPU_IMAGE) $(INFINITY_IMAGE)
+	scripts/engines.sh
 
 .PHONY: bench
 bench: setup docker ## Measure gateway, controller, loader and modules beside their peers
@@ -138,10 +147,12 @@ requirements: setup ## Resolve the pinned requirements anew, with the hashes of 
 	$(COMPILE) --allow-unsafe --output-file requirements/dev.txt requirements/dev.in
 	$(COMPILE) --output-file images/closed-network/python/sglang-router.txt images/closed-network/python/sglang-router.in
 	$(COMPILE) --output-file images/closed-network/python/genai-bench.txt images/closed-network/python/genai-bench.in
+	$(COMPILE) --allow-unsafe --output-file images/closed-network/python/infinity.txt images/closed-network/python/infinity.in
+	scripts/vllm-requirements.sh
 	scripts/matrix-requirements.sh --upgrade
 
 .PHONY: clean
 clean: ## Remove the local clusters and everything built in the checkout; caches outside of it stay
 	@if [ -e $(COLLECTIONS)/.ready ] && docker info > /dev/null 2>&1; then \
-	  for name in slipway slipway-test slipway-gpu; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
+	  for name in slipway slipway-test slipway-gpu slipway-engines; do ansible-playbook playbooks/local.yml -e local_cluster_state=absent -e local_cluster_name=$$name; done; fi
 	@rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache tests/output *.tar.gz

@@ -3,9 +3,9 @@
 # One part that fails fails the whole, but the others still run.
 #
 # usage: scripts/test.sh [--all] [--keep] [PATH...]
-#   --all     all scenarios of Molecule too, and then `make lint`, `make matrix` and `make cold`
+#   --all     all scenarios of Molecule too, and then `make lint`, `make matrix`, `make cold` and `make engines`
 #   --keep    leaves the cluster for the next call, which then takes seconds to start
-#   PATH      runs only these tests (files, folders or pytest's node ids; extensions/molecule or a scenario in it)
+#   PATH      runs only these tests (files, folders or pytest's node ids; molecule or a scenario in it)
 #
 # `make test` calls it with the virtual environment on PATH. The gateway gets a free port of 127.0.0.1; SLIPWAY_TEST_GATEWAY_PORT names one.
 set -uo pipefail
@@ -14,8 +14,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 name=slipway-test
 output=$PWD/tests/output
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
-needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults extensions/molecule)
-mapfile -t needs_none < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output | sort \
+needs_cluster=(tests/cluster tests/conformance tests/docs tests/faults molecule)
+# Real engines have a cluster of their own: scripts/engines.sh.
+mapfile -t needs_none < <(find tests -mindepth 1 -maxdepth 1 -type d ! -name __pycache__ ! -name output ! -name engines | sort \
   | grep -vxF "$(printf '%s\n' "${needs_cluster[@]}")")
 
 keep=false
@@ -214,6 +215,7 @@ further() { # what takes hours, and a machine without the cluster
   step "Style, types and the collection's rules" make lint
   step "Checks and unit tests with every ansible-core" make matrix
   step "Demo with every cache empty" make cold
+  step "Real engines" make engines
 }
 
 on_cluster() {
@@ -248,8 +250,8 @@ named() { # the tests that were named, on the cluster
   local path chosen=() others=()
   for path in "${paths[@]%/}"; do
     case ${path#./} in
-      extensions/molecule) mapfile -t chosen < <(scripts/molecule.sh --list) ;;
-      extensions/molecule/*) chosen+=("${path##*/}") ;;
+      molecule) mapfile -t chosen < <(scripts/molecule.sh --list) ;;
+      molecule/*) chosen+=("${path##*/}") ;;
       *) others+=("$path") ;;
     esac
   done

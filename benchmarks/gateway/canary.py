@@ -54,7 +54,8 @@ Models = Mapping[str, Mapping[str, object]]
 
 def models(stable: Sequence[str], canary: Sequence[str], percent: int | None) -> Models:
     """The model that is asked, and its canary; None: it names none."""
-    route = {} if percent is None else {"canary": {"service": "new", "percent": percent}}
+    shares = [{"weight": 100 - (percent or 0)}, {"service": "new", "weight": percent}]
+    route = {} if percent is None else {"targets": shares}
     return {
         bodies.MODEL: {"endpoints": stable, "route": route},
         "new": {"endpoints": canary, "route": {"internal": True}},

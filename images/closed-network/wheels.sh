@@ -5,7 +5,7 @@
 # Whatever Python this host has: the wheels are for the image's.
 MACHINE=$(uname -m)
 FOR_IMAGE=(--only-binary=:all: --implementation cp --python-version 3.11)
-for tag in 1 2010 2014 _2_17 _2_27 _2_28 _2_34; do FOR_IMAGE+=(--platform "manylinux${tag}_$MACHINE"); done
+for tag in 1 2010 2014 $(seq -f _2_%.0f 5 36); do FOR_IMAGE+=(--platform "manylinux${tag}_$MACHINE"); done
 
 wheels() { # NAME; prints the folder of its wheels
   local list=$CLOSED_DIR/python/$1.txt dir
@@ -21,10 +21,11 @@ wheels() { # NAME; prints the folder of its wheels
 }
 
 # The wheels are unpacked by this host's pip: what they would run, they run nowhere.
-python_root() { # DIR NAME; makes a root with the program in /opt/NAME
+python_root() { # DIR NAME PACKAGE...; makes a root with the program in /opt/NAME, and what it needs of Debian
   local root=$1 name=$2 found
+  shift 2
   found=$(wheels "$name")
-  debian_root "$root" bookworm python3
+  debian_root "$root" bookworm python3 "$@"
   mkdir -p "$root/opt/$name" "$root/usr/local/bin"
   step "unpack the wheels of $name" python3 -m pip install --quiet --no-deps --no-index --no-compile \
     --disable-pip-version-check --root-user-action=ignore "${FOR_IMAGE[@]}" --target "$root/opt/$name" "$found"/*.whl

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ansible_collections.slipway.inference.plugins.module_utils._apis import BENCHMARKS, MODELS, SERVICES, Kind
+from ansible_collections.slipway.inference.plugins.module_utils._apis import AUTO, BENCHMARKS, MODELS, SERVICES, Kind
 
 
-def _option(kinds: Mapping[str, Kind]) -> str:
+def _option(kinds: Mapping[str, Kind], *, auto: str = "") -> str:
+    """``auto``: the option that has manifests, where these may say the API."""
+    first = next(iter(kinds))
     versions = ", ".join(f"V({api}) is C({kind.api_version})" for api, kind in kinds.items())
+    told = f"""
+      - V({AUTO}) goes by C(apiVersion) of each manifest in O({auto}), so that there may be several. Where that is
+        missing, it goes by a kind that only one of them has, such as C(BaseModel), and else it is V({first})."""
     return rf"""
 options:
   api:
     description:
       - Serving API of the resources.
-      - {versions}.
+      - {versions}.{told if auto else ""}
     type: str
-    choices: [{", ".join(sorted(kinds))}]
-    default: {next(iter(kinds))}
+    choices: [{", ".join([AUTO, *sorted(kinds)] if auto else sorted(kinds))}]
+    default: {AUTO if auto else first}
 """
 
 
@@ -29,5 +34,6 @@ options:
 class ModuleDocFragment:
     # Annotated: of plain assignments ansible-test wants the text itself.
     OF_MODELS: str = _option(MODELS)
+    OF_MANIFESTS: str = _option(MODELS, auto="models")
     OF_SERVICES: str = _option(SERVICES)
     OF_BENCHMARKS: str = _option(BENCHMARKS)

@@ -14,7 +14,7 @@ options:
     description:
       - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
         O(models[].annotations) and O(models[].spec), or as a whole manifest.
-      - An empty list is allowed, and nothing is done.
+      - An empty list is allowed.
     type: list
     elements: dict
     suboptions:
@@ -34,7 +34,7 @@ options:
         description: Spec of the model, as its API defines it. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. It has to be that of O(api).
+        description: C(apiVersion) of a manifest. It has to be that of O(api), where that names one.
         type: str
         aliases: [apiVersion]
       kind:

@@ -33,6 +33,14 @@ ADVICE: Mapping[str, str] = {
         "means that the clocks of two nodes differ by more than a minute; the signature is not the controller's "
         "goes away when the pod is replaced (see Orders to loaders)."
     ),
+    "LoadingAdapter": (
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
+        "stays so, the status of the InferenceService says what that waits for."
+    ),
+    "ServiceNotReady": (
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
+        "stays so, the status of the InferenceService says what that waits for."
+    ),
     "Leaving": ("Wait. After ten minutes it goes in any case, and its folder models/<name>-<uid> stays on the volume."),
     "InUse": (
         "Delete those services, or give them another Model, or set suspend: true. A deletion cannot be taken "
@@ -110,6 +118,44 @@ ADVICE: Mapping[str, str] = {
     "ModelNotFound": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
     "InvalidModel": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
     "ModelFailed": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
+    "QuotaExceeded": (
+        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
+        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
+        "what is in use."
+    ),
+    "QuotaReserved": (
+        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
+        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
+        "what is in use."
+    ),
+    "QuotaTooSmall": (
+        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
+        "the service a higher priority. Else ask the operator to change the quota; the message names it."
+    ),
+    "PriorityTooLow": (
+        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
+        "the service a higher priority. Else ask the operator to change the quota; the message names it."
+    ),
+    "ServiceNotFound": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "RuntimeMismatch": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "NamespaceNotAllowed": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "AdapterNameTaken": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
+    "PortTaken": (
+        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
+        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+    ),
     "FieldsIgnored": ("Remove the fields, or take the runtime that knows them."),
     "SpeculativeMissingModel": ("Make the Model, or name another one; say what is missing."),
     "SpeculativeMissingConfig": ("Make the Model, or name another one; say what is missing."),
@@ -143,8 +189,10 @@ ADVICE: Mapping[str, str] = {
     "PVCNotFound": ("Make the claim, with the weights on its volume."),
     "PVCNotBound": ("Make the claim, with the weights on its volume."),
     "AdapterFailed": (
-        "Correct the adapter's url or credentials. vLLM refuses ranks above --max-lora-rank, which is 16 unless "
-        "args raises it. It is tried again by itself."
+        "Of a LoRAAdapter, see that path is there in the engine's container, with an adapter_config.json in it; "
+        "SGLang refuses ranks above maxLoraRank, which is 64 where nothing says it. Else correct the adapter's "
+        "url or credentials. vLLM refuses ranks above --max-lora-rank, which is 16 unless args raises it. It is "
+        "tried again by itself."
     ),
     "FileNotFound": ("Correct the path, or put the file where it is looked for."),
     "UnsupportedModel": ("Take a newer image of the engine, or another engine."),
@@ -183,6 +231,20 @@ ADVICE: Mapping[str, str] = {
         "spec.runtime: that one is taken though it was not made for the model."
     ),
     "Shadowed": ("Change the priority or the size range of one of them, or disable it."),
+    "WaitingForBackends": ("Look at the InferenceServices that status.backends names."),
+    "BackendsSilent": ("Look at the InferenceServices that status.backends names."),
+    "NotAccepted": ("Look at the InferenceServices that status.backends names."),
+    "ExternalNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "ShadowNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "BudgetNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "ClassificationNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "LatencyNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "McpNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "UnknownBackend": ("Correct what the message names."),
+    "NoRoute": ("Correct what the message names."),
+    "NotFailClosed": ("Correct what the message names."),
+    "NoCapableBackend": ("Correct what the message names."),
+    "TooManyTargets": ("Correct what the message names."),
     "NoRunner": ("Give the part a runner with an image, name a runtime that has the part, or take the part out."),
     "ModeNotServed": ("Write that. OME has all that differs."),
     "AcceleratorClassNotServed": ("Write that. OME has all that differs."),

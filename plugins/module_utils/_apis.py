@@ -123,6 +123,15 @@ def _kind(resource: Mapping[str, Any], by_name: Mapping[str, Kind], others: tupl
     return Kind(**fields, others=others)
 
 
+AUTO = "auto"
+"""In place of an API's name: that of each object's apiVersion, else of its kind, else the first."""
+
+
+def of_api(found: Mapping[str, Kind], api: str) -> tuple[Kind, ...]:
+    """The kinds that objects may be of where a task names this API, or ``AUTO``."""
+    return tuple(found.values()) if api == AUTO else (found[api],)
+
+
 _KINDS = {api: kinds(about["resources"]) for api, about in APIS.items()}
 # Kinds that the modules `model` and `model_info` handle, by the name of their API. The first is their default.
 MODELS: Mapping[str, Kind] = {api: found["model"] for api, found in _KINDS.items()}

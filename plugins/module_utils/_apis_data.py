@@ -170,7 +170,13 @@ APIS: Mapping[str, Any] = {
         },
     },
     "llmkube": {
-        "definitions": ["models.inference.llmkube.dev", "inferenceservices.inference.llmkube.dev"],
+        "definitions": [
+            "models.inference.llmkube.dev",
+            "inferenceservices.inference.llmkube.dev",
+            "modelrouters.inference.llmkube.dev",
+            "loraadapters.inference.llmkube.dev",
+            "gpuquotas.inference.llmkube.dev",
+        ],
         "models": {
             "definition": "models.inference.llmkube.dev",
             "services": "inferenceservices.inference.llmkube.dev",
@@ -251,22 +257,98 @@ APIS: Mapping[str, Any] = {
                     {"type": "Progressing", "status": "False", "reasons": ["Complete"]},
                 ],
             },
+            {
+                "group": "inference.llmkube.dev",
+                "version": "v1alpha1",
+                "kind": "ModelRouter",
+                "plural": "modelrouters",
+                "namespaced": True,
+                "url": "",
+                "ready": {
+                    "all": [
+                        {"type": "Accepted"},
+                        {"type": "Available"},
+                        {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                    ],
+                },
+                "failed": {
+                    "any": [
+                        {"type": "Routed", "status": "False", "reasons": ["NoId"]},
+                        {"type": "Accepted", "status": "False"},
+                    ],
+                },
+                "refused": {"type": "Accepted", "status": "False"},
+                "telling": [
+                    {"type": "Accepted"},
+                    {"type": "Available"},
+                    {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                ],
+            },
+            {
+                "group": "inference.llmkube.dev",
+                "version": "v1alpha1",
+                "kind": "LoRAAdapter",
+                "plural": "loraadapters",
+                "namespaced": True,
+                "needs": [{"kind": "InferenceService", "path": "spec.inferenceServiceRef.name"}],
+                "phase": "",
+                "url": "",
+                "ready": {
+                    "all": [
+                        {"type": "Available"},
+                        {"type": "Loaded", "excused": ["ScaledToZero"]},
+                        {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                    ],
+                },
+                "failed": {"any": [{"type": "Routed", "status": "False", "reasons": ["NoId"]}, {"type": "Error"}]},
+                "refused": {"type": "Available", "status": "False"},
+                "telling": [
+                    {"type": "Available"},
+                    {"type": "Loaded", "excused": ["ScaledToZero"]},
+                    {"type": "Routed", "excused": ["NameConflict", "NotRouted", "NoService"], "optional": True},
+                ],
+            },
+            {
+                "group": "inference.llmkube.dev",
+                "version": "v1alpha1",
+                "kind": "GPUQuota",
+                "plural": "gpuquotas",
+                "namespaced": True,
+                "phase": "",
+                "url": "",
+                "ready": {"type": "Accepted"},
+                "failed": {"type": "Accepted", "status": "False"},
+                "refused": {"type": "Accepted", "status": "False"},
+                "telling": [{"type": "Accepted"}],
+            },
         ],
         "rules": {
             "resources": [
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models", "inferenceservices"],
+                    "resources": ["models", "inferenceservices", "modelrouters", "loraadapters", "gpuquotas"],
                     "verbs": ["get", "list", "watch", "patch"],
                 },
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models/status", "inferenceservices/status"],
+                    "resources": [
+                        "models/status",
+                        "inferenceservices/status",
+                        "modelrouters/status",
+                        "loraadapters/status",
+                        "gpuquotas/status",
+                    ],
                     "verbs": ["patch"],
                 },
                 {
                     "apiGroups": ["inference.llmkube.dev"],
-                    "resources": ["models/finalizers", "inferenceservices/finalizers"],
+                    "resources": [
+                        "models/finalizers",
+                        "inferenceservices/finalizers",
+                        "modelrouters/finalizers",
+                        "loraadapters/finalizers",
+                        "gpuquotas/finalizers",
+                    ],
                     "verbs": ["update"],
                 },
             ],
@@ -291,9 +373,11 @@ APIS: Mapping[str, Any] = {
                     "resources": ["persistentvolumeclaims"],
                     "verbs": ["get", "list", "watch", "create", "patch"],
                 },
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
             ],
             "cluster": [
                 {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
                 {
                     "apiGroups": ["scheduling.k8s.io"],
                     "resources": ["priorityclasses"],

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
@@ -28,6 +28,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._client import (
     Request,
 )
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils._fields import meant, undeclared
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
 
 WORKERS = 16
@@ -74,6 +75,31 @@ def read(client: Client, keys: Iterable[Key], until: float, *, predict: bool) ->
     return found
 
 
+@dataclass
+class Listed(Found):
+    """What is there of some kinds. ``api_found``: whether the cluster knows one of them."""
+
+    api_found: bool = True
+
+
+def listed(client: Client, kinds: Sequence[Kind], namespace: str, query: Mapping[str, str], until: float) -> Listed:
+    """The objects of these kinds that a query selects, in a namespace or, where it is empty, in the whole cluster."""
+    found = Listed(api_found=not kinds)
+    for kind in kinds:
+        try:
+            resources, version = client.pages(Request("list", kind, namespace, query=query), until)
+        except InferenceError as error:
+            if error.code == "definition_missing":
+                continue
+            raise
+        found.api_found = True
+        for resource in resources:
+            key = key_of(kind, resource)
+            found.objects[key] = resource
+            found.versions[Place(kind, key.namespace)] = version
+    return found
+
+
 def key_of(kind: Kind, resource: Mapping[str, Any]) -> Key:
     return Key(kind, resource["metadata"].get("namespace", ""), resource["metadata"]["name"])
 
@@ -92,7 +118,25 @@ def apply(client: Client, wanted: Sequence[Wanted], until: float, *, force: bool
     def one(item: Wanted) -> Object:
         return client.call(Request("apply", *item.key, query, item.manifest), until)
 
-    return _outcomes(one, [wanted] if dry_run else by_kind(wanted))
+    return _with_fields_meant(client, _outcomes(one, [wanted] if dry_run else by_kind(wanted)), until)
+
+
+def _with_fields_meant(client: Client, outcomes: dict[Key, Outcome], until: float) -> dict[Key, Outcome]:
+    """The same; errors about fields that a definition does not have say which ones may have been meant. That costs a
+    request for each kind that has such errors, whose failure says nothing."""
+    documents: dict[Kind, Object] = {}
+    for key, error in outcomes.items():
+        paths = undeclared(error.message) if isinstance(error, InferenceError) and error.code == "invalid" else []
+        if not paths:
+            continue
+        if key.kind not in documents:
+            try:
+                documents[key.kind] = client.call(Request("openapi", key.kind), until)
+            except InferenceError:
+                documents[key.kind] = {}
+        said = meant(paths, documents[key.kind], key.kind)
+        outcomes[key] = replace(error, message=f"{error.message} {said}".rstrip())
+    return outcomes
 
 
 def delete(

@@ -15,23 +15,40 @@ returns.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.slipway.inference.plugins.module_utils import _diff, _messages
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
-from ansible_collections.slipway.inference.plugins.module_utils._apply import Found, Outcome, apply, delete, read
+from ansible_collections.slipway.inference.plugins.module_utils._apply import (
+    Found,
+    Listed,
+    Outcome,
+    apply,
+    delete,
+    listed,
+    read,
+)
 from ansible_collections.slipway.inference.plugins.module_utils._client import FIELD_MANAGER, Client, Object
 from ansible_collections.slipway.inference.plugins.module_utils._diagnose import diagnose
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._manifest import Key, Place, Wanted
-from ansible_collections.slipway.inference.plugins.module_utils._readiness import FAILED, READY, WAITING, summary
+from ansible_collections.slipway.inference.plugins.module_utils._readiness import (
+    DONE,
+    FAILED,
+    READY,
+    WAITING,
+    judge,
+    summary,
+)
 from ansible_collections.slipway.inference.plugins.module_utils._rules import Rule
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board, follow
 
-# How long reading and applying may take, restarts of the API server included.
+# How long reading may take, restarts of the API server included.
 API_SECONDS = 60.0
+# How often it is looked whether there is something to wait for.
+POLL_SECONDS = 2.0
 # Of how many objects that are not ready the events and logs are fetched.
 DIAGNOSED = 3
 # How long that may take in all.
@@ -39,21 +56,35 @@ DIAGNOSIS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
+class Prune:
+    """What goes unless it is wanted: all that a label selector finds in these places."""
+
+    selector: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
 class Options:
-    """How a module was called. ``wait_timeout`` in seconds; ``wait_for`` replaces the readiness rules of kinds."""
+    """How a module was called. ``wait_for`` replaces the readiness rules of kinds. ``api_timeout`` is how long reading
+    and writing may take, ``wait_timeout`` the wait after that, in seconds."""
 
     check_mode: bool = False
     wait: bool = True
     wait_timeout: float = 900.0
     wait_for: Mapping[Kind, Rule] = field(default_factory=dict)
     force_conflicts: bool = False
+    api_timeout: float = API_SECONDS
+    prune: Prune | None = None
 
 
 @dataclass
 class Report:
-    """What came of all objects. ``error`` is set when the module has to fail."""
+    """What came of all objects. ``error`` is set when the module has to fail. ``drift``: of those that others have
+    changed, what and who. ``pruned``: those that went as nobody wants them."""
 
     results: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    drift: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
+    pruned: list[Key] = field(default_factory=list)
     diff: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     error: InferenceError | None = None
@@ -64,12 +95,91 @@ class Report:
 
 
 def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
-    """Makes the objects as wanted and waits until they are ready."""
-    report = Report()
-    until = time.monotonic() + API_SECONDS
+    """Makes the objects as wanted, removes those that are to be pruned, and waits until they are ready, and gone."""
+    until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
+    # Read before anything is written: an account that may not see them changes nothing.
+    excess = _excess(client, options.prune, {item.key for item in wanted}, until) if options.prune else {}
+    return _make(client, wanted, found, options, until, excess)
+
+
+def _excess(client: Client, prune: Prune, wanted: Collection[Key], until: float) -> dict[Key, Object]:
+    """What a selector finds and nobody wants. What a controller has made for something else is that one's business."""
+    query = {"labelSelector": prune.selector}
+    found = [listed(client, [kind], namespace, query, until).objects for kind, namespace in prune.places]
+    objects = [(key, resource) for some in found for key, resource in some.items()]
+    return {key: resource for key, resource in objects if key not in wanted and not _is_controlled(resource)}
+
+
+def _is_controlled(resource: Object) -> bool:
+    return any(owner.get("controller") for owner in resource["metadata"].get("ownerReferences") or ())
+
+
+def patched(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
+    """Sets what the manifests say of objects that are there, keeps what else we own of them, and waits until they are
+    ready."""
+    until = time.monotonic() + options.api_timeout
+    found = read(client, [item.key for item in wanted], until, predict=options.check_mode)
+    missing = [item for item in wanted if item.key not in found.objects]
+    if missing and not options.check_mode:
+        report = Report()
+        error = InferenceError("not_found", "There is none of this name, and state=patched makes none.")
+        _refused({item.key: error for item in missing}, wanted, report, "refused")
+        return report
+    there = [
+        Wanted(item.key, _diff.patched(found.objects[item.key], item.manifest, FIELD_MANAGER))
+        for item in wanted
+        if item.key in found.objects
+    ]
+    report = _make(client, there, found, options, until)
+    if missing:
+        _foretell(report, missing)
+    return report
+
+
+def followed(client: Client, kind: Kind, reading: Callable[[float], Listed], options: Options) -> tuple[Listed, Report]:
+    """Waits until there is something of what others make, and all of it is ready.
+
+    ``reading``: what there is, asked until some time. The report is empty where all went well.
+    """
+    until = time.monotonic() + options.wait_timeout
+    while True:
+        # As long after the end as one is told why it was not ready.
+        found = reading(until + DIAGNOSIS_SECONDS)
+        if not found.api_found:
+            error = InferenceError("definition_missing", f"The cluster does not know {kind.resource}.", 404)
+            return found, Report(error=error)
+        if found.objects and all(_is_done(key, one, options) for key, one in found.objects.items()):
+            return found, Report()
+        if found.objects:
+            report = Report({key: summary(key.kind, resource) for key, resource in found.objects.items()})
+            found.objects |= _wait(client, found.objects, found, options, report, until)
+            if report.error is not None:
+                return found, report
+        elif time.monotonic() >= until:
+            text = f"There is no such {kind.kind} after {options.wait_timeout:g} s."
+            return found, Report(error=InferenceError("timeout", text))
+        else:
+            time.sleep(max(0.0, min(POLL_SECONDS, until - time.monotonic())))
+
+
+def _is_done(key: Key, resource: Object, options: Options) -> bool:
+    return judge(key.kind, resource, options.wait_for.get(key.kind)).state in DONE
+
+
+def _make(
+    client: Client,
+    wanted: Sequence[Wanted],
+    found: Found,
+    options: Options,
+    until: float,
+    excess: Mapping[Key, Object] | None = None,
+) -> Report:
+    """Applies what differs from what was found, deletes what is too much, and waits until all is ready, and gone."""
+    report = Report(pruned=[*(excess or {})])
     after = dict(found.objects)
     differ = [item for item in wanted if not _diff.unchanged(after.get(item.key), item.manifest, FIELD_MANAGER)]
+    report.drift = {item.key: _diff.drift(after.get(item.key), item.manifest, FIELD_MANAGER) for item in differ}
     sent: dict[Key, Outcome] = {}
     if differ and (options.check_mode or len(differ) > 1):
         sent = apply(client, differ, until, force=options.force_conflicts, dry_run=True)
@@ -80,40 +190,67 @@ def present(client: Client, wanted: Sequence[Wanted], options: Options) -> Repor
     if differ and not options.check_mode:
         sent = apply(client, differ, until, force=options.force_conflicts, dry_run=False)
     after.update({key: outcome for key, outcome in sent.items() if not isinstance(outcome, InferenceError)})
-    for key, label in _messages.shown(item.key for item in wanted).items():
-        if key in after:
-            _note(report, key, label, found.objects.get(key), after[key])
+    labels = _messages.shown([*(item.key for item in wanted), *report.pruned])
+    for item in wanted:
+        if item.key in after:
+            _note(report, item.key, labels[item.key], found.objects.get(item.key), after[item.key])
     if _refused(sent, differ, report, "not applied" if len(differ) > 1 else "refused"):
         return report
+    # Before what is wanted is waited for, which may need the GPUs of what goes.
+    if excess and _delete(client, excess, labels, options, report, until):
+        return report
     if options.wait and not options.check_mode:
-        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report)
+        ends = time.monotonic() + options.wait_timeout
+        _wait(client, {item.key: after[item.key] for item in wanted}, found, options, report, ends)
+        if excess and report.error is None:
+            ends = max(ends, time.monotonic() + DIAGNOSIS_SECONDS)
+            _wait(client, excess, Found(), options, report, ends, gone=True)
     return report
 
 
 def absent(client: Client, wanted: Sequence[Wanted], options: Options) -> Report:
     """Deletes the objects and waits until they, and what belongs to them, are gone."""
     report = Report()
-    until = time.monotonic() + API_SECONDS
+    until = time.monotonic() + options.api_timeout
     found = read(client, [item.key for item in wanted], until, predict=True)
-    there = [item for item in wanted if item.key in found.objects]
-    outcomes = delete(client, found.objects, there, until, dry_run=options.check_mode)
-    for key, label in _messages.shown(item.key for item in wanted).items():
-        before, outcome = found.objects.get(key), outcomes.get(key)
+    there = {item.key: found.objects[item.key] for item in wanted if item.key in found.objects}
+    report.results = {item.key: _left(item.key) for item in wanted if item.key not in there}
+    if _delete(client, there, _messages.shown(item.key for item in wanted), options, report, until):
+        return report
+    if options.wait and not options.check_mode:
+        ends = time.monotonic() + options.wait_timeout
+        _wait(client, there, found, options, report, ends, gone=True)
+    return report
+
+
+def _delete(
+    client: Client,
+    objects: Mapping[Key, Object],
+    labels: Mapping[Key, str],
+    options: Options,
+    report: Report,
+    until: float,
+) -> bool:
+    """Asks for the deletion of objects and notes it. Whether the server refused something."""
+    wanted = [Wanted(key, resource) for key, resource in objects.items()]
+    outcomes = delete(client, objects, wanted, until, dry_run=options.check_mode)
+    for key, before in objects.items():
+        outcome = outcomes.get(key)
         if isinstance(outcome, InferenceError):
             continue
         # One that is going already is waited for, but its going is not this task's doing. Neither is that of one that
         # had gone when its deletion was asked for.
-        changed = bool(before and outcome) and not (before or {})["metadata"].get("deletionTimestamp")
-        report.results[key] = {**_named(key), "changed": changed, "waited": 0.0}
+        changed = bool(outcome) and not before["metadata"].get("deletionTimestamp")
+        report.results[key] = {**_left(key), "changed": changed}
         if changed:
             # The whole spec goes, whoever owned the fields.
-            spec = {"spec": before.get("spec")} if before else {}
-            report.diff.append(_diff.entry(label, spec, {}))
-    if _refused(outcomes, there, report, "not deleted"):
-        return report
-    if options.wait and not options.check_mode:
-        _wait(client, {item.key: found.objects[item.key] for item in there}, found, options, report, gone=True)
-    return report
+            report.diff.append(_diff.entry(labels[key], {"spec": before.get("spec")}, {}))
+    return _refused(outcomes, wanted, report, "not deleted")
+
+
+def _left(key: Key) -> dict[str, Any]:
+    """The result for an object of which nothing is to be done."""
+    return {**_named(key), "changed": False, "waited": 0.0}
 
 
 def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report: Report) -> dict[Key, Outcome]:
@@ -131,6 +268,14 @@ def _predicted(outcomes: Mapping[Key, Outcome], wanted: Iterable[Wanted], report
         for message, labels in unchecked.items()
     ]
     return result
+
+
+def _foretell(report: Report, missing: Sequence[Wanted]) -> None:
+    """In check mode, what is to be patched may be made by a task before this one."""
+    labels = _messages.shown(item.key for item in missing)
+    for item in missing:
+        _note(report, item.key, labels[item.key], None, item.manifest)
+    report.warnings.append(f"{_messages.names([*labels.values()])} cannot be patched yet: there is none of this name.")
 
 
 def _refused(outcomes: Mapping[Key, Outcome], asked: Iterable[Wanted], report: Report, word: str) -> bool:
@@ -166,11 +311,12 @@ def _wait(
     found: Found,
     options: Options,
     report: Report,
+    until: float,
     *,
     gone: bool = False,
-) -> None:
+) -> dict[Key, Object]:
+    """Waits until all are ready, or gone, and notes what came of them in their results. Gives them as last seen."""
     started = time.monotonic()
-    until = started + options.wait_timeout
     board = Board(options.wait_for, gone=gone)
     versions = dict(found.versions)
     for key, resource in resources.items():
@@ -190,6 +336,7 @@ def _wait(
         result["waited"] = round(waited, 1)
     if not done:
         _explain(client, board, options, report, gone=gone)
+    return {key: item.resource for key, item in board.items.items() if item.resource is not None}
 
 
 def _explain(client: Client, board: Board, options: Options, report: Report, *, gone: bool) -> None:

@@ -31,13 +31,14 @@ PAGE = 500
 ANSWER_SECONDS = 35
 # How long a server that never answered is asked.
 FIRST_CONTACT_SECONDS = 2.0
+_TIME_IS_UP = "Give it more time by api_timeout, where the module has that option, or fewer objects."
 _METHODS = {"apply": "PATCH", "delete": "DELETE"}
 _RBAC_VERBS = {"apply": "patch"}
 
 
 @dataclass(frozen=True)
 class Request:
-    """``verb``: get, list, watch, apply or delete."""
+    """``verb``: get, list, watch, apply, delete, or openapi: the schemas of the kind's group and version."""
 
     verb: str
     kind: Kind
@@ -51,6 +52,8 @@ class Request:
     def target(self) -> str:
         query = urlencode({key: _parameter(value) for key, value in self.query.items() if value not in (None, "")})
         path = self.kind.path(self.namespace, self.name, self.subresource)
+        if self.verb == "openapi":
+            path = f"/openapi/v3/apis/{self.kind.group}/{self.kind.version}"
         return f"{path}?{query}" if query else path
 
     @property
@@ -133,7 +136,8 @@ class Client:
         while True:
             left = until - time.monotonic()
             if left <= 0:
-                raise InferenceError("unreachable", "The time was up before the API server was asked.")
+                text = "The time was up before the API server was asked."
+                raise InferenceError("unreachable", text, advice=(_TIME_IS_UP,))
             try:
                 body = self._send(request, min(ANSWER_SECONDS, left)).body
             except InferenceError as error:

@@ -13,22 +13,27 @@ before or after, are compared and shown: neither status nor what others set make
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ansible_collections.slipway.inference.plugins.module_utils._secrets import mask
 
 Fields = Mapping[str, Any]
 
+_IDENTITY = ("name", "namespace")
+
 
 def owned_fields(resource: Mapping[str, Any] | None, manager: str, api_version: str) -> Fields | None:
     """The fieldsV1 tree that a manager owns by server-side apply at this version; None where it owns nothing."""
     for entry in ((resource or {}).get("metadata") or {}).get("managedFields") or ():
-        mine = entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
-        if mine and entry.get("apiVersion") == api_version:
+        if _is_of(entry, manager) and entry.get("apiVersion") == api_version:
             fields: Fields = entry.get("fieldsV1") or {}
             return fields
     return None
+
+
+def _is_of(entry: Mapping[str, Any], manager: str) -> bool:
+    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
 def project(value: Any, fields: Fields) -> Any:
@@ -78,10 +83,91 @@ def unchanged(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manag
 
 def content(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What a manifest says about its object, apart from which one it is."""
-    named = ("name", "namespace")
-    metadata = {key: value for key, value in manifest["metadata"].items() if key not in named and value}
+    metadata = {key: value for key, value in manifest["metadata"].items() if key not in _IDENTITY and value}
     said = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind", "metadata")}
     return {**said, **({"metadata": metadata} if metadata else {})}
+
+
+def patched(live: Mapping[str, Any], patch: Mapping[str, Any], manager: str) -> dict[str, Any]:
+    """The manifest by which a manager sets what a patch says, and keeps what else it owns of an object.
+
+    Of the patch a dictionary is merged, a list replaces, and None gives a field up.
+    """
+    owned = owned_fields(live, manager, patch["apiVersion"])
+    mine = project(live, owned) if owned else {}
+    said = {key: value for key, value in content(patch).items() if value is not None}
+    merged: dict[str, Any] = _merged(mine, said)
+    metadata = {**merged.get("metadata", {}), **_named(patch["metadata"])}
+    return {**merged, "apiVersion": patch["apiVersion"], "kind": patch["kind"], "metadata": metadata}
+
+
+def _merged(value: Any, patch: Any) -> Any:
+    if not isinstance(patch, Mapping):
+        return patch
+    before = value if isinstance(value, Mapping) else {}
+    parts = {key: _merged(before.get(key), part) for key, part in patch.items() if part is not None}
+    return {**{key: part for key, part in before.items() if key not in patch}, **parts}
+
+
+def _named(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in _IDENTITY if key in metadata}
+
+
+def drift(live: Mapping[str, Any] | None, manifest: Mapping[str, Any], manager: str) -> list[dict[str, Any]]:
+    """Where an object is not as a manifest says because another manager has set the field: ``path``, the value ``ours``
+    and ``theirs``, with secrets masked, and the ``manager``.
+
+    A field that somebody has removed has no owner, and looks as one that is new in the manifest: it is not told.
+    """
+    if live is None:
+        return []
+    said = content(manifest)
+    there = {key: live.get(key) for key in said}
+    found: dict[str, dict[str, Any]] = {}
+    for entry in sorted(live["metadata"].get("managedFields") or (), key=lambda entry: str(entry.get("time") or "")):
+        if not _is_of(entry, manager):
+            sides = _Side(said, mask(said)), _Side(there, mask(there))
+            for path, ours, theirs in _differences(entry.get("fieldsV1") or {}, *sides, ""):
+                found[path] = {"path": path, "ours": ours, "theirs": theirs, "manager": entry.get("manager", "")}
+    return [*found.values()]
+
+
+class _Side(NamedTuple):
+    """A value, and the same as it may be shown."""
+
+    value: Any
+    shown: Any
+
+    def part(self, key: Any) -> _Side:
+        return _Side(self.value[key], self.shown[key])
+
+
+def _differences(fields: Fields, ours: _Side, theirs: _Side, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Path and both values of what a fieldsV1 tree names and both sides say differently."""
+    if not fields:
+        if ours.value != theirs.value:
+            yield path, ours.shown, theirs.shown
+        return
+    for key, below in fields.items():
+        mine, its = _found(key, ours.value), _found(key, theirs.value)
+        if mine is not None and its is not None:
+            yield from _differences(below, ours.part(mine), theirs.part(its), path + _step(key))
+
+
+def _found(key: str, value: Any) -> Any:
+    """Under which key or index of a value that is which a fieldsV1 tree names so; None: there is none."""
+    if isinstance(value, Mapping):
+        return key[2:] if key.startswith("f:") and key[2:] in value else None
+    if isinstance(value, list) and key.startswith("k:"):
+        return next((index for index, item in enumerate(value) if _names(key, item)), None)
+    return None
+
+
+def _step(key: str) -> str:
+    """A part of a path as the API server writes it: ``.port`` or ``[name="x"]``."""
+    if key.startswith("f:"):
+        return f".{key[2:]}"
+    return f"[{','.join(f'{name}={json.dumps(value)}' for name, value in json.loads(key[2:]).items())}]"
 
 
 def compare(

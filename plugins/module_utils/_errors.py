@@ -13,9 +13,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
+
+_UNSUPPORTED = re.compile(r'Unsupported value: "([^"]*)": supported values: (.*)', re.DOTALL)
+_QUOTED = re.compile(r'"([^"]*)"')
 
 # What to do about each code. The keys are the codes that modules return: they never change their meaning.
 HINTS: Mapping[str, str] = {
@@ -127,11 +133,21 @@ def _conflicts(causes: Iterable[Mapping[str, str]]) -> str:
 
 
 def _invalid(message: str, causes: Iterable[Mapping[str, str]]) -> str:
-    told = [f"{cause['field']}: {cause['message']}" for cause in causes if cause.get("field") and cause.get("message")]
+    told = [
+        f"{cause['field']}: {_with_choice_meant(cause['message'])}"
+        for cause in causes
+        if cause.get("field") and cause.get("message")
+    ]
     if told:
         return _sentence("; ".join(told))
     # failed to create typed patch object (models/a; example.com/v1, Kind=Model): .spec.x: field not declared ...
     return _sentence(message.partition("): ")[2] if "typed patch object" in message else message)
+
+
+def _with_choice_meant(message: str) -> str:
+    """``Unsupported value: "vllm": supported values: "OLlama", "VLLM"``, and which of them was meant."""
+    found = _UNSUPPORTED.match(message)
+    return f"{message}. {did_you_mean(found[1], _QUOTED.findall(found[2]))}".rstrip(". ") if found else message
 
 
 def _sentence(text: str) -> str:

@@ -20,7 +20,10 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
 
+# How many names an error lists.
+LISTED = 10
 _NEEDS_CLIENT = ("exec", "auth-provider")
 
 
@@ -53,6 +56,13 @@ class Config:
     users: dict[str, Entry] = field(default_factory=dict)
     contexts: dict[str, Entry] = field(default_factory=dict)
     current: str | None = None
+    # Paths of the files that were read; none where it stands in the task.
+    where: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return " and ".join(self.where) or "The kubeconfig in the task"
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,9 @@ def read(paths: str) -> Config:
     except ImportError as error:
         raise InferenceError("missing_library", missing_required_lib("PyYAML")) from error
     config = Config()
-    existing = [path for part in paths.split(os.pathsep) if os.path.exists(path := os.path.expanduser(part))]
+    existing = [path for path in _expanded(paths) if os.path.exists(path)]
     if not existing:
-        raise KubeconfigError("Invalid kube-config file. No configuration found.")
+        raise KubeconfigError(f"{' and '.join(_expanded(paths))}: there is no such file")
     for path in existing:
         with open(path, encoding="utf-8") as file:
             try:
@@ -90,15 +100,20 @@ def read(paths: str) -> Config:
             except (yaml.YAMLError, UnicodeDecodeError) as error:
                 raise KubeconfigError(f"{path} is no YAML: {error}") from error
         if content is None:
-            raise KubeconfigError(f"Invalid kube-config. {path} file is empty")
+            raise KubeconfigError(f"{path} is empty")
+        config.where.append(path)
         _merge(config, _mapping(content, path), os.path.dirname(os.path.abspath(path)), path)
     return config
+
+
+def _expanded(paths: str) -> list[str]:
+    return [os.path.expanduser(part) for part in paths.split(os.pathsep) if part]
 
 
 def from_dictionary(content: Mapping[str, Any]) -> Config:
     """What a kubeconfig says that stands in the task. Raises KubeconfigError."""
     config = Config()
-    _merge(config, content, "", "kube-config")
+    _merge(config, content, "", config.name)
     return config
 
 
@@ -106,10 +121,10 @@ def access(config: Config, context: str | None) -> Access | None:
     """What the context of this name, or the current one, says; None: only the official client understands its user.
     Raises KubeconfigError."""
     name = context or config.current
-    if name is None:
-        raise KubeconfigError("Invalid kube-config file. Expected key current-context")
-    chosen = _named(config.contexts, name, "contexts").content
-    cluster = _named(config.clusters, chosen.get("cluster"), "clusters")
+    if not name:
+        raise KubeconfigError(f"{config.name} sets no current-context, and no context is named")
+    chosen = _named(config, "context", name, "").content
+    cluster = _named(config, "cluster", chosen.get("cluster"), f", which its context {name} names")
     user = config.users.get(chosen.get("user") or "", Entry({}, ""))
     if any(user.content.get(key) for key in _NEEDS_CLIENT):
         return None
@@ -146,24 +161,32 @@ def _merge(config: Config, content: Mapping[str, Any], folder: str, where: str) 
 def _entries(content: Mapping[str, Any], kind: str, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     entries = content.get(f"{kind}s") or []
     if not isinstance(entries, list):
-        raise KubeconfigError(f"Invalid kube-config file. Expected {where}/{kind}s to be a list")
+        raise KubeconfigError(f"{where}: {kind}s is not a list")
     for entry in entries:
-        if "name" not in _mapping(entry, f"{where}/{kind}s"):
-            text = f"Invalid kube-config file. Expected all values in {where}/{kind}s list to have 'name' key"
+        if "name" not in _mapping(entry, f"{where}: one of its {kind}s"):
+            text = f"{where}: one of its {kind}s has no name"
             raise KubeconfigError(text)
-        yield str(entry["name"]), _mapping(entry.get(kind) or {}, f"{where}/{kind}s")
+        yield str(entry["name"]), _mapping(entry.get(kind) or {}, f"{where}: the {kind} {entry['name']}")
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise KubeconfigError(f"Invalid kube-config file. Expected {where} to hold objects")
+        raise KubeconfigError(f"{where} is not a mapping")
     return value
 
 
-def _named(entries: Mapping[str, Entry], name: Any, plural: str) -> Entry:
+def _named(config: Config, kind: str, name: Any, by: str) -> Entry:
+    entries: Mapping[str, Entry] = getattr(config, f"{kind}s")
     if name not in entries:
-        raise KubeconfigError(f"Invalid kube-config file. Expected object with name {name} in {plural} list")
+        text = f"{config.name} has no {kind} {name!r}{by}."
+        raise KubeconfigError(f"{text} {did_you_mean(str(name), entries) or _there_are(kind, entries)}")
     return entries[name]
+
+
+def _there_are(kind: str, entries: Mapping[str, Entry]) -> str:
+    known = sorted(entries)
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    return f"It has {', '.join(known[:LISTED])}{more}." if known else f"It has no {kind}s at all."
 
 
 def _text(entry: Entry, key: str) -> str:

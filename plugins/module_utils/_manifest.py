@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ _NAME = re.compile(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
 _NAMESPACE = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
 # What a manifest may say of its metadata; the rest of what a live object has there is the server's.
 _METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+# In a label selector: what says that an object lacks something, and the commas between its requirements.
+_LACKS = re.compile(r"^\s*!|!=|\snotin\s*\(")
+_OUTER_COMMA = re.compile(r",(?![^(]*\))")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -57,24 +60,27 @@ class Wanted:
     manifest: dict[str, Any]
 
 
-def parse(items: Iterable[tuple[Kind, Mapping[str, Any]]], namespace: str | None, need_spec: bool) -> list[Wanted]:
+def parse(
+    items: Iterable[tuple[Sequence[Kind], Mapping[str, Any]]], namespace: str | None, need_spec: bool
+) -> list[Wanted]:
     """The objects that the items name, or one error that lists everything that is wrong with them.
 
-    Each comes with a kind, and may be of another one that belongs to that: see ``Kind.meant``. ``namespace`` is that of
-    the items that name none; ``need_spec`` is False where objects are only to be deleted.
+    Each comes with the kinds that it may be of, one an API, and may be of another one that belongs to one of those: see
+    ``Kind.meant``. ``namespace`` is that of the items that name none; ``need_spec`` is False where objects are only to
+    be deleted or patched.
     """
     wanted: list[Wanted] = []
     problems: list[str] = []
     seen: set[Key] = set()
     numbers: Counter[Kind] = Counter()
-    items = [(kind.meant(item.get("kind"), _given(item).get("namespace") or namespace), item) for kind, item in items]
-    several = len({kind for kind, _item in items}) > 1
-    for kind, item in items:
+    typed = [(kinds, _kind(kinds, item, namespace), item) for kinds, item in items]
+    several = len({kind for _kinds, kind, _item in typed}) > 1
+    for kinds, kind, item in typed:
         numbers[kind] += 1
         parsed = _parse(item, kind, namespace)
         name = parsed.key.label if parsed.key.name else f"item {numbers[kind]}"
         name = f"{kind.kind} {name}" if several else name
-        problems += [f"{name}: {problem}" for problem in _problems(item, parsed, kind, need_spec)]
+        problems += [f"{name}: {problem}" for problem in _problems(item, parsed, kinds, need_spec)]
         if parsed.key in seen:
             problems.append(f"{name}: it is listed twice")
         seen.add(parsed.key)
@@ -82,6 +88,28 @@ def parse(items: Iterable[tuple[Kind, Mapping[str, Any]]], namespace: str | None
     if problems:
         raise InferenceError("invalid_input", "Nothing was changed. " + "\n".join(f"{text}." for text in problems))
     return wanted
+
+
+def selector(requirements: Iterable[str]) -> str:
+    """The label selector of what carries all that is required. Raises InferenceError where nothing is named that it has
+    to carry: that would be everything, or all that is somebody else's."""
+    text = ",".join(requirement.strip() for requirement in requirements if requirement.strip())
+    if not any(not _LACKS.search(requirement) for requirement in _OUTER_COMMA.split(text) if requirement.strip()):
+        raise InferenceError(
+            "invalid_input",
+            "Nothing was changed. prune needs a label that the objects carry, such as team=search: an empty selector,"
+            " or one that only says what they do not carry, would remove objects of others.",
+        )
+    return text
+
+
+def _kind(kinds: Sequence[Kind], item: Mapping[str, Any], namespace: str | None) -> Kind:
+    """The kind of an item: by its apiVersion, else by its kind, else the first that it may be of."""
+    version, name = item.get("api_version"), item.get("kind")
+    fit = [
+        kind for kind in kinds if (kind.api_version == version if version else name in {one.kind for one in kind.all})
+    ]
+    return (fit or kinds)[0].meant(name, _given(item).get("namespace") or namespace)
 
 
 def _parse(item: Mapping[str, Any], kind: Kind, namespace: str | None) -> Wanted:
@@ -107,8 +135,8 @@ def _given(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**(item.get("metadata") or {}), **short}
 
 
-def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bool) -> Iterable[str]:
-    _kind, namespace, name = parsed.key
+def _problems(item: Mapping[str, Any], parsed: Wanted, kinds: Sequence[Kind], need_spec: bool) -> Iterable[str]:
+    kind, namespace, name = parsed.key
     if not name:
         yield "name is missing"
     elif not _NAME.match(name):
@@ -119,10 +147,13 @@ def _problems(item: Mapping[str, Any], parsed: Wanted, kind: Kind, need_spec: bo
         yield f"namespace {namespace} must consist of lower case letters, digits and '-'"
     if need_spec and not isinstance(item.get("spec"), Mapping):
         yield "spec is missing"
-    names = " or ".join(one.kind for one in kind.all)
-    for field, wanted, told in (("api_version", kind.api_version, kind.api_version), ("kind", kind.kind, names)):
-        if item.get(field) not in (None, wanted):
-            yield f"it is of {field.replace('api_version', 'apiVersion')} {item[field]}, not {told}"
+    versions = [one.api_version for one in kinds]
+    if item.get("api_version") not in (None, *versions):
+        yield f"it is of apiVersion {item['api_version']}, not {' or '.join(versions)}"
+    if item.get("kind") not in (None, kind.kind):
+        meant = [one for one in kinds if one.api_version == item.get("api_version")] or kinds
+        names = dict.fromkeys(one.kind for main in meant for one in main.all)
+        yield f"it is of kind {item['kind']}, not {' or '.join(names)}"
 
 
 def _text(value: Any) -> str:

@@ -72,7 +72,7 @@ def resolve(auth: Mapping[str, Any], environment: Mapping[str, str]) -> Settings
         found = _from_anywhere(auth, environment)
     except (KubeconfigError, OSError, ValueError) as error:
         if not auth.get("host"):
-            text = f"No usable kubeconfig: {str(error).rstrip('.')}."
+            text = f"No usable kubeconfig: {_sentence(str(error))}"
             raise InferenceError("no_connection_details", text) from error
         found = Settings()  # An address alone is allowed: it may ask for no credentials.
     if found is None:
@@ -85,6 +85,10 @@ def resolve(auth: Mapping[str, Any], environment: Mapping[str, str]) -> Settings
     if proxy and not proxy.startswith("http://"):
         return None
     return replace(settings, proxy=proxy)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def is_complete(auth: Mapping[str, Any]) -> bool:

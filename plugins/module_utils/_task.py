@@ -11,18 +11,21 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.slipway.inference.plugins.module_utils import _auth, _bulk, _manifest, _rules
+from ansible_collections.slipway.inference.plugins.module_utils import _apply, _auth, _bulk, _manifest, _rules
 from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
-from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object, Request
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Object
 from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import summary
 from ansible_collections.slipway.inference.plugins.module_utils._secrets import MASK, mask, secrets_in
 
 Spec = dict[str, Any]
+Kinds: TypeAlias = Mapping[str, Sequence[Kind]]
+
+_ACTS = {"present": _bulk.present, "patched": _bulk.patched, "absent": _bulk.absent}
 
 _RULE: Spec = {
     "condition": {"type": "str"},
@@ -103,21 +106,24 @@ def _shown_argument(value: Any, spec: Mapping[str, Any]) -> Any:
 
 def state_arguments(*plurals: str) -> Spec:
     """Arguments of a module that makes and deletes objects; ``plurals`` name the options with many of them."""
-    rule = {**_RULE, "any": {"type": "list", "elements": "dict", "options": _RULE, **_one_of("condition", "field")}}
     return {
         **_auth.ARGUMENTS,
         **_OBJECT,
         **{name: {"type": "list", "elements": "dict", "options": {**_OBJECT, **_MANIFEST}} for name in plurals},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": [*_ACTS], "default": "present"},
         "force_conflicts": {"type": "bool", "default": False},
-        "wait": {"type": "bool", "default": True},
+        "api_timeout": {"type": "int", "default": 60},
+        **_wait_arguments(wait=True),
+    }
+
+
+def _wait_arguments(*, wait: bool) -> Spec:
+    """``wait``: whether it is waited where a task does not say it."""
+    rule = {**_RULE, "any": {"type": "list", "elements": "dict", "options": _RULE, **_one_of("condition", "field")}}
+    return {
+        "wait": {"type": "bool", "default": wait},
         "wait_timeout": {"type": "int", "default": 900},
-        "wait_for": {
-            "type": "list",
-            "elements": "dict",
-            "options": rule,
-            **_one_of("condition", "field", "any"),
-        },
+        "wait_for": {"type": "list", "elements": "dict", "options": rule, **_one_of("condition", "field", "any")},
     }
 
 
@@ -136,14 +142,15 @@ def info_arguments() -> Spec:
         "name": {"type": "str"},
         "namespace": {"type": "str"},
         "label_selectors": {"type": "list", "elements": "str", "default": []},
+        **_wait_arguments(wait=False),
     }
 
 
-def run_state(module: Module, kinds: Mapping[str, Kind]) -> None:
-    """Makes or deletes the objects that the task names, and ends the module.
+def run_state(module: Module, kinds: Kinds) -> None:
+    """Makes, changes or deletes the objects that the task names, and ends the module.
 
-    ``kinds``: of the objects in each option, those that others need first. The last is also that of a single object,
-    and what ``wait_for`` speaks of.
+    ``kinds``: those that the objects in each option may be of, one an API; options that others need come first. The
+    last are also those of a single object, and what ``wait_for`` speaks of.
     """
     run(module, lambda: _change(module, kinds))
 
@@ -172,72 +179,123 @@ def _fail(module: Module, error: InferenceError, result: dict[str, Any]) -> NoRe
     module.fail_json(msg=error.text, error_code=error.code, hint=error.hint, status=error.status, **result)
 
 
-def _change(module: Module, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def _change(module: Module, kinds: Kinds) -> dict[str, Any]:
     params = module.params
-    is_present = params["state"] == "present"
-    wanted = _manifest.parse(_items(params, kinds), params["namespace"], is_present)
+    wanted = _manifest.parse(_items(params, kinds), params["namespace"], params["state"] == "present")
     options = _bulk.Options(
         check_mode=module.check_mode,
         wait=params["wait"],
         wait_timeout=params["wait_timeout"],
-        wait_for=dict.fromkeys(_main(kinds).all, _rules.parse(params["wait_for"])) if params["wait_for"] else {},
+        wait_for=_wait_for(params, _main(kinds)),
         force_conflicts=params["force_conflicts"],
+        api_timeout=params["api_timeout"],
+        prune=_prune(params, _main(kinds), wanted),
     )
-    if not wanted:
+    if not wanted and not options.prune:
         return {"changed": False, "results": []}
-    act = _bulk.present if is_present else _bulk.absent
-    report = act(Client(_auth.connect(params), module.warn), wanted, options)
+    report = _ACTS[params["state"]](Client(_auth.connect(params), module.warn), wanted, options)
     for warning in report.warnings:
         module.warn(warning)
-    results = [report.results[item.key] for item in wanted if item.key in report.results]
-    result = {"changed": report.changed, "results": mask(results), "diff": report.diff}
+    results = [_result(item.key, report, params["state"]) for item in wanted if item.key in report.results]
+    result: dict[str, Any] = {"changed": report.changed, "results": results, "diff": report.diff}
+    if options.prune:
+        result["pruned"] = [mask(report.results[key]) for key in report.pruned if key in report.results]
     if report.error is not None:
         _fail(module, report.error, result)
     return result
 
 
-def _items(params: Mapping[str, Any], kinds: Mapping[str, Kind]) -> Iterator[tuple[Kind, Mapping[str, Any]]]:
-    for option, kind in kinds.items():
+def _result(key: _manifest.Key, report: _bulk.Report, state: str) -> dict[str, Any]:
+    """What came of an object. Secrets in its drift are masked already, where their names were still known."""
+    shown: dict[str, Any] = mask(report.results[key])
+    return shown if state == "absent" else {**shown, "drift": report.drift.get(key, [])}
+
+
+def _prune(params: Mapping[str, Any], kinds: Sequence[Kind], wanted: Sequence[_manifest.Wanted]) -> _bulk.Prune | None:
+    """What the task removes beside what it makes: of the APIs that it speaks of, in the namespaces that it names."""
+    if params.get("prune") is None:
+        return None
+    if params["state"] != "present":
+        raise InferenceError("invalid_input", "Nothing was changed. prune goes with state=present alone.")
+    selector = _manifest.selector(params["prune"])
+    named = {item.key.kind for item in wanted}
+    apis = [kind for kind in kinds if len(kinds) == 1 or named.intersection(kind.all)]
+    namespaces = dict.fromkeys(filter(None, [params["namespace"], *(item.key.namespace for item in wanted)]))
+    within = [one for kind in apis for one in kind.all if one.namespaced]
+    beyond = [one for kind in apis for one in kind.all if not one.namespaced]
+    places = [_manifest.Place(kind, namespace) for kind in within for namespace in namespaces]
+    places += [_manifest.Place(kind, "") for kind in beyond if not params["namespace"] or kind in named]
+    if not places:
+        text = "Nothing was changed. prune does not know where to look: set namespace, and api where no model says it."
+        raise InferenceError("invalid_input", text)
+    return _bulk.Prune(selector, tuple(places))
+
+
+def _items(params: Mapping[str, Any], kinds: Kinds) -> Iterator[tuple[Sequence[Kind], Mapping[str, Any]]]:
+    for option, possible in kinds.items():
         for item in params[option] or ():
-            yield kind, item
+            yield possible, item
     if params["name"] is not None:
         yield _main(kinds), {name: params.get(name) for name in (*_OBJECT, "kind")}
 
 
-def _main(kinds: Mapping[str, Kind]) -> Kind:
-    """The kind that the module is about."""
+def _main(kinds: Kinds) -> Sequence[Kind]:
+    """The kinds that the module is about."""
     return [*kinds.values()][-1]
+
+
+def _wait_for(params: Mapping[str, Any], kinds: Iterable[Kind]) -> dict[Kind, _rules.Rule]:
+    """What to wait for in place of the rules of these kinds."""
+    if not params["wait_for"]:
+        return {}
+    return dict.fromkeys((one for kind in kinds for one in kind.all), _rules.parse(params["wait_for"]))
 
 
 def _look(
     module: Module, kind: Kind, plural: str, told: Callable[[Object], Mapping[str, Any]] | None
 ) -> dict[str, Any]:
     params = module.params
-    query = {
+    client = Client(_auth.connect(params), module.warn)
+    # What is of the whole cluster is in no namespace.
+    asked = [one for one in kind.all if one.namespaced or not params["namespace"]]
+    wait_for = _wait_for(params, [kind])
+
+    def read(until: float) -> _apply.Listed:
+        return _apply.listed(client, asked, params["namespace"] or "", _query(params), until)
+
+    if params["wait"] and not module.check_mode:
+        options = _bulk.Options(wait_timeout=params["wait_timeout"], wait_for=wait_for)
+        found, report = _bulk.followed(client, kind, read, options)
+    else:
+        found, report = read(time.monotonic() + _bulk.API_SECONDS), _bulk.Report()
+    result = {
+        "changed": False,
+        "api_found": found.api_found,
+        plural: [_shown_state(key, resource, told, report) for key, resource in found.objects.items()],
+        "resources": [_shown(key.kind, resource) for key, resource in found.objects.items()],
+    }
+    if report.error is not None:
+        _fail(module, report.error, result)
+    return result
+
+
+def _query(params: Mapping[str, Any]) -> dict[str, str]:
+    return {
         "fieldSelector": f"metadata.name={params['name']}" if params["name"] else "",
         "labelSelector": ",".join(params["label_selectors"]),
     }
-    client, until = Client(_auth.connect(params), module.warn), time.monotonic() + _bulk.API_SECONDS
-    # What is of the whole cluster is in no namespace.
-    asked = [one for one in kind.all if one.namespaced or not params["namespace"]]
-    lists = [_listed(client, Request("list", one, params["namespace"] or "", query=query), until) for one in asked]
-    found = [(one, resource) for one, listed in zip(asked, lists, strict=True) for resource in listed or ()]
-    return {
-        "changed": False,
-        "api_found": not asked or any(listed is not None for listed in lists),
-        plural: [mask({**summary(one, resource), **(told(resource) if told else {})}) for one, resource in found],
-        "resources": [_shown(one, resource) for one, resource in found],
-    }
 
 
-def _listed(client: Client, request: Request, until: float) -> list[Object] | None:
-    """All objects that a request asks for; None where the cluster does not know their kind."""
-    try:
-        return client.pages(request, until)[0]
-    except InferenceError as error:
-        if error.code == "definition_missing":
-            return None
-        raise
+def _shown_state(
+    key: _manifest.Key,
+    resource: Object,
+    told: Callable[[Object], Mapping[str, Any]] | None,
+    report: _bulk.Report,
+) -> dict[str, Any]:
+    """What is said of an object that was read, with what a wait for it has found out."""
+    waited = report.results.get(key, {})
+    shown: dict[str, Any] = mask({**summary(key.kind, resource), **waited, **(told(resource) if told else {})})
+    return shown
 
 
 def _shown(kind: Kind, resource: Object) -> Object:

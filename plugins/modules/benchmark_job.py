@@ -163,39 +163,47 @@ results:
       type: bool
     ready:
       description: Whether it is over, and no request failed.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: bool
     phase:
       description: State of the job; empty as long as no controller has seen it.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: Completed
     url:
       description: Empty. Other modules tell here where something answers.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
     details:
       description:
         - What it measured, as JSON. V(runs) in it has an entry for each scenario and level of concurrency, with
           V(outputTokensPerSecond), V(firstTokenSeconds) and others.
         - Empty until it is over.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: '{"requests":300,"failed":0,"runs":[{"scenario":"D(100,100)","outputTokensPerSecond":412.7}]}'
     reason:
       description: Why it is not over, or has failed, in one word; empty when it is ready.
-      returned: when O(state=present), unless the API server refused it, or when it was not gone in time
+      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
       type: str
       sample: RequestsFailed
     message:
       description: Why it is not over, has failed, or was refused, in words; empty when it is ready.
-      returned: when O(state=present), or when it could not be deleted
+      returned: unless O(state=absent), and when it could not be deleted
       type: str
     conditions:
       description: Conditions in the status, as RV(slipway.inference.model#module:results[].conditions).
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: list
       elements: dict
+    drift:
+      description:
+        - What somebody else has changed of the fields that the task describes, as
+          RV(slipway.inference.model#module:results[].drift).
+      returned: unless O(state=absent)
+      type: list
+      elements: dict
+      version_added: 0.5.0
     waited:
       description: Seconds until it was over or gone.
       returned: unless the API server refused it
@@ -246,7 +254,7 @@ def main() -> None:
         required_one_of=[("benchmark_jobs", "name")],
         supports_check_mode=True,
     )
-    run_state(module, {"benchmark_jobs": BENCHMARKS[module.params["api"]]})
+    run_state(module, {"benchmark_jobs": [BENCHMARKS[module.params["api"]]]})
 
 
 if __name__ == "__main__":

@@ -216,26 +216,26 @@ results:
       description:
         - Whether it runs as described and answers; of a model, whether services can be started with it.
         - V(false) for a service that is stopped or suspended, or that a Mac outside of the cluster has to serve.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: bool
     phase:
       description: Phase of the object; empty as long as no controller has seen it.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: Ready
     url:
       description: Address that the status of a service names. Empty for a model.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc.cluster.local:8080/v1/chat/completions
     waiting_for:
       description: Resource that a service waits for, and how many of it. Empty while it waits for none.
-      returned: for a service when O(state=present), unless the API server refused it
+      returned: for a service unless O(state=absent) or the API server refused it
       type: str
       sample: 'nvidia.com/gpu: 4'
     queue_position:
       description: Place of a service among all that wait for that resource, from 1 on. V(0) while it waits for none.
-      returned: for a service when O(state=present), unless the API server refused it
+      returned: for a service unless O(state=absent) or the API server refused it
       type: int
       sample: 2
     nodes_ready:
@@ -252,18 +252,26 @@ results:
       version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
-      returned: when O(state=present), unless the API server refused it, or when it was not gone in time
+      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
       type: str
       sample: WaitingForGPU
     message:
       description: Why it is not ready, or was refused, in words; empty when it is ready.
-      returned: when O(state=present), or when it could not be deleted
+      returned: unless O(state=absent), and when it could not be deleted
       type: str
     conditions:
       description: Conditions in the status, as RV(slipway.inference.model#module:results[].conditions).
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: list
       elements: dict
+    drift:
+      description:
+        - What somebody else has changed of the fields that the task describes, as
+          RV(slipway.inference.model#module:results[].drift).
+      returned: unless O(state=absent)
+      type: list
+      elements: dict
+      version_added: 0.5.0
     waited:
       description: Seconds until it was ready, failed or gone.
       returned: unless the API server refused it
@@ -315,7 +323,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     api = module.params["api"]
-    run_state(module, {"models": MODELS[api], "inference_services": SERVICES[api]})
+    run_state(module, {"models": [MODELS[api]], "inference_services": [SERVICES[api]]})
 
 
 if __name__ == "__main__":

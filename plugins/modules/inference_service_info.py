@@ -15,9 +15,11 @@ author:
 description:
   - Reads inference services by name, namespace or labels, or all in the cluster, and says of each whether it answers,
     where, and if not why.
+  - Where asked to, waits for services that somebody else makes. It ends at once when one has failed for good.
 extends_documentation_fragment:
   - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
+  - slipway.inference.state.of_others
   - slipway.inference.attributes
 attributes:
   check_mode:
@@ -64,6 +66,13 @@ EXAMPLES = r"""
   loop_control:
     label: "{{ item.name }}"
 
+- name: Wait until the services that Argo CD applies are there and answer
+  slipway.inference.inference_service_info:
+    namespace: models
+    label_selectors: [app.kubernetes.io/instance=chat]
+    wait: true
+    wait_timeout: 1800
+
 - name: Ask why a service has the runtime that it has
   slipway.inference.inference_service_info:
     api: ome
@@ -92,7 +101,7 @@ api_found:
   returned: success
   type: bool
 inference_services:
-  description: State of each service.
+  description: State of each service. Also there when a wait failed.
   returned: success
   type: list
   elements: dict
@@ -139,6 +148,29 @@ inference_services:
       description: Conditions in the status of the service, as RV(slipway.inference.model#module:results[].conditions).
       type: list
       elements: dict
+    waited:
+      description: Seconds until it was ready or failed.
+      returned: when O(wait=true) and it failed
+      type: float
+      sample: 12.4
+      version_added: 0.5.0
+    error_code:
+      description: As RV(error_code), for this service.
+      returned: when it is among those that made a wait fail
+      type: str
+      version_added: 0.5.0
+    events:
+      description: As RV(slipway.inference.inference_service#module:results[].events).
+      returned: for the first three services that made a wait fail
+      type: list
+      elements: dict
+      version_added: 0.5.0
+    log:
+      description: As RV(slipway.inference.inference_service#module:results[].log).
+      returned: for the first three services that made a wait fail
+      type: list
+      elements: str
+      version_added: 0.5.0
     runtime:
       description:
         - The runtime that it has, with its kind, its score, who has chosen it, and which would come next. As the

@@ -23,7 +23,7 @@ description:
   - A model of Deckhouse is ready when it is published. One that is uploaded is waited for until somebody has uploaded
     it, as M(slipway.inference.model_upload) does; O(wait_for) can end the wait when its upload is open.
 extends_documentation_fragment:
-  - slipway.inference.apis.of_models
+  - slipway.inference.apis.of_manifests
   - slipway.inference.k8s_auth
   - slipway.inference.models
   - slipway.inference.state
@@ -61,8 +61,22 @@ options:
     description: Annotations of a single model.
     type: dict
   spec:
-    description: Spec of a single model.
+    description: Spec of a single model. Part of it with O(state=patched).
     type: dict
+  prune:
+    description:
+      - Label selectors. Models that match all of them and are not in O(models) are removed, after those in O(models)
+        were applied, and it is waited until they are gone.
+      - One of them has to name a label that the models carry, such as V(team=search). An empty list is refused.
+      - It looks for kinds of the API that O(api) names, or that O(models) are of, in the namespaces that the task or
+        its models name; for models of the whole cluster where O(namespace) is not set, or O(models) has one of their
+        kind.
+        Models that a controller has made for something else stay.
+      - With an empty list of O(models) everything goes that is found.
+      - Check mode and diffs show what would go.
+    type: list
+    elements: str
+    version_added: 0.5.0
 notes:
   - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
   - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models, and, to
@@ -100,7 +114,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ registered.results | items2dict(key_name='name', value_name='url') }}"
 
-- name: Register the models of a manifest
+- name: Register the models of a manifest, each of the API that it names
   slipway.inference.model:
     models: "{{ lookup('ansible.builtin.file', 'models.yaml') | from_yaml_all }}"
     wait_timeout: 1800
@@ -116,6 +130,28 @@ EXAMPLES = r"""
       minReplicas: 2
     wait_for:
       - condition: Routed
+
+- name: Scale a model that is there, and leave all else as it is
+  slipway.inference.model:
+    name: qwen2-0-5b
+    namespace: models
+    state: patched
+    spec:
+      minReplicas: 3
+
+- name: Have the models of a team as a file says, and no others
+  slipway.inference.model:
+    namespace: models
+    models: "{{ lookup('ansible.builtin.file', 'search.yaml') | from_yaml_all }}"
+    prune: [team=search]
+  register: applied
+
+- name: Show what somebody else has changed of them
+  ansible.builtin.debug:
+    msg: "{{ item.0.name }}{{ item.1.path }} was {{ item.1.theirs }} by {{ item.1.manager }}, is {{ item.1.ours }}"
+  loop: "{{ applied.results | subelements('drift') }}"
+  loop_control:
+    label: "{{ item.0.name }}"
 
 - name: Remove a model and wait until its pods are gone
   slipway.inference.model:
@@ -194,13 +230,13 @@ results:
       type: bool
     ready:
       description: Whether it runs as described and answers.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: bool
     phase:
       description:
         - Phase of the model; empty as long as no controller has seen it.
         - A KubeAI model's status has no phase; its conditions make it V(Ready), V(Pending) or V(Failed).
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: Ready
     url:
@@ -208,7 +244,7 @@ results:
         - Base URL of the model's own OpenAI API inside the cluster.
         - Empty for a KubeAI model, whose status names none. It is reached through the gateway.
         - Empty for an LLMKube model, which is served by services.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: str
       sample: http://qwen2-0-5b.models.svc:8080/v1
     nodes_ready:
@@ -247,16 +283,16 @@ results:
       version_added: 0.5.0
     reason:
       description: Why it is not ready, in one word; empty when it is.
-      returned: when O(state=present), unless the API server refused it, or when it was not gone in time
+      returned: unless O(state=absent) or the API server refused it, and when it was not gone in time
       type: str
       sample: DownloadFailed
     message:
       description: Why it is not ready, or was refused, in words; empty when it is ready.
-      returned: when O(state=present), or when it could not be deleted
+      returned: unless O(state=absent), and when it could not be deleted
       type: str
     conditions:
       description: Conditions in the status of the model.
-      returned: when O(state=present), unless the API server refused it
+      returned: unless O(state=absent) or the API server refused it
       type: list
       elements: dict
       contains:
@@ -281,6 +317,32 @@ results:
         observedGeneration:
           description: Generation of the model that it speaks of.
           type: int
+    drift:
+      description:
+        - What somebody else has changed of the fields that the task describes, as it was before the task.
+        - Empty where nobody has. A field that somebody has removed cannot be told from one that is new in the task, and
+          is not among them.
+      returned: unless O(state=absent)
+      type: list
+      elements: dict
+      version_added: 0.5.0
+      contains:
+        path:
+          description: Path of the field.
+          type: str
+          sample: .spec.minReplicas
+        ours:
+          description: Value that the task describes.
+          type: raw
+          sample: 1
+        theirs:
+          description: Value that it had.
+          type: raw
+          sample: 3
+        manager:
+          description: Field manager that has set it, such as C(kubectl-edit).
+          type: str
+          sample: kubectl-edit
     waited:
       description: Seconds until it was ready, failed or gone.
       returned: unless the API server refused it
@@ -319,6 +381,55 @@ results:
       returned: for the first three models that made a wait fail
       type: list
       elements: str
+pruned:
+  description: What came of each model that O(prune) has found, as RV(results) tells it of models that are removed.
+  returned: when O(prune) is set, as far as the task came
+  type: list
+  elements: dict
+  version_added: 0.5.0
+  contains:
+    kind:
+      description: Kind of the model.
+      type: str
+      sample: Model
+    name:
+      description: Name of the model.
+      type: str
+      sample: tinyllama-1-1b
+    namespace:
+      description: Namespace of the model. Empty for one of the whole cluster.
+      type: str
+      sample: models
+    changed:
+      description: Whether it was removed, or would be. V(false) for one that was going already.
+      type: bool
+    waited:
+      description: Seconds until it was gone.
+      returned: unless the API server refused it
+      type: float
+    reason:
+      description: Why it is not gone, in one word.
+      returned: when it was not gone in time
+      type: str
+      sample: Deleting
+    message:
+      description: Why it is not gone, or could not be deleted, in words.
+      returned: when it was not gone in time, or could not be deleted
+      type: str
+    error_code:
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made the task fail
+      type: str
+    events:
+      description: As RV(slipway.inference.model#module:results[].events).
+      returned: for the first three models that were not gone in time
+      type: list
+      elements: dict
+    log:
+      description: As RV(slipway.inference.model#module:results[].log).
+      returned: for the first three models that were not gone in time
+      type: list
+      elements: str
 error_code:
   description:
     - What kind of failure it was. The codes keep their meaning.
@@ -343,22 +454,24 @@ status:
   type: int
 """
 
-from ansible_collections.slipway.inference.plugins.module_utils._apis import MODELS
+from ansible_collections.slipway.inference.plugins.module_utils._apis import AUTO, MODELS, of_api
 from ansible_collections.slipway.inference.plugins.module_utils._task import Module, run_state, state_arguments
 
 
 def main() -> None:
     module = Module(
         argument_spec={
-            "api": {"type": "str", "choices": sorted(MODELS), "default": next(iter(MODELS))},
+            "api": {"type": "str", "choices": [AUTO, *sorted(MODELS)], "default": AUTO},
             "kind": {"type": "str"},
+            "prune": {"type": "list", "elements": "str"},
             **state_arguments("models"),
         },
         mutually_exclusive=[("models", name) for name in ("name", "kind", "labels", "annotations", "spec")],
+        required_by={"prune": ["models"]},
         required_one_of=[("models", "name")],
         supports_check_mode=True,
     )
-    run_state(module, {"models": MODELS[module.params["api"]]})
+    run_state(module, {"models": of_api(MODELS, module.params["api"])})
 
 
 if __name__ == "__main__":

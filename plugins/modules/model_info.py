@@ -15,9 +15,11 @@ author:
 description:
   - Reads models by name, namespace or labels, or all in the cluster, and says of each whether it answers, where, and if
     not why.
+  - Where asked to, waits for models that somebody else makes. It ends at once when one has failed for good.
 extends_documentation_fragment:
   - slipway.inference.apis.of_models
   - slipway.inference.k8s_auth
+  - slipway.inference.state.of_others
   - slipway.inference.attributes
 attributes:
   check_mode:
@@ -67,6 +69,13 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ kubeai.resources | map(attribute='status.replicas.all', default=0) | sum }}"
 
+- name: Wait until the models that Argo CD applies are there and answer
+  slipway.inference.model_info:
+    namespace: models
+    label_selectors: [app.kubernetes.io/instance=chat]
+    wait: true
+    wait_timeout: 1800
+
 - name: Read the models of a team
   slipway.inference.model_info:
     namespace: models
@@ -85,7 +94,7 @@ api_found:
   returned: success
   type: bool
 models:
-  description: State of each model.
+  description: State of each model. Also there when a wait failed.
   returned: success
   type: list
   elements: dict
@@ -158,6 +167,29 @@ models:
       description: Conditions in the status of the model, as RV(slipway.inference.model#module:results[].conditions).
       type: list
       elements: dict
+    waited:
+      description: Seconds until it was ready or failed.
+      returned: when O(wait=true) and it failed
+      type: float
+      sample: 12.4
+      version_added: 0.5.0
+    error_code:
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made a wait fail
+      type: str
+      version_added: 0.5.0
+    events:
+      description: As RV(slipway.inference.model#module:results[].events).
+      returned: for the first three models that made a wait fail
+      type: list
+      elements: dict
+      version_added: 0.5.0
+    log:
+      description: As RV(slipway.inference.model#module:results[].log).
+      returned: for the first three models that made a wait fail
+      type: list
+      elements: str
+      version_added: 0.5.0
 resources:
   description:
     - The models as the API server has them, without C(metadata.managedFields) and with secrets masked.

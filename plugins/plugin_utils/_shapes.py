@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
 
 # How many names an error lists.
 LISTED = 12
@@ -141,11 +142,8 @@ def _missing(schema: Mapping[str, Any], value: Mapping[str, Any]) -> str:
 
 def near(name: str, known: Mapping[str, Any]) -> str:
     """``Did you mean a or b?``, or those there are when none of them is like it."""
-    alike = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    begun = [one for one in sorted(known) if one.startswith(name) and one not in alike]
-    found = [*begun[:3], *alike][:3]
-    if found:
-        return f"Did you mean {' or '.join(found)}?"
+    if meant := did_you_mean(name, known):
+        return meant
     few = sorted(known)[:LISTED]
     return f"There are {', '.join(few)}{f' and {len(known) - LISTED} more' if len(known) > LISTED else ''}."
 

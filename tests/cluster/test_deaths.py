@@ -129,6 +129,36 @@ def test_a_dead_control_process_stops_no_request(cluster: Cluster, namespace: st
     assert load.failures == []
 
 
+END_CONTROL = """
+import os, time
+while not (found := open("/proc/1/task/1/children").read().split()):
+    time.sleep(0.1)
+os.kill(int(found[0]), 9)
+"""
+
+
+def test_a_control_process_that_dies_below_its_supervisor_leaves_the_pods_ready(
+    cluster: Cluster, namespace: str, gateway_url: str
+) -> None:
+    """In all gateways at once, as an object of the cluster that it cannot bear would have it."""
+    name = unique("supervised")
+    cluster.make_model(namespace, name)
+    cluster.wait_ready(namespace, name)
+    both_gateways(cluster)
+    pods = [pod["metadata"]["name"] for pod in running(cluster, GATEWAY)]
+    before = [restarts(cluster, pod, "control") for pod in pods]
+    with Load(gateway_url, name) as load:
+        for _unused in range(2):
+            for pod in pods:
+                cluster.kubectl(
+                    *("exec", "--namespace", SYSTEM, pod, "--container", "control", "--", "python3", "-c", END_CONTROL)
+                )
+            assert len(running(cluster, GATEWAY)) == 2
+            load.more(30)
+    assert load.failures == []
+    assert [restarts(cluster, pod, "control") for pod in pods] == before
+
+
 def test_keys_are_turned_on_and_off_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
     name = unique("keys")
     cluster.make_model(namespace, name)

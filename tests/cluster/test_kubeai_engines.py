@@ -132,7 +132,8 @@ def test_status_tells_a_ready_model(kubeai: KubeAI, namespace_of_all: str, model
 
 def test_a_prompt_goes_to_the_pod_that_has_its_prefix(kubeai: KubeAI, free_namespace: str, gateway_url: str) -> None:
     name = unique("prefix")
-    kubeai.make_model(free_namespace, name, minReplicas=3, maxReplicas=3, loadBalancing={"strategy": "PrefixHash"})
+    told = {"args": ["--enable-prompt-tokens-details"], "loadBalancing": {"strategy": "PrefixHash"}}
+    kubeai.make_model(free_namespace, name, minReplicas=3, maxReplicas=3, **told)
     kubeai.wait_ready(free_namespace, name)
     kubeai.wait_replicas(free_namespace, name, 3)
 

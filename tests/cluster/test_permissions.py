@@ -20,7 +20,6 @@ NOBODY = [
     ("list", "", "configmaps"),
     ("watch", "", "configmaps"),
     ("delete", "", "namespaces"),
-    ("list", "", "namespaces"),
     ("update", "", "nodes"),
     ("delete", "", "nodes"),
     ("escalate", "rbac.authorization.k8s.io", "roles"),
@@ -42,11 +41,12 @@ NO_OBJECTS = [
     ("patch", "", "persistentvolumeclaims"),
     ("list", "", "nodes"),
     ("patch", "", "nodes"),
+    ("list", "", "namespaces"),
     ("create", "rbac.authorization.k8s.io", "roles"),
 ]
-"""What only the controller needs: for files of models, for caches, to see which accelerators there are, to say which
-models a node has, for routers, which look for their engines, to say where to upload, and for workloads that models are
-delivered to."""
+"""What only the controller needs: for files of models, for caches, to see which accelerators there are and whom a quota
+is for, to say which models a node has, for routers, which look for their engines, to say where to upload, and for
+workloads that models are delivered to."""
 CONTROLLER = [
     ("watch", "krypton.ai", "models"),
     ("patch", "krypton.ai", "models/status"),

@@ -3,7 +3,7 @@
 A page becomes one script. Files that readers save are written where they stand; manifests, playbooks and inventories
 that no command of the page uses are tried out by the API server, in check mode or by being read. The quick start of the
 README goes through a whole installation; further commands that would (see WHOLE) are held against the playbooks by
-tests/unit/docs/test_playbook_commands.py, and what they do is shown by extensions/molecule/site and upgrade. What one
+tests/unit/docs/test_playbook_commands.py, and what they do is shown by molecule/site and upgrade. What one
 page has done by Ansible the next does not do again.
 """
 
@@ -48,6 +48,8 @@ class Place(NamedTuple):
             "docs-engine": f"{self.namespace}-engine",
             "my-model": f"{self.namespace}-my-model",
             "my-alias": f"{self.namespace}-my-alias",
+            "my-sleeper": f"{self.namespace}-my-sleeper",
+            "demo:1": "cpu:1",
             "namespace models": f"namespace {self.namespace}",
             "namespace: models": f"namespace: {self.namespace}",
             "/v1/models/models/": f"/v1/models/{self.namespace}/",

@@ -18,7 +18,7 @@ import pytest
 import requests
 from aiohttp import web
 
-from slipway.gateway import runtime_diff, split
+from slipway.gateway import haproxy, limits, runtime_diff, targets
 from slipway.gateway.balancing import server_name
 from slipway.gateway.file_source import TableFile
 from tests.gateway.standalone import Standalone
@@ -30,10 +30,12 @@ PATIENCE = 60
 
 
 class Engine:
-    """An OpenAI server that records requests. The body's `x` object steers it: status, delay, events, gap.
+    """An OpenAI server that records requests. The body's `x` object steers it: status, headers, delay, events, gap.
 
     With `held` it goes on only when it is told to: before an answer, or after each event. With `pieces` they are the
-    answer, of the content type `type`; `broken`: it ends without the end that HTTP asks for.
+    answer, of the content type `type` and an announced `length`; `broken`: it ends without the end that HTTP asks for.
+
+    It keeps the stored responses whose ids are in `responses`, and sends back what comes over a WebSocket.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
@@ -41,9 +43,12 @@ class Engine:
         self.port = reserved_port()
         self.bodies: list[bytes] = []
         self.paths: list[str] = []
+        self.responses: set[str] = set()
         self.headers: list[dict[str, str]] = []
         self.active = 0
         self.cancelled = 0
+        self.status = 0
+        """Answer to all requests, whatever they ask for; -1: none, the connection is closed."""
         self._held = asyncio.Semaphore(0)
         self._loop = loop
         self._runner: web.AppRunner | None = None
@@ -104,6 +109,14 @@ class Engine:
         self.bodies.append(body)
         self.paths.append(request.path)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        if self.status < 0 and request.transport:
+            request.transport.abort()
+        if self.status:
+            return web.json_response({}, status=abs(self.status))
+        if request.headers.get("upgrade") == "websocket":
+            return await self._echo(request)
+        if request.path.startswith("/v1/responses/") and request.path.split("/")[3] not in self.responses:
+            return web.json_response({"error": {"message": "There is no such response."}}, status=404)
         wish: dict[str, Any] = json.loads(body).get("x", {}) if body[:1] == b"{" and b'"x"' in body else {}
         if "events" in wish:
             return await self._stream(request, wish)
@@ -117,13 +130,22 @@ class Engine:
             "model": "m",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": self.name}, "finish_reason": "stop"}],
         }
-        return web.json_response(answer, status=wish.get("status", 200), headers={"x-engine": self.name})
+        headers = {"x-engine": self.name, **wish.get("headers", {})}
+        return web.json_response(answer, status=wish.get("status", 200), headers=headers)
 
     async def _pause(self, wish: dict[str, Any], seconds: float) -> None:
         await (self._held.acquire() if wish.get("held") else asyncio.sleep(seconds))
 
+    async def _echo(self, request: web.Request) -> web.StreamResponse:
+        session = web.WebSocketResponse()
+        await session.prepare(request)
+        async for message in session:
+            await session.send_str(f"{self.name}: {message.data}")
+        return session
+
     async def _pieces(self, request: web.Request, wish: dict[str, Any]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": wish.get("type", "application/json")})
+        response.content_length = wish.get("length")
         await response.prepare(request)
         for piece in wish["pieces"]:
             await response.write(piece.encode())
@@ -229,10 +251,17 @@ def settle(gateway: Standalone) -> None:
 
 
 def _in_use(gateway: Standalone) -> bool:
-    table = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile).table()
+    file = msgspec.json.decode(gateway.table.read_bytes(), type=TableFile)
+    table, rights = file.table(), file.rights
     wanted = {name: set(map(server_name, backend.endpoints)) for name, backend in table.backends.items()}
     held = {name: "1" for name, backend in table.backends.items() if not backend.endpoints}
-    maps = {"models.map": table.models, runtime_diff.HELD: held, **split.maps(table)}
+    maps = {
+        "models.map": table.models,
+        runtime_diff.HELD: held,
+        haproxy.LACKS_MAP: haproxy.lacks_map(table),
+        **targets.maps(table),
+        **(limits.maps(rights, limits.allowed(rights, table)) if rights else {}),
+    }
     try:
         running = runtime_diff.parse_backends(ask_haproxy(gateway, runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         read = {name: runtime_diff.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/{name}")) for name in maps}

@@ -72,10 +72,10 @@ class Standalone:
         self.kill_haproxy()
         self.stop(self.control)
 
-    def start_control(self) -> None:
+    def start_control(self, *options: str) -> None:
         """Starts the control process; its log goes to control.log."""
         with (self.directory / "control.log").open("ab") as output:
-            command = [*self._slipway(), "--table", str(self.table)]
+            command = [*self._slipway(), "--table", str(self.table), *options]
             self.control = subprocess.Popen(command, stderr=output, env=self._environment())
 
     def start_haproxy(self) -> None:

@@ -29,6 +29,11 @@ def served(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
         yield gateway
 
 
+def shared(percent: int, canary: str = "new") -> list[dict[str, Any]]:
+    """The targets of a route with a canary."""
+    return [{"weight": 100 - percent}, {"service": canary, "weight": percent}]
+
+
 class Split:
     """The model ``m1`` with the canary ``new``."""
 
@@ -38,10 +43,10 @@ class Split:
     def route(self, percent: int, *, old: bool = True, new: bool = True, **route: Any) -> None:
         """`old`, `new`: which of the two have their endpoint."""
         endpoints = [[engine.endpoint] if there else [] for engine, there in zip(self.pair, (old, new), strict=True)]
-        canary = {"service": "new", "percent": percent}
+        targets = shared(percent)
         self.gateway.route(
             {
-                "m1": {"endpoints": endpoints[0], "route": {"canary": canary, **route}},
+                "m1": {"endpoints": endpoints[0], "route": {"targets": targets, **route}},
                 "new": {"endpoints": endpoints[1], "route": {"internal": True}},
             }
         )
@@ -71,9 +76,8 @@ def test_a_canary_gets_its_share(split: Split, percent: int, number: int) -> Non
 
 
 def test_two_models_that_are_asked_in_turn_have_their_shares_too(split: Split) -> None:
-    canary = {"service": "new", "percent": 1}
     engines = [[engine.endpoint] for engine in split.pair]
-    models = {name: {"endpoints": engines[0], "route": {"canary": canary}} for name in ("m1", "m2")}
+    models = {name: {"endpoints": engines[0], "route": {"targets": shared(1)}} for name in ("m1", "m2")}
     split.gateway.route({**models, "new": engines[1]})
     settle(split.gateway)
     with requests.Session() as session:
@@ -101,8 +105,10 @@ def test_a_canary_whose_endpoints_are_about_to_go_gets_nothing(split: Split) -> 
         assert split.shares(20) == {"new": 20}
 
 
-def test_the_share_of_a_model_without_endpoints_waits_for_it(split: Split) -> None:
+def test_a_canary_answers_for_a_model_without_endpoints_and_where_it_has_none_too_requests_wait(split: Split) -> None:
     split.route(100, old=False)
+    assert split.shares(20) == {"new": 20}
+    split.route(1, old=False)
     assert split.shares(20) == {"new": 20}
     split.route(1, old=False, new=False)
     with requests.Session() as session:
@@ -114,7 +120,7 @@ def test_a_canary_passes_nothing_on_to_a_canary_of_its_own(split: Split) -> None
     others = {"m1": "m2", "m2": "m1"}
     split.gateway.route(
         {
-            name: {"endpoints": [engine], "route": {"canary": {"service": others[name], "percent": 100}}}
+            name: {"endpoints": [engine], "route": {"targets": shared(100, others[name])}}
             for name, engine in engines.items()
         }
     )

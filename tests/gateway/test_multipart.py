@@ -286,3 +286,12 @@ def test_a_control_character_in_the_field_is_refused(gateway: Standalone, engine
     assert answer.status_code == 400
     assert "control" in answer.json()["error"]["message"]
     assert len(engine.bodies) == before
+
+
+def test_a_form_below_the_prefix_of_openai_arrives_without_it_and_without_the_field(gateway: Standalone, engine: Engine) -> None:
+    form = field("model", "whisper") + upload(os.urandom(512_000)) + END
+    headers = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
+    answer = requests.post(f"{gateway.url}/openai{TRANSCRIPTIONS}", data=form, headers=headers, timeout=PATIENCE)
+    assert (answer.status_code, answer.text[:300]) == (200, answer.text[:300])
+    assert engine.paths[-1] == TRANSCRIPTIONS
+    assert b'name="model"' not in engine.bodies[-1]

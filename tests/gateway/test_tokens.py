@@ -195,9 +195,81 @@ def test_a_client_that_leaves_before_the_answer_is_counted_by_its_request(counti
 
 def test_an_engine_that_dies_within_a_stream_is_counted_by_its_events(counting: Standalone, api: Api) -> None:
     meter = Meter(counting)
-    with pytest.raises(requests.exceptions.RequestException):
-        asked(api, CHAT, [chunk("a"), chunk("b")], EVENTS, broken=True)
+    asked(api, CHAT, [chunk("a"), chunk("b")], EVENTS, broken=True)
     wait_for(lambda: meter.since().get("~output") == 2)
+
+
+def cut_answers(gateway: Standalone, who: str = "cut_answers") -> float:
+    text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
+    return float(re.findall(rf'^slipway_gateway_{who}_total{{model="m1",.*}} (\S+)$', text, re.MULTILINE)[0])
+
+
+ANSWER_CUT = {"type": "server_error", "param": None, "code": "answer_cut"}
+NUMBERED = event({"type": "response.output_text.delta", "sequence_number": 41, "delta": "a"})
+
+
+@pytest.mark.parametrize(
+    ("path", "piece", "name", "error"),
+    [
+        (CHAT, chunk("a"), "", {"error": ANSWER_CUT}),
+        ("/v1/completions", event({"choices": [{"text": "a"}]}), "", {"error": ANSWER_CUT}),
+        (
+            "/v1/responses",
+            NUMBERED,
+            "event: error\n",
+            {"type": "error", "code": "answer_cut", "param": None, "sequence_number": 42},
+        ),
+    ],
+    ids=["chat", "completions", "responses"],
+)
+def test_a_stream_that_is_cut_ends_with_an_error_in_its_protocol_and_is_counted(
+    counting: Standalone, api: Api, path: str, piece: str, name: str, error: dict[str, Any]
+) -> None:
+    before = cut_answers(counting)
+    came, _unused, last = asked(api, path, [piece], EVENTS, broken=True).partition(
+        f'{name}data: {{"{next(iter(error))}'
+    )
+    assert came == piece
+    assert last.endswith("}\n\n")
+    told = json.loads(f'{{"{next(iter(error))}{last}')
+    (told.get("error") if "error" in told else told).pop("message")
+    assert told == error
+    wait_for(lambda: cut_answers(counting) == before + 1)
+
+
+def test_an_event_that_the_cut_left_half_is_not_taken_for_the_begin_of_the_error(api: Api) -> None:
+    text = asked(api, CHAT, [chunk("a"), 'data: {"choices": [{"ind'], EVENTS, broken=True)
+    half, error = text.removeprefix(chunk("a")).removesuffix("\n\n").split("\n\n")
+    assert half == 'data: {"choices": [{"ind'
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "answer_cut"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "more"),
+    [
+        ([chunk("a"), DONE], {}),
+        ([chunk("a")], {"length": 1000}),
+        (['{"choices": []'], {"type": "application/json"}),
+    ],
+    ids=["stream-with-its-end", "of-a-length", "no-stream"],
+)
+def test_nothing_is_added_to_an_answer_that_cannot_take_it_or_was_whole(
+    api: Api, pieces: list[str], more: dict[str, Any]
+) -> None:
+    body = {"model": "m1", "x": {"pieces": pieces, "type": EVENTS, "broken": True, **more}}
+    came: list[bytes] = []
+    with api.post(CHAT, json=body, stream=True) as answer, pytest.raises(requests.exceptions.RequestException):
+        came.extend(answer.iter_content(1))
+    assert b"".join(came) == "".join(pieces).encode()
+
+
+def test_a_client_that_leaves_a_stream_cuts_no_answer(counting: Standalone, api: Api, engine: Engine) -> None:
+    cut, left = cut_answers(counting), cut_answers(counting, "client_aborts")
+    body = {"model": "m1", "x": {"pieces": [chunk("a")] * 3, "type": EVENTS, "held": True}}
+    with api.post(CHAT, json=body, stream=True) as answer:
+        next(answer.iter_lines(chunk_size=1))
+    wait_for(lambda: cut_answers(counting, "client_aborts") == left + 1)
+    assert cut_answers(counting) == cut
 
 
 def test_errors_and_other_paths_count_nothing(counting: Standalone, api: Api) -> None:

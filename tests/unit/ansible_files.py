@@ -16,6 +16,12 @@ class _Tagged(yaml.SafeLoader):
 _Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construct_scalar(node))
 
 
+def role_variables(role: Path) -> dict[str, Any]:
+    """What a role sets for itself, as it is written: that of vars/main.yml, or of all files in vars/main."""
+    files = [role / "vars/main.yml", *sorted((role / "vars/main").glob("*.yml"))]
+    return {name: value for file in files if file.exists() for name, value in yaml.safe_load(file.read_text()).items()}
+
+
 def mappings(file: Path) -> Iterator[dict[str, Any]]:
     """Every mapping in a file: plays, blocks, tasks and their arguments."""
     return _below(yaml.load(file.read_text(), _Tagged))  # noqa: S506  (a safe loader)

@@ -58,7 +58,7 @@ rules:
     verbs: [get, list, watch]
 """
 READING = """\
-  # Kinds of the whole cluster are the operator's: who writes them decides for every namespace.
+  # These kinds are the operator's: who writes them decides for every namespace.
   - apiGroups: [{groups}]
     resources: [{resources}]
     verbs: [get, list, watch]
@@ -121,6 +121,7 @@ def described(resource: Resource) -> Object:
     rules = told.pop("readiness")
     rules.pop("answering", None)
     told.pop("scaled", None)
+    told.pop("authored", None)
     place = msgspec.to_builtins(resource.kind)
     place.pop("metadata_only")  # how the controller reads objects is nobody else's business
     return {**place, **told, **rules, "kind": resource.kind.kind}
@@ -171,10 +172,11 @@ def scrape(name: str, engines: Scrape) -> Object:
 
 def author_role(apis: Iterable[Description]) -> str:
     """The least rights of whoever writes models."""
-    kinds = [resource.kind for api in apis for resource in api.resources]
-    wide = listed(kind for kind in kinds if not kind.namespaced)
-    reading = READING.format(**wide) if wide["groups"] else ""
-    return AUTHOR_ROLE.format(**listed(kind for kind in kinds if kind.namespaced), reading=reading)
+    resources = [resource for api in apis for resource in api.resources]
+    own = [one.kind for one in resources if one.kind.namespaced and one.authored]
+    operators = listed(one.kind for one in resources if one.kind not in own)
+    reading = READING.format(**operators) if operators["groups"] else ""
+    return AUTHOR_ROLE.format(**listed(own), reading=reading)
 
 
 def listed(kinds: Iterable[Kind]) -> dict[str, str]:

@@ -58,6 +58,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     facts: tuple[Fact, ...] = ()
     pods: tuple[str, ...] = ()
     """Label selectors, with ``{name}``, of pods that may know why it failed, the likeliest first."""
+    authored: bool = True
+    """Whether authors of models write it, where it has a namespace; else only the operator does."""
     wakes: bool = False
     """Whether the gateway sets its scale subresource from zero to one, and the autoscaler sets it at all."""
     scaled: tuple[Kind, ...] = ()

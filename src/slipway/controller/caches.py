@@ -402,13 +402,26 @@ def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
 
 
 def _pod(pod: Object) -> Object | None:
-    """A pod without its spec and annotations of others; nothing of one that belongs to no workload and uses nothing."""
+    """A pod without annotations of others, and of its spec only the devices that it holds; nothing of one that belongs
+    to no workload and uses nothing."""
     annotations = annotations_of(pod)
     kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
     if USES not in kept and workload_of(pod) is None:
         return None
     metadata = {**pod["metadata"], "annotations": kept}
-    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata}
+    held = _devices(pod.get("spec") or {})
+    kept_spec = {"spec": held} if held else {}
+    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata, **kept_spec}
+
+
+def _devices(spec: Object) -> Object:
+    """What a pod's spec says of devices: limits of extended resources, which have a domain before their name, and
+    claims; empty where it has none."""
+    limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
+    extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
+    claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
+    containers = [{"resources": {"limits": each}} for each in extended if each]
+    return {field: kept for field, kept in (("containers", containers), ("resourceClaims", claims)) if kept}
 
 
 def _route(service: Object) -> Object | None:

@@ -432,7 +432,7 @@ def _namespaces(resource: Object, children: Iterable[tuple[Kind, Key]]) -> set[s
 def _rejection(applied: Applied) -> Rejection | None:
     """The first child that is not as planned, what stays so until someone acts before what passes."""
     for failure in applied.failures:
-        return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}")
+        return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:
         return Rejection("Retrying", f"The API server does not take the objects yet: {error}", retryable=True)
     for child in applied.waiting:

@@ -166,6 +166,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     images: Mapping[str, str] = {}
     """``cpu``, ``cuda``, ``gh200``, ``rocm``, ``vulkan``, ``intel`` or ``tpu`` -> public image, of an exact version;
     ``""`` has the one for all others."""
+    paths: tuple[str, ...] = ()
+    """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
+    is refused."""
     metrics: Metrics | None = None
     """What Prometheus reads at its path ``/metrics``; None: it has none."""
     token: str = TOKEN
@@ -186,6 +189,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that are given and have no effect, and why. ``field``: of the spec, that has the user's
         arguments."""
         return without_effect(self.flags, launch.settings, launch.extra_args, launch.gpus, field)
+
+    def paths_of(self, *replaced: object) -> tuple[str, ...]:
+        """What it serves; empty where something of it is replaced by the user's own, such as its image: that may serve
+        anything."""
+        return () if any(replaced) else self.paths
 
     def image(self, accelerator: str) -> str:
         """Its public image for an accelerator; empty: there is none."""

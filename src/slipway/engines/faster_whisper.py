@@ -5,6 +5,7 @@ from __future__ import annotations
 from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import Engine, Launch, http_probes
 from slipway.engines.python import model_of
+from slipway.serving.paths import SESSION
 
 PORT = 8000
 """Where the image listens unless it is told."""
@@ -25,6 +26,13 @@ FASTER_WHISPER = Engine(
     args=lambda launch: launch.extra_args,
     env=_env,
     reads_model_field=False,
+    paths=(
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
+        "/v1/audio/speech",
+        "/v1/chat/completions",
+        SESSION,
+    ),
     port=PORT,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

@@ -37,6 +37,7 @@ INFINITY = Engine(
         "cpu": "michaelf34/infinity:0.0.77-cpu",
         "rocm": "michaelf34/infinity:0.0.77-rocm",
     },
+    paths=("/v1/embeddings", "/v1/rerank"),
     metrics=Metrics(),
     program=Program(
         modules=("infinity_emb",),

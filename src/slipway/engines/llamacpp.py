@@ -107,6 +107,18 @@ LLAMACPP = Engine(
         "vulkan": "ghcr.io/ggml-org/llama.cpp:server-vulkan-v0.5.0",
         "intel": "ghcr.io/ggml-org/llama.cpp:server-intel-b10820",
     },
+    paths=(
+        "/v1/messages",
+        "/v1/messages/count_tokens",
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/responses",
+        "/v1/rerank",
+        "/v1/audio/transcriptions",
+        "/tokenize",
+        "/detokenize",
+    ),
     metrics=Metrics(
         running="llamacpp:requests_processing",
         waiting="llamacpp:requests_deferred",

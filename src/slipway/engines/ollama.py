@@ -85,6 +85,16 @@ OLLAMA = Engine(
     start=_start,
     log_patterns=LOG_PATTERNS,
     port=11434,
+    paths=(
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/images/generations",
+        "/v1/images/edits",
+        "/v1/audio/transcriptions",
+    ),
     images={"": "ollama/ollama:0.17.4", "rocm": "ollama/ollama:0.17.4-rocm"},
     program=Program(names=("ollama",), subcommand="serve", image=r"ollama", port_variable="OLLAMA_HOST"),
 )

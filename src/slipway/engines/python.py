@@ -71,6 +71,7 @@ PYTHON = log_patterns(
     (r"does not recognize this architecture", UNSUPPORTED, UNKNOWN),
     (r"unrecognized arguments|error: argument |No such option|Invalid value for", ARGUMENT, UNKNOWN_ARGUMENT),
     (r"FileNotFoundError|No such file or directory|is not a directory", NO_FILE, ABSENT),
+    (r"Repo id must be in the form", NO_FILE, ABSENT),
     (r"Engine core initialization failed", "CrashLoopBackOff", INNER, True),
 )
 """Of the hub's client, boto3, torch and argparse. First match wins."""

@@ -6,6 +6,7 @@ from slipway.artifacts.huggingface import environment
 from slipway.artifacts.weights import BucketFolder
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of
+from slipway.serving.paths import SESSION, all_but
 
 
 def _args(launch: Launch) -> tuple[str, ...]:
@@ -39,6 +40,7 @@ SGLANG = Engine(
     owned=_owned,
     port=30000,
     images={"": "lmsysorg/sglang:v0.5.23", "rocm": "lmsysorg/sglang:v0.5.23-rocm720-mi30x"},
+    paths=all_but("/v1/moderations", "/v1/images/variations", "/v2/rerank", "/v2/embed", SESSION),
     metrics=Metrics(
         running="sglang:num_running_reqs",
         waiting="sglang:num_queue_reqs",

@@ -47,6 +47,7 @@ TGI = Engine(
         "rocm": "ghcr.io/huggingface/text-generation-inference:3.3.7-rocm",
         "intel": "ghcr.io/huggingface/text-generation-inference:3.3.7-intel-xpu",
     },
+    paths=("/v1/chat/completions", "/v1/completions", "/tokenize"),
     metrics=Metrics(
         running="tgi_batch_current_size",
         waiting="tgi_queue_size",

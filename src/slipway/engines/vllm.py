@@ -5,8 +5,22 @@ from __future__ import annotations
 from slipway.artifacts.huggingface import environment
 from slipway.artifacts.weights import BucketFolder
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
-from slipway.engines.python import adapter_pairs, model_of
+from slipway.engines.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
+from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
+from slipway.serving.paths import all_but
 
+UNFIT = "One of the engine's arguments does not go with this model, or with this version of the engine"
+NO_CONFIG = "The folder or repository of the model is not there, or has no config.json"
+# Kubernetes keeps the last 2048 bytes, and the list of all architectures that it knows is longer.
+PATTERNS = log_patterns(
+    (r"(?:'\w+', ){20}.*\]\) \[type=value_error", UNSUPPORTED, UNKNOWN),
+    (r"Unknown (?:quantization method|attention backend)|Load format .* is not supported", ARGUMENT, UNFIT),
+    (r"Cannot find the config file for|User-specified max_model_len", ARGUMENT, UNFIT),
+    (r"is not supported on current platform", ARGUMENT, UNFIT),
+    (r"Invalid repository ID or local directory specified", NO_FILE, NO_CONFIG),
+    (r"appears path-like, but doesn't exist", NO_FILE, ABSENT),
+)
+"""What vLLM says beyond the libraries that it uses, as version 0.32.0 was seen to. First match wins."""
 PORT = 8000
 """Where it listens unless it is told."""
 
@@ -46,6 +60,7 @@ VLLM = Engine(
     args=_args,
     env=_env,
     owned=_owned,
+    log_patterns=PYTHON + PATTERNS,
     adapters=True,
     port=PORT,
     images={
@@ -54,6 +69,7 @@ VLLM = Engine(
         "rocm": "vllm/vllm-openai-rocm:v0.33.0",
         "tpu": "vllm/vllm-tpu:23194d83e8f2a6783b0d8c275f5f8a22faab9aec",
     },
+    paths=all_but("/v1/moderations", "/v1/images/variations"),
     metrics=Metrics(
         running="vllm:num_requests_running",
         waiting="vllm:num_requests_waiting",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
 from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
+from slipway.gateway.outliers import Count
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import Settings
 
@@ -121,6 +122,14 @@ class DataPlane:
         async with haproxy_socket.session(self._socket) as session:
             backends = runtime_diff.parse_backends(await session.query(runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         return {name for backend in backends.values() for name, active in backend.servers.items() if active}
+
+    async def answered(self) -> dict[str, dict[str, Count]]:
+        """What the servers did of models that have several and are asked, by backend. Raises CommandError."""
+        async with haproxy_socket.session(self._socket) as session:
+            busy = runtime_diff.busy(await session.query(runtime_diff.SHOW_BACKENDS))
+            return {
+                name: runtime_diff.parse_counts(await session.query(runtime_diff.show_servers(name))) for name in busy
+            }
 
     async def stopping(self) -> bool:
         """Whether HAProxy is stopping or has stopped."""

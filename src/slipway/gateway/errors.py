@@ -1,14 +1,16 @@
-"""Every error that the gateway itself answers, in OpenAI's shape.
+"""Every error that the gateway itself answers: in OpenAI's shape, or on paths of Anthropic's protocol in that one's.
 
 None of them contains text from the user, which HAProxy cannot escape reliably. The messages that name a model are made
-in Lua (`unknown_model.lua`), which can.
+in Lua (`unknown_model.lua`), which can. Of which shape an error is, Lua decides too, when there is one: requests that
+are answered pay nothing for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import NamedTuple
+
+from slipway.serving import paths
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
@@ -29,6 +31,28 @@ class ErrorResponse(NamedTuple):
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return json.dumps({"error": error}, ensure_ascii=True)
 
+    def anthropic(self) -> str:
+        """The same in the shape of Anthropic's protocol, up to the value of the last key, which is the request's id."""
+        error = {"type": ANTHROPIC_TYPES.get(self.status, "api_error"), "message": self.message, "code": self.code}
+        text = json.dumps({"type": "error", "error": error, "request_id": None}, ensure_ascii=True)
+        return text.removesuffix("null}")
+
+
+ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    502: "api_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""What errors of a status are called in Anthropic's protocol. The `code` beside it is ours, which clients pass over."""
 
 BROKEN = ErrorResponse(400, "The body of the request is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The body of the request is not a valid form: send it as multipart/form-data.")
@@ -49,7 +73,20 @@ LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 10
 NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
-UNKNOWN_PATH = ErrorResponse(404, "There is nothing at this path.", code="unknown_url")
+NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
+UNCLEAR_QUERY = ErrorResponse(
+    400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
+)
+NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
+WRONG_ORIGIN = ErrorResponse(403, "Pages of this origin may not open a WebSocket here.", code="origin_not_allowed")
+NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
+UNKNOWN_PATH = ErrorResponse(
+    404,
+    "There is nothing at this path. GET /v1/models lists the models; POST goes to these: "
+    + ", ".join(sorted(one.path for one in paths.PATHS))
+    + ".",
+    code="unknown_url",
+)
 WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = ErrorResponse(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
 TOO_MANY = ErrorResponse(
@@ -83,8 +120,15 @@ BUSY_KEY = ErrorResponse(
     code="rate_limit_exceeded",
     retry_after=1,
 )
+UNTARGETED = ErrorResponse(
+    403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
+)
 UNREACHABLE = ErrorResponse(
     503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
+)
+
+UNKNOWN_YET = ErrorResponse(
+    503, "The gateway does not know yet which models there are.", SERVER, code="models_unknown", retry_after=5
 )
 
 REFUSALS = {
@@ -97,6 +141,7 @@ REFUSALS = {
     "case": OTHER_CASE,
     "complex": TOO_COMPLEX,
     "crowded": CROWDED,
+    "untargeted": UNTARGETED,
 }
 """What our Lua files refuse, by the reason that they give."""
 
@@ -123,6 +168,16 @@ BY_STATUS = (
     ErrorResponse(504, "The server of the model did not answer in time.", SERVER, code="upstream_timeout"),
 )
 """What HAProxy says by itself, for every status that it can make up."""
+
+OF_REQUESTS = (408, 500, 502, 503, 504)
+"""Those among them that are made when the request's path may be known: they have its shape."""
+
+FAILURES: dict[str, ErrorResponse] = {
+    **{name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, ErrorResponse)},
+    **{f"status_{error.status}": error for error in BY_STATUS if error.status in OF_REQUESTS},
+    **REFUSALS,
+}
+"""Every error that Lua can write in either shape, by the name that it has there."""
 
 REASONS = {
     400: "Bad Request",
@@ -160,15 +215,18 @@ def error_file(error: ErrorResponse) -> str:
 
 def return_rule(error: ErrorResponse) -> str:
     """``return`` arguments of an http-request rule that answers with this error."""
+    return f"return {_reply(error)}"
+
+
+def http_error(error: ErrorResponse) -> str:
+    """Line of a section: what is answered in it with this error's status where HAProxy makes it up."""
+    return f"http-error {_reply(error)}"
+
+
+def _reply(error: ErrorResponse) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
-    return f"return status {error.status} content-type application/json{headers} string '{error.body()}'"
-
-
-def unknown_path(paths: Iterable[str]) -> ErrorResponse:
-    """Of a path that is not served; ``paths``: those below /v1/ that are, beside the model list."""
-    known = ", ".join(sorted(paths))
-    text = f"{UNKNOWN_PATH.message} GET /v1/models lists the models; POST goes to these below /v1/: {known}."
-    return UNKNOWN_PATH._replace(message=text)
+    name = next(name for name, failure in FAILURES.items() if failure == error)
+    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:
@@ -179,9 +237,14 @@ def not_ready(model: str, before: str, reason: str) -> str:
 
 
 def lua_module() -> str:
-    """The Lua module ``failures``: status, seconds to wait and body of each of REFUSALS."""
+    """The Lua module ``failures``: each of FAILURES in both shapes, and what is needed to write others."""
     entries = "".join(
-        f"    {reason} = {{status = {error.status}, retry_after = {error.retry_after}, body = [[{error.body()}]]}},\n"
-        for reason, error in REFUSALS.items()
+        f"        {name} = {{status = {error.status}, retry_after = {error.retry_after},"
+        f" body = [[{error.body()}]], anthropic = [[{error.anthropic()}]]}},\n"
+        for name, error in FAILURES.items()
     )
-    return f"return {{\n{entries}}}\n"
+    types = ", ".join(f'[{status}] = "{name}"' for status, name in ANTHROPIC_TYPES.items())
+    return (
+        f"return {{\n    first_openai = {paths.FIRST_OPENAI},\n    anthropic_types = {{{types}}},\n"
+        f"    by_reason = {{\n{entries}    }},\n}}\n"
+    )

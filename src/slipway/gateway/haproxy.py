@@ -9,50 +9,35 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import errors, limits, memory, rewrite, split, tokens, unanswered
+from slipway.gateway import beside, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.gateway.ui import access
+from slipway.serving import paths
 
 MODEL_DEFAULTS = "model"
 """Name of the ``defaults`` section of every model's backend."""
 TTFB_TABLE = "time_to_first_byte"
 """Stick table: milliseconds and number of first bytes, by backend."""
-_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id"
-"""Headers that engines do not get from clients. A cookie chooses the endpoint, so only we set one."""
+_OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-slipway-.*"
+"""Headers that engines do not get from clients. A cookie chooses the endpoint, and x-slipway- steers requests between
+our own sections, so only we set them."""
 _OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
 """Headers that are believed from trusted proxies alone."""
 _ADDRESSES, _BODIES = "addresses", "bodies"
 """Stick tables: connections of each address, and large bodies by ticket."""
 _BODY_SECONDS = 60
 _H2_STREAMS = 32
+_TURN_AROUND = "10ms"
 _OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
+PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
-
-JSON_PATHS = (
-    "chat/completions",
-    "completions",
-    "embeddings",
-    "responses",
-    "moderations",
-    "rerank",
-    "score",
-    "audio/speech",
-    "images/generations",
-)
-"""Paths below /v1/ that take a JSON body with a model. A list, not a prefix: engines have administrative paths too."""
-
-FORM_PATHS = ("audio/transcriptions", "audio/translations", "images/edits", "images/variations")
-"""Paths below /v1/ that take a form with a field ``model``."""
-
-PROMPTS = {"chat/completions": "messages", "completions": "prompt", "responses": "input"}
-"""Paths whose requests have a prompt, and the field that holds it."""
 
 BEGIN = 4096
 """Bytes of a body in which most prompts begin."""
@@ -152,7 +137,6 @@ global
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
 {tokens.sockets(settings)}{limits.start(settings)}    set-var {VERSION_VARIABLE} str(@VERSION@)
-{split.start()}
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
@@ -167,6 +151,9 @@ global
     # The looks of a request that waits add up, over minutes and on a busy machine to more than the usual limit of 4 s.
     tune.lua.session-timeout {max(settings.hold_seconds, settings.wake_seconds)}s
     lua-prepend-path {run}/lua/?.lua
+    lua-load-per-thread {run}/lua/errors.lua
+    lua-load-per-thread {run}/lua/paths.lua {beside.arguments()}
+    lua-load-per-thread {run}/lua/responses.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
     lua-load-per-thread {run}/lua/prefix.lua
@@ -175,6 +162,7 @@ global
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
+{targets.start(settings)}
 {tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
@@ -204,7 +192,7 @@ def _hold_arguments(settings: Settings) -> str:
 
 def _defaults(settings: Settings) -> str:
     run = settings.run_directory
-    files = "\n".join(f"    errorfile {error.status} {run}/errors/{error.status}.http" for error in errors.BY_STATUS)
+    files = "\n".join(_error_of_status(error, run) for error in errors.BY_STATUS)
     return f"""\
 defaults base
     mode http
@@ -227,13 +215,24 @@ defaults base
     option redispatch 1
 
 defaults {MODEL_DEFAULTS} from base
+    # So long HAProxy waits before it tries another server in the place of a model's only one. The rule has the time to
+    # connect.
+    timeout connect {_TURN_AROUND}
+    http-request set-timeout connect {settings.connect_seconds}s
     balance leastconn
     cookie {ENDPOINT_COOKIE} indirect
     http-reuse always
     # HAProxy remembers that a client asked for another protocol, also when the header Upgrade was taken off.
-    http-response deny deny_status 502 if {{ status 101 }}
+    http-response deny deny_status 502 if {{ status 101 }} !{{ var({beside.TUNNEL}) -m found }}
     http-response sc-add-gpc(0,0) res.timer.hdr
     http-response sc-inc-gpc(1,0)"""
+
+
+def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
+    """What is answered with a status that HAProxy makes up. Some are made before there is a request."""
+    if error.status not in errors.OF_REQUESTS:
+        return f"    errorfile {error.status} {run}/errors/{error.status}.http"
+    return f"    {errors.http_error(error)}"
 
 
 def _frontend(settings: Settings) -> str:
@@ -245,10 +244,12 @@ def _frontend(settings: Settings) -> str:
         _connections(settings),
         _health(settings),
         _request_id(),
+        *cors.rules(settings),
+        _kind(settings),
         *((access.before_keys(),) if settings.ui else ()),
         _keys(settings),
         *((access.after_keys(),) if settings.ui else ()),
-        _paths(settings),
+        _paths(),
         *limits.rules(settings),
         _headers(settings),
         _body(settings),
@@ -285,8 +286,10 @@ def _headers(settings: Settings) -> str:
     # Limits for each client, and the access log, are about those behind the proxy.
     http-request set-src req.hdr_ip(x-forwarded-for,-1) if trusted {{ req.hdr_ip(x-forwarded-for,-1) -m found }}"""
     return f"""\
+    http-request set-var(txn.upgrade) req.fhdr(upgrade) unless known
     http-request lua.drop_named if {{ req.fhdr(connection) -m found }}
 {dropped}
+    http-request allow unless known
     option forwardfor if-none"""
 
 
@@ -316,17 +319,24 @@ def _keys(settings: Settings) -> str:
     return limits.identify(settings)
 
 
-def _paths(settings: Settings) -> str:
-    paths = f"{settings.run_directory}/paths.map"
+def _kind(settings: Settings) -> str:
+    """Says which path it is by its number; none for those that are not a model's. Errors have the shape that belongs to
+    the path, so this comes before the first of them."""
+    kind = f"path,map_str_int({settings.run_directory}/{PATHS_MAP})"
     return f"""\
-    http-request set-path %[path,regsub(^/openai/,/)] if {{ path_beg /openai/v1/ }}
-    acl models path /v1/models
-    acl models path_beg /v1/models/
-    http-request {errors.return_rule(errors.WRONG_METHOD)} if models !{{ method GET HEAD }}
-    http-request allow if models
-    http-request set-var(txn.kind) path,map_str({paths})
-    http-request {errors.return_rule(errors.unknown_path(FORM_PATHS + JSON_PATHS))} unless {{ var(txn.kind) -m found }}
-    http-request {errors.return_rule(errors.WRONG_METHOD)} unless {{ method POST }}"""
+    http-request set-var(txn.kind) {kind}
+    acl known var(txn.kind) -m found
+    http-request set-path %[path,regsub(^/openai,)] if !known {{ path_beg /openai/v1/ }}
+    http-request set-var(txn.kind) {kind} unless known
+    http-request set-var(txn.leads) str(control) if !known {{ path /v1/models }} || !known {{ path_beg /v1/models/ }}
+    http-request lua.other_path if !known !{{ var(txn.leads) -m found }}"""
+
+
+def _paths() -> str:
+    return f"""\
+    http-request {errors.return_rule(errors.WRONG_METHOD)} if !{{ method POST }} known
+    http-request lua.refuse_path unless known
+    http-request allow if !known {{ var(txn.leads) -m str control }}"""
 
 
 def _body(settings: Settings) -> str:
@@ -346,7 +356,7 @@ def _body(settings: Settings) -> str:
     http-request wait-for-body time {_BODY_SECONDS}s use-large-buffer
     http-request sc-inc-gpc0(2)
     http-request {too_large} if {{ req.body_len gt {limit} }}
-    acl form var(txn.kind) -m str form
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form
     acl small req.body_len le {SMALL_BODY}
     acl plain req.body -m reg '{PLAIN_BODY}'
@@ -365,26 +375,37 @@ def _route(settings: Settings) -> str:
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}
-{split.rules(run)}
+{targets.rules(run, _lacks(run, "txn.kind"))}
 {_LAST_RULES}
 {rewrite.rules(run)}"""
+
+
+def _lacks(run: str, asked: str) -> str:
+    """The condition of a request whose engine does not know the path of the number in the variable `asked`."""
+    return f"var(txn.be),map_str_int({run}/{LACKS_MAP}),and({asked}) -m int gt 0"
 
 
 def _hold(run: str) -> str:
     """Comes late: between this look at the endpoints and the choice of one of them the last could go."""
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
-    http-request lua.hold if {held} {split.NOT_MOVED} || {empty} {split.NOT_MOVED}
+    http-request lua.hold if {held} !{targets.ROUTED} || {empty} !{targets.ROUTED}
 {_AFTER_HOLD}"""
+
+
+def _prompts() -> dict[str, list[str]]:
+    """Paths whose requests have a prompt, by the field that holds it."""
+    fields = dict.fromkeys(one.prompt for one in paths.PATHS if one.prompt)
+    return {field: [one.path for one in paths.PATHS if one.prompt == field] for field in fields}
 
 
 def _endpoint(settings: Settings) -> str:
     """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
     rules = "\n".join(
         f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
-        f" if hashed {{ path /v1/{path} }}{condition}"
+        f" if hashed {{ path {' '.join(asked)} }}{condition}"
         for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
-        for path, field in PROMPTS.items()
+        for field, asked in _prompts().items()
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
@@ -397,12 +418,13 @@ def _endpoint(settings: Settings) -> str:
 
 
 def _leave(settings: Settings) -> str:
-    own = "models || page" if settings.ui else "models"
+    page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
 {limits.forget(settings)}\
-    use_backend control if {own}
+{page}    use_backend %[var(txn.leads)] unless known
     use_backend successor if {{ var(txn.hold) -m str moved }}
+    use_backend turns if {targets.ROUTED}
     use_backend rewrite if {rewrite.CHANGED}
     use_backend %[var(txn.be)]"""
 
@@ -422,7 +444,16 @@ _LAST_RULES = f"""\
     http-request track-sc0 var(txn.be) table {TTFB_TABLE}"""
 
 
+def _session_hold(run: str) -> str:
+    """The same for sessions, which alone of the requests without a body wait."""
+    held = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}"
+    return f"""\
+    http-request lua.hold if session {held} || session !{{ var(txn.be),nbsrv gt 0 }}
+{_AFTER_HOLD}"""
+
+
 def _internal(settings: Settings) -> str:
+    lacking = _lacks(settings.run_directory, "txn.asked")
     host, port = _public(settings)
     return f"""\
 # The model list, by the control process.
@@ -434,9 +465,13 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
-{rewrite.sections(settings.run_directory, _LARGE + _LAST_RULES)}
+{rewrite.sections(settings.run_directory, settings.stream_idle_seconds, _LARGE + _LAST_RULES)}
+
+{beside.sections(settings, _session_hold(settings.run_directory), lacking, _LARGE + _LAST_RULES, REPEATED)}
 
 {unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
+
+{_turn(settings)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
@@ -449,10 +484,25 @@ backend {_BODIES} from base
 {limits.sections(settings)}"""
 
 
+def _turn(settings: Settings) -> str:
+    run = settings.run_directory
+    reading = f"""\
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+    acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
+    http-request lua.read_form if form"""
+    last_rules = f"{_LARGE}{_LAST_RULES}\n{rewrite.rules(run)}"
+    return targets.sections(run, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
+
+
 def paths_map() -> str:
-    """Map of the paths that take a model, and whether it stands in JSON or in a form."""
-    kinds = {"json": JSON_PATHS, "form": FORM_PATHS}
-    return _lines(f"/v1/{path} {kind}" for kind, paths in kinds.items() for path in paths)
+    """Map of the paths that take a body with a model, and the number of each."""
+    return _lines(f"{one.path} {paths.BITS[one.path]}" for one in paths.PATHS)
+
+
+def lacks_map(table: RoutingTable) -> dict[str, str]:
+    """By backend whose route says what its engine serves: the set of the paths that it does not."""
+    lacking = {name: paths.unknown(backend.route.paths) for name, backend in table.backends.items()}
+    return {name: str(bits) for name, bits in lacking.items() if bits}
 
 
 def map_text(entries: dict[str, str]) -> str:

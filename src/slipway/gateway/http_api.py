@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from slipway.gateway import errors
 from slipway.gateway.keys import UNLIMITED, Rights
@@ -21,6 +23,9 @@ from slipway.serving.selector import InvalidSelectorError, Requirement, chosen, 
 
 MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""
+KNOWN_SECONDS = 30.0
+"""How long the model list waits for the first table."""
+_BACKLOG = 1024
 _AT_A_TIME = 200
 """Models to filter before yielding to the other tasks of the process."""
 
@@ -100,6 +105,22 @@ def model_list(
     return application
 
 
+def once_known(known: asyncio.Event) -> Middleware:
+    """Has requests below ``/v1/`` wait for the first table: an empty list would say that there are no models."""
+
+    @web.middleware
+    async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path.startswith("/v1/"):
+            try:
+                async with asyncio.timeout(KNOWN_SECONDS):
+                    await known.wait()
+            except TimeoutError:
+                return _respond(errors.UNKNOWN_YET)
+        return await handler(request)
+
+    return wait
+
+
 def shown(card: Card, features: frozenset[str]) -> bool:
     """Whether the list shows a model: one with any requested feature; by default text generators and unknown ones."""
     if features:
@@ -133,7 +154,8 @@ def _unknown(model: str) -> errors.ErrorResponse:
 
 
 def _respond(error: errors.ErrorResponse) -> web.Response:
-    return web.Response(status=error.status, text=error.body(), content_type="application/json")
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    return web.Response(status=error.status, text=error.body(), content_type="application/json", headers=headers)
 
 
 def operations(
@@ -160,18 +182,27 @@ def operations(
     return application
 
 
+def listening(path: Path) -> socket.socket:
+    """A Unix socket that takes connections, also while nobody answers them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    opened = socket.socket(socket.AF_UNIX)
+    opened.bind(str(path))
+    opened.listen(_BACKLOG)
+    return opened
+
+
 @asynccontextmanager
-async def served(application: web.Application, where: Path | str) -> AsyncIterator[None]:
-    """Serves on a Unix socket (a path) or on ``[host]:port`` (text) while the context lasts."""
+async def served(application: web.Application, where: socket.socket | str) -> AsyncIterator[None]:
+    """Serves on a socket that listens, or on ``[host]:port`` (text), while the context lasts."""
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
         site: web.BaseSite
-        if isinstance(where, Path):
-            where.unlink(missing_ok=True)  # noqa: ASYNC240  # one call at start
-            site = web.UnixSite(runner, str(where))
-        else:
+        if isinstance(where, str):
             site = web.TCPSite(runner, *address(where))
+        else:
+            site = web.SockSite(runner, where, backlog=_BACKLOG)
         await site.start()
         yield
     finally:

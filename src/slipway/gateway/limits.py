@@ -13,6 +13,7 @@ from slipway.gateway import errors
 from slipway.gateway.keys import Rights
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import RoutingTable
+from slipway.serving.route import Route
 from slipway.serving.selector import chosen, parse
 
 KEY_HEADER = "x-slipway-key"
@@ -37,15 +38,42 @@ def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
     return frozenset(named)
 
 
-def maps(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, dict[str, str]]:
-    """Limits by key; keys that may ask some models only; and ``key/backend`` for each that these may ask."""
-    restricted = {name: own for name, own in rights.items() if own.restricted}
+def allowed(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
+    """Entries ``key/backend`` for each backend that a restricted key may ask."""
+    return {
+        f"{name}/{backend}": "1"
+        for name, own in rights.items()
+        if own.restricted
+        for backend in sorted(backends_of(own, table))
+    }
+
+
+class Permissions:
+    """Remembers ``allowed`` of the last table: of what changes, most are endpoints, which it does not depend on."""
+
+    def __init__(self) -> None:
+        self._rights: Mapping[str, Rights] = {}
+        self._models: Mapping[str, str] = {}
+        self._routes: Mapping[str, Route] = {}
+        self._entries: Mapping[str, str] = {}
+
+    def of(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
+        """The entries for these rights and this table."""
+        if not any(own.restricted for own in rights.values()):
+            return {}
+        routes = {name: backend.route for name, backend in table.backends.items()}
+        if (rights, table.models, routes) != (self._rights, self._models, self._routes):
+            self._rights, self._models, self._routes = rights, table.models, routes
+            self._entries = allowed(rights, table)
+        return self._entries
+
+
+def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Limits by key; keys that may ask some models only; and `entries` for the backends that these may ask."""
     return {
         "limits.map": {name: own.limits for name, own in rights.items() if own.limits},
-        "restricted.map": dict.fromkeys(restricted, "1"),
-        "allowed.map": {
-            f"{name}/{backend}": "1" for name, own in restricted.items() for backend in sorted(backends_of(own, table))
-        },
+        "restricted.map": {name: "1" for name, own in rights.items() if own.restricted},
+        "allowed.map": dict(entries),
     }
 
 

@@ -7,27 +7,32 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slipway.gateway import http_api, render
+from prometheus_client import Counter
+
+from slipway.gateway import http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.metrics import HaproxyCollector
+from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import InvalidSettingsError, Settings, load
+from slipway.gateway.supervisor import Pulse
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
 from slipway.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+_BEAT_SECONDS = 5.0
 _STOP_SECONDS = 20.0
 """HAProxy is stopped a few seconds after us (preStop). If it is still running then, only this container is replaced."""
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -48,22 +53,36 @@ def main(argv: list[str]) -> int:
     if arguments.init:
         write_files(settings.directory, render.files(settings, DesiredState()))
         return 0
-    return asyncio.run(_run(settings, arguments.table))
+
+    # Open while no control process runs: who asks for the model list then waits for the next one.
+    door = http_api.listening(settings.directory / "control.sock")
+
+    def run(restarts: int, pulse: Pulse) -> int:
+        return asyncio.run(_run(settings, arguments.table, door, restarts, pulse))
+
+    return supervisor.keep(run) if arguments.supervise else run(0, Pulse())
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="slipway gateway", description="Configure the HAProxy of the gateway's pod.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
     parser.add_argument("--init", action="store_true", help="write HAProxy's first configuration and exit")
+    parser.add_argument("--supervise", action="store_true", help="start the process anew when it ends or hangs")
     parser.add_argument("--table", type=Path, help="JSON file with the routing table, instead of a cluster")
     return parser.parse_args(argv)
 
 
-async def _run(settings: Settings, table: Path | None) -> int:
+async def _run(settings: Settings, table: Path | None, door: socket.socket, restarts: int, pulse: Pulse) -> int:
     metrics, collector = Metrics(), HaproxyCollector()
     metrics.registry.register(collector)
+    text = "Times that the control process was started anew."
+    Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)
+
+    async def counters() -> Answers:
+        return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
+
     async with AsyncExitStack() as stack:
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
@@ -71,21 +90,22 @@ async def _run(settings: Settings, table: Path | None) -> int:
         else:
             feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
+        models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:
             page = Page(
                 lambda: reconciler.table,
                 look,
-                dataplane.counters,
+                counters,
                 keys=bool(settings.api_keys_secret),
                 replica=os.environ.get("POD_NAME", ""),
                 rights=lambda: reconciler.rights,
             )
             page.add_to(models)
-        await stack.enter_async_context(http_api.served(models, settings.directory / "control.sock"))
-        refresh = partial(_refresh, collector, dataplane)
+        await stack.enter_async_context(http_api.served(models, door))
+        refresh = partial(_refresh, collector, counters)
         operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
-        work = asyncio.create_task(_together(reconciler.run, *feeds))
+        work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
         await _until_signalled(work)
         if not work.done():
             await _leave(reconciler, dataplane, work)
@@ -132,10 +152,16 @@ async def _together(*runs: Run) -> None:
             tasks.create_task(run())
 
 
-async def _refresh(collector: HaproxyCollector, dataplane: DataPlane) -> None:
+async def _beat(pulse: Pulse) -> None:
+    while True:
+        pulse.beat()
+        await asyncio.sleep(_BEAT_SECONDS)
+
+
+async def _refresh(collector: HaproxyCollector, counters: Callable[[], Awaitable[Answers]]) -> None:
     """Fetches HAProxy's counters for the next scrape; the collector shows none while HAProxy does not answer."""
     try:
-        collector.answers = await dataplane.counters()
+        collector.answers = await counters()
     except CommandError:
         collector.answers = None
 

@@ -31,6 +31,8 @@ class Answers(NamedTuple):
     hold: str
     tokens: tuple[str, ...] = ()
     """What each thread counted."""
+    passed_over: Mapping[str, int] = {}
+    """How many servers of a backend get no requests, as they answer errors or nothing."""
 
 
 class Figures(NamedTuple):
@@ -47,6 +49,8 @@ class Figures(NamedTuple):
     """All times from the arrival at a server to the first byte, together."""
     first_bytes: int
     """How many there were."""
+    passed_over: int = 0
+    """Servers that get no requests, as they answer errors or nothing."""
 
 
 def figures(answers: Answers) -> dict[str, Figures]:
@@ -59,7 +63,12 @@ def figures(answers: Answers) -> dict[str, Figures]:
         if row["svname"] == "BACKEND" and ":" in name:
             codes = {code: int(row[f"hrsp_{code}"] or 0) for code in _CODES}
             found[name] = Figures(
-                int(row["scur"] or 0), held.get(name, 0), sum(codes.values()), codes["5xx"], *bytes_.get(name, (0, 0))
+                int(row["scur"] or 0),
+                held.get(name, 0),
+                sum(codes.values()),
+                codes["5xx"],
+                *bytes_.get(name, (0, 0)),
+                passed_over=answers.passed_over.get(name, 0),
             )
     return found
 
@@ -82,6 +91,7 @@ class HaproxyCollector(Collector):
             known = {row["pxname"] for row in rows if row["svname"] == "BACKEND" and ":" in row["pxname"]}
             yield _first_bytes(self.answers.first_bytes, known)
             yield from _hold(self.answers.hold, known)
+            yield _passed_over(self.answers.passed_over, known)
             yield from _tokens(self.answers.tokens, known)
 
 
@@ -180,6 +190,14 @@ def _hold(text: str, known: Set[str]) -> Iterator[Metric]:
         for reason, number in zip(("full", "timeout", "failed"), numbers, strict=True):
             refused.add_metric((*_model(backend), reason), number)
     yield from (waiting, refused)
+
+
+def _passed_over(servers: Mapping[str, int], known: Set[str]) -> Metric:
+    text = "Servers that get no requests, as they answer errors or nothing while others answer well."
+    family = GaugeMetricFamily("slipway_gateway_passed_over_servers", text, labels=LABELS)
+    for backend in sorted(known):
+        family.add_metric(_model(backend), servers.get(backend, 0))
+    return family
 
 
 def _tokens(answers: tuple[str, ...], known: Set[str]) -> Iterator[Metric]:

@@ -13,6 +13,8 @@ from slipway.gateway.balancing import server_name
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import Rights
+from slipway.gateway.limits import Permissions
+from slipway.gateway.outliers import Outliers
 from slipway.gateway.probe import Prober
 from slipway.gateway.render import DesiredState
 from slipway.gateway.table import EMPTY, RoutingTable, Snapshot
@@ -23,6 +25,8 @@ _GATHER_SECONDS = 0.03
 """Changes that come together are applied together."""
 _CHECK_SECONDS = 10.0
 """How often HAProxy is compared with the table though nothing changed: it may have been restarted."""
+LOOK_SECONDS = 5.0
+"""How often HAProxy is asked what its servers answer."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 
 
@@ -32,8 +36,11 @@ class ReconcileLoop:
     def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
         self._prober = Prober(self.changed)
+        self._outliers = Outliers()
+        self._permissions = Permissions()
         self._changed = asyncio.Event()
-        self._published = asyncio.Event()
+        self.known = asyncio.Event()
+        """Set once there is a table."""
         self._snapshot = Snapshot(EMPTY)
         self._leaving = False
         self._applied = asyncio.Event()
@@ -53,13 +60,18 @@ class ReconcileLoop:
         """Whether this replica should get traffic: HAProxy has had its first table, and no end is near."""
         return self._applied.is_set() and not self._leaving
 
+    @property
+    def passed_over(self) -> dict[str, int]:
+        """How many servers of each backend get no requests, as they answer errors or nothing."""
+        return self._outliers.passed_over()
+
     def changed(self) -> None:
         """The desired state may be new."""
         self._changed.set()
 
     def publish(self, snapshot: Snapshot) -> None:
         """Takes a new table and new API keys."""
-        self._published.set()
+        self.known.set()
         if snapshot != self._snapshot:
             self._snapshot = snapshot
             self.changed()
@@ -72,13 +84,28 @@ class ReconcileLoop:
     async def run(self) -> None:
         """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
-            await self._published.wait()
+            await self.known.wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:
                 await self._apply()
         finally:
             await self._prober.close()
+
+    async def look(self) -> None:
+        """Looks every few seconds which servers are to be passed over, until cancelled."""
+        now = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            back = self._outliers.expire(now())
+            try:
+                verdicts = self._outliers.observe(now(), await self._dataplane.answered())
+            except CommandError:
+                verdicts = []  # HAProxy does not run; the loop tells that
+            for one in verdicts:
+                log.warning("%s: passing over %s for %.0f s: %s", one.backend, one.server, one.seconds, one.why)
+            if back or verdicts:
+                self.changed()
 
     async def _running_servers(self) -> set[str]:
         while True:
@@ -103,7 +130,9 @@ class ReconcileLoop:
         while True:
             self._changed.clear()
             keys, rights = self._snapshot.keys, self._snapshot.rights
-            state = DesiredState(self._prober.filter(self.table), keys, rights, ready=not self._leaving)
+            table = self._prober.filter(self._outliers.filter(self.table))
+            allowed = self._permissions.of(rights, table)
+            state = DesiredState(table, keys, rights, not self._leaving, allowed)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

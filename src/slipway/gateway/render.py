@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, limits, rewrite, split
+from slipway.gateway import balancing, errors, haproxy, limits, rewrite, targets
 from slipway.gateway.keys import Rights
 from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
@@ -16,7 +16,7 @@ from slipway.gateway.table import EMPTY, RoutingTable
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    "servers.lua",
+    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -42,6 +42,8 @@ class DesiredState(NamedTuple):
     """By name of the key."""
     ready: bool = False
     """Whether /readyz says so."""
+    allowed: Mapping[str, str] = {}
+    """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
@@ -50,8 +52,9 @@ class DesiredState(NamedTuple):
             "labels.map": {
                 name: text for name, b in self.table.backends.items() if (text := label_text(b.route.labels))
             },
-            **split.maps(self.table),
+            **targets.maps(self.table),
             **rewrite.maps(self.table),
+            haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
             "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             UNREADY: unready(self.table),
@@ -60,7 +63,7 @@ class DesiredState(NamedTuple):
             "state.map": {"ready": "1"} if self.ready else {},
         }
         if settings.api_keys_secret:
-            maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.table)}
+            maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
         return maps
 
 
@@ -69,10 +72,14 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     lua = resources.files(__package__) / "lua"
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
-        | {f"errors/{error.status}.http": errors.error_file(error) for error in errors.BY_STATUS}
+        | {
+            f"errors/{error.status}.http": errors.error_file(error)
+            for error in errors.BY_STATUS
+            if error.status not in errors.OF_REQUESTS
+        }
         | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
-        | {"paths.map": haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
+        | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
 
 

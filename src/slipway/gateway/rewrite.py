@@ -1,7 +1,8 @@
 """Requests whose body is changed on its way: what is changed, and the further hop that they take. Pure.
 
-Engines get bodies as clients sent them, but for two cases. One takes a form's field ``model`` for a name of its own:
-the field is renamed. One knows its model by the plain name only: an id ``namespace/name`` is shortened. No byte moves.
+Engines get bodies as clients sent them, but for three cases. One takes a form's field ``model`` for a name of its own:
+the field is renamed. One knows its model by the plain name only: an id ``namespace/name`` is shortened. One answers for
+an id of another route, and knows its model by another name: that one is written, and the body may become longer.
 HAProxy can change a body only in a filter, and a filter costs every request of its section: hence a backend with the
 filter that leads back into HAProxy, to the frontend ``again``, which leads to the model's backend.
 """
@@ -40,23 +41,29 @@ def rules(run: str) -> str:
     return f"""\
     http-request set-var(txn.text) str(-) if form {{ var(txn.be),map_str({run}/{DROPPED_MAP}) -m found }}
     http-request set-var(txn.at) var(txn.field) if {CHANGED}
-    http-request set-var(txn.name) var(txn.model),map_str({run}/{NAMES_MAP}) if !form {{ var(txn.model) -m sub / }}
+    http-request set-var(txn.name,ifnotexists) var(txn.model),map_str({run}/{NAMES_MAP})\
+ if !form {{ var(txn.model) -m sub / }}
     http-request lua.place_model if {{ var(txn.name) -m found }}
     http-request set-header {_BACKEND_HEADER} %[var(txn.be)] if {CHANGED}"""
 
 
-def sections(run: str, last_rules: str) -> str:
-    """The hop. `last_rules`: what every request to a model is subject to."""
+def sections(run: str, idle_seconds: int, last_rules: str) -> str:
+    """The hop. `idle_seconds`: how long an answer may be silent. `last_rules`: what every request to a model is
+    subject to."""
     return f"""\
-# Requests of which a few bytes are changed: through the filter, and back to this process.
+# Requests of which a few bytes are changed, or whose answer has to begin in time: through the filter, and back to this
+# process.
 backend rewrite from base
     option httpclose
+    http-request set-timeout server var(txn.within) if {{ var(txn.within) -m found }}
+    http-response set-timeout server {idle_seconds}s if {{ var(txn.within) -m found }}
     filter lua.rewrite
     server again unix@{run}/again.sock
 
 frontend again from base
     bind unix@{run}/again.sock mode 600
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

@@ -15,9 +15,12 @@ from typing import NamedTuple
 from slipway.gateway import unanswered
 from slipway.gateway.haproxy import MODEL_DEFAULTS
 from slipway.gateway.haproxy import servers as haproxy_servers
+from slipway.gateway.outliers import Count
 from slipway.gateway.table import RoutingTable
 
 SHOW_BACKENDS_AND_SERVERS = "show stat -1 6 -1"
+SHOW_BACKENDS = "show stat -1 2 -1"
+_MOMENT_SECONDS = 15
 HELD = "hold.map"
 """The map of backends whose requests are held, whatever servers they have."""
 
@@ -86,6 +89,36 @@ def parse_backends(statistics: str) -> dict[str, RunningBackend]:
         else:
             servers.setdefault(backend, {})[row["svname"]] = not row["status"].startswith("MAINT")
     return {backend: RunningBackend(on, servers.get(backend, {})) for backend, on in published.items()}
+
+
+def busy(statistics: str) -> list[str]:
+    """Of the answer to SHOW_BACKENDS, models' backends of several servers that have had requests a moment ago."""
+    return [
+        row["pxname"]
+        for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
+        if ":" in row["pxname"]
+        and int(row["act"] or 0) > 1
+        and (int(row["scur"] or 0) or 0 <= int(row["lastsess"] or -1) <= _MOMENT_SECONDS)
+    ]
+
+
+def parse_counts(statistics: str) -> dict[str, Count]:
+    """What each endpoint of a backend did, by its name, of the answer to ``show_servers``."""
+    return {
+        row["svname"]: Count(
+            sum(int(row[f"hrsp_{code}"] or 0) for code in ("1xx", "2xx", "3xx", "4xx")),
+            # A server that sends 500 and closes is counted in both.
+            max(int(row["hrsp_5xx"] or 0), int(row["eresp"] or 0)),
+            int(row["scur"] or 0),
+        )
+        for row in csv.DictReader(io.StringIO(statistics.removeprefix("# ")))
+        if row["svname"] != unanswered.NAME and not row["status"].startswith("MAINT")
+    }
+
+
+def show_servers(backend: str) -> str:
+    """The command that asks for the counters of one backend's servers."""
+    return f"show stat {backend} 4 -1"
 
 
 def parse_map(text: str) -> dict[str, str]:

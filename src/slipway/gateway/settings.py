@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,9 @@ from slipway.serving import claims
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+_ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
 
 
 class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     trusted_proxies: tuple[str, ...] = ()
     """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
     connections."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins (``https://host``) whose pages may read answers in a browser."""
     memory_bytes: Natural = 0
     """HAProxy's memory limit (its option ``-m``); 0: unknown."""
     count_tokens: bool = False
@@ -101,7 +107,7 @@ def load(path: Path) -> Settings:
         raise InvalidSettingsError(f"{path}: {error}") from error
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
         raise InvalidSettingsError(f"{path}: {problem}")
-    for problem in (*_proxy_problems(settings), *_size_problems(settings)):
+    for problem in (*_proxy_problems(settings), *_origin_problems(settings), *_size_problems(settings)):
         raise InvalidSettingsError(f"{path}: {problem}")
     return settings
 
@@ -112,6 +118,12 @@ def _proxy_problems(settings: Settings) -> Iterator[str]:
             ipaddress.ip_network(network)
         except ValueError as error:
             yield f"trustedProxies: {error}"
+
+
+def _origin_problems(settings: Settings) -> Iterator[str]:
+    for origin in settings.cors_origins:
+        if not _ORIGIN.fullmatch(origin):
+            yield f"corsOrigins: {origin[:100]!r} is no origin: write https://host or https://host:port"
 
 
 def _size_problems(settings: Settings) -> Iterator[str]:

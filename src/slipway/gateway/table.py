@@ -16,7 +16,7 @@ import msgspec
 from slipway.gateway.keys import Rights
 from slipway.kube.objects import Key, Object, key, resource_version
 from slipway.serving.claims import DEFAULT, NOT_ROUTED, Rules, alias_holders, by_age, owners, winners
-from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes
+from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, RoutedService, Routes, Target
 from slipway.serving.unready import Unready
 from slipway.serving.unready import read as read_unready
 
@@ -49,13 +49,9 @@ class Backend(NamedTuple):
         """Its name in HAProxy. Neither part can hold a colon."""
         return f"{self.namespace}:{self.service}"
 
-    @property
-    def canary(self) -> str:
-        """Name of the backend that gets a share of its requests; empty where none does."""
-        asked = self.route.canary
-        if asked is None or not asked.percent or asked.service == self.service:
-            return ""
-        return f"{self.namespace}:{asked.service}"
+    def target(self, target: Target) -> str:
+        """Name of the backend of one of them."""
+        return f"{self.namespace}:{target.service or self.service}"
 
 
 class Card(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -169,7 +165,7 @@ class TableBuilder:
             told = unready.get(Key(service.namespace, service.name))
             backend = Backend(service.namespace, service.name, addresses[:MOST_ENDPOINTS], service.route, told)
             backends[backend.name] = backend
-        _check_canaries(routed, backends, faults)
+        _check_targets(backends, faults)
         table = _table(backends, routed, faults)
         found = (Fault(*name, "; ".join(messages)) for name, messages in sorted(faults.items()))
         return table, tuple(found)
@@ -221,14 +217,13 @@ def _add_fault(faults: dict[tuple[str, str], list[str]], service: RoutedService,
     faults.setdefault((service.namespace, service.name), []).append(message)
 
 
-def _check_canaries(
-    routed: Iterable[RoutedService], backends: Mapping[str, Backend], faults: dict[tuple[str, str], list[str]]
-) -> None:
-    for service in routed:
-        asked = service.route.canary
-        if asked and asked.percent and backends[f"{service.namespace}:{service.name}"].canary not in backends:
-            text = f"canary: its namespace has no other Service {asked.service!r} with a route, so all requests stay"
-            _add_fault(faults, service, text)
+def _check_targets(backends: Mapping[str, Backend], faults: dict[tuple[str, str], list[str]]) -> None:
+    for backend in backends.values():
+        missing = {target.service for target in backend.route.targets if backend.target(target) not in backends}
+        if missing:
+            names = ", ".join(map(repr, sorted(missing)))
+            text = f"targets: its namespace has no Service {names} with a route, so no request goes there"
+            faults.setdefault((backend.namespace, backend.service), []).append(text)
 
 
 def _weight(service: RoutedService) -> int:

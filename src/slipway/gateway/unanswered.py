@@ -15,8 +15,10 @@ NAME = "unanswered"
 """Of the server in each backend, and of the frontend that it leads to."""
 CHECK = "check inter 60s fastinter 500ms downinter 500ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
 """Options of a server that gets no requests once a connection to it failed, until it takes connections again."""
-_SUCCESSOR = f"{NAME}_successor"
+SUCCESSOR = f"{NAME}_successor"
 _TLV = "0xE1"
+NEXT = "x-slipway-turn"
+"""Header of requests that another target may answer (see targets.py): they do not wait here."""
 _TRIES = "x-slipway-tries"
 """Header with the number of times that a request has waited here. It may be the request itself that servers die of."""
 
@@ -34,19 +36,23 @@ def sections(run: str, after_hold: str, last_rules: str) -> str:
 frontend {NAME} from base
     bind unix@{run}/{NAME}.sock mode 600 accept-proxy
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     http-request set-var(txn.be) fc_pp_tlv({_TLV})
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
+    http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
-    http-request del-header connection
-    http-request wait-for-body time 60s
+    acl session path /v1/realtime
+    http-request set-var(txn.tunnel) str(1) if session
+    http-request del-header connection unless session
+    http-request wait-for-body time 60s unless session
     http-request lua.hold
 {after_hold}
 {last_rules}
-    use_backend {_SUCCESSOR} if {{ var(txn.hold) -m str moved }}
+    use_backend {SUCCESSOR} if {{ var(txn.hold) -m str moved }}
     use_backend %[var(txn.be)]
 
 # The same of the process that replaces this one.
-backend {_SUCCESSOR} from base
+backend {SUCCESSOR} from base
     server {NAME} {server(run, "%[var(txn.be)]")}"""

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
-from slipway.loader.agent.engine import Engine
+from slipway.loader.agent.engine import WORDS, Engine
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError, StoppedError
@@ -29,7 +29,7 @@ from slipway.loader.sources.base import Access, Source, open_source
 from slipway.loader.state_api import application
 from slipway.loader.threads import in_thread
 from slipway.loader.transfer import Policy
-from slipway.serving.agent import AgentReport
+from slipway.serving.agent import IN_PLACE, AgentReport
 from slipway.serving.proof import public_key
 
 log = logging.getLogger(__name__)
@@ -74,12 +74,17 @@ def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None) -> T
     return asyncio.run(_beside(work, meter, listen))
 
 
-def run_serve(directory: Path, engine: str, listen: Port, most_bytes: int, access: Access) -> None:
+def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
     """Manages the adapters of ``engine``, at most ``most_bytes`` of them, until stopped.
 
     Raises LoadError where the port is in use.
     """
     asyncio.run(_serve(directory, engine, listen, most_bytes, access))
+
+
+def engine(url: str, kind: str) -> Engine:
+    """The engine at a URL. ``kind``: one of those whose words are known."""
+    return Engine(url, os.environ.get("VLLM_API_KEY", ""), WORDS[kind])
 
 
 async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
@@ -108,7 +113,7 @@ def _on_signal(task: asyncio.Future[Any]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 
-async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int, access: Access) -> None:
+async def _serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
     store = Store(directory)
 
     def opened(url: str) -> Source:
@@ -116,8 +121,8 @@ async def _serve(directory: Path, engine_url: str, listen: Port, most_bytes: int
 
     fetch = partial(fetch_adapter, store, Budget(store, most_bytes), opened, Policy(parallel=ADAPTER_FILES))
 
-    async with Engine(engine_url, os.environ.get("VLLM_API_KEY", "")) as engine:
-        agent = Agent(store, engine, fetch)
+    async with engine as opened_engine:
+        agent = Agent(store, opened_engine, fetch)
         async with _listening(application(agent.report, listen.gate, agent), listen.address, needed=True):
             task = asyncio.create_task(agent.run())
             _on_signal(task)
@@ -136,6 +141,9 @@ def fetch_adapter(
     meter: Meter,
 ) -> None:
     """Brings an adapter into its version's folder; ``opened`` opens a url. Raises LoadError or StoppedError."""
+    if url.startswith(IN_PLACE):
+        store.note(version, url)
+        return
     with ExitStack() as open_until_loaded:
 
         def source() -> Source:

@@ -83,6 +83,14 @@ def loaded_url(path: Path) -> str | None:
     return found.url if found else None
 
 
+def note(path: Path, url: str) -> None:
+    """Marks a folder as complete that needs no file of ``url``. Raises OSError."""
+    path.mkdir(parents=True, exist_ok=True)
+    fresh = path / f"{MARKER}.new"
+    fresh.write_bytes(msgspec.json.encode(Inventory(url, "", {})))
+    fresh.replace(path / MARKER)
+
+
 def disk_error(error: OSError, path: Path) -> LoadError:
     """What a person is told of a disk that does not do as it should."""
     if error.errno in FULL:

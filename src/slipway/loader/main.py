@@ -26,6 +26,8 @@ from slipway.serving.agent import CONTROLLER_KEY, CONTROLLER_KEY_VARIABLE, POD_U
 
 MOST_BYTES = 20 << 30
 """Default disk space for all adapters of a pod together."""
+ENGINES = ("vllm", "sglang")
+"""Those that load adapters while they run."""
 DONE, LATER, NEVER, STOPPED = 0, 1, 3, 128 + signal.SIGTERM
 """Exit status: success; a retry may succeed; a retry will not succeed before something is changed; stopped."""
 
@@ -118,6 +120,12 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     three.add_argument("--directory", type=folder, required=True, metavar="DIR", help="folder shared with the engine")
     three.add_argument("--engine", type=engine_url, required=True, metavar="URL", help="the engine's base URL")
     three.add_argument(
+        "--engine-kind",
+        choices=ENGINES,
+        default=ENGINES[0],
+        help="whose endpoints it has (default: %(default)s)",
+    )
+    three.add_argument(
         "--max-bytes", type=count, default=MOST_BYTES, metavar="N", help="disk space for all adapters together"
     )
     three.set_defaults(run=run_serve)
@@ -154,7 +162,8 @@ def run_serve(options: argparse.Namespace) -> str:
     from slipway.loader import commands
 
     listen = commands.Port(options.listen, commands.gate(options.controller_key, options.pod))
-    commands.run_serve(options.directory, options.engine, listen, options.max_bytes, report_commands.access(options))
+    engine = commands.engine(options.engine, options.engine_kind)
+    commands.run_serve(options.directory, engine, listen, options.max_bytes, report_commands.access(options))
     return "stopped"
 
 

@@ -16,6 +16,7 @@ from slipway.artifacts.report import Fault
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
 from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
+from slipway.spelling import did_you_mean
 
 LONGEST_ETAG = 200
 """Characters that are told; servers' own are shorter."""
@@ -45,7 +46,8 @@ class Chosen(msgspec.Struct, frozen=True):
         for pattern in self.files or ("**",):
             fitting = sorted((entry for entry in entries if fits(entry.path, pattern)), key=lambda entry: entry.path)
             if not fitting:
-                raise FaultError("SourceNotFound", f"the source has no file {pattern!r}; it has {_some(entries)}")
+                text = f"the source has no file {pattern!r}; it has {_some(entries)}"
+                raise FaultError("SourceNotFound", text + did_you_mean(pattern, (entry.path for entry in entries)))
             for entry in fitting:
                 found.setdefault(entry.path, entry)
         wanted = tuple(found.values())

@@ -17,7 +17,7 @@ from slipway.artifacts.weights import FETCHED
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.agent.store import NAME
 from slipway.loader.gate import Gate
-from slipway.serving.agent import Adapter, AgentReport
+from slipway.serving.agent import IN_PLACE, Adapter, AgentReport
 
 LARGEST_BODY = 1 << 20
 """Bytes."""
@@ -99,7 +99,8 @@ def _fault(desired: Sequence[Adapter]) -> str:
     bad = [adapter.name for adapter in desired if not NAME.fullmatch(adapter.name)]
     if bad:
         return f"{bad[0]!r} is not a valid adapter name"
-    foreign = [adapter.url for adapter in desired if adapter.url.partition("://")[0] not in FETCHED]
+    fetched = (adapter.url for adapter in desired if not adapter.url.startswith(IN_PLACE))
+    foreign = [url for url in fetched if url.partition("://")[0] not in FETCHED]
     return f"{redact_url(foreign[0])!r} is not a URL of {', '.join(FETCHED)}" if foreign else ""
 
 

@@ -27,6 +27,8 @@ SERVING_LABEL = "adapter.slipway.inference/"
 """Prefix of the label that a pod has for each adapter that it serves, with the value ``SERVING`` whatever the version:
 Services select by it, so that pods can go over to another version one after another while all of them serve."""
 SERVING = "true"
+IN_PLACE = "file://"
+"""How the url of an adapter begins that lies in the engine's container already, and what follows is its path there."""
 Phase = Literal["Fetching", "Fetched", "Loaded", "Failed"]
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' own, for words that spell nothing."""

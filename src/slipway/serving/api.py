@@ -180,6 +180,8 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
     retryable: bool = False
     """Tried again by itself, such as when the API server is overloaded; what is there already serves on."""
+    of_object: bool = False
+    """The plan stands, and the API server refuses one of its objects; others may be made."""
 
 
 class StatusResult(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 from slipway.kube.objects import Object
 from slipway.serving.diagnosis import template_digest
 from slipway.serving.report import complete
-from slipway.serving.route import Canary
+from slipway.serving.route import Target
 
 ALL = 100
 """Percent. A spec that gets all requests is rolled out."""
@@ -65,9 +65,9 @@ class Split(msgspec.Struct, frozen=True):
         both = ((self.stable, ALL - self.share), (self.canary, self.share))
         return tuple((digest, percent) for digest, percent in both if percent)
 
-    def route(self, service: str) -> Canary | None:
+    def targets(self, service: str) -> tuple[Target, ...]:
         """For the route of the stable Service. ``service``: the name of the canary's."""
-        return Canary(service, self.share) if self.share else None
+        return (Target(weight=ALL - self.share), Target(service, self.share)) if self.share else ()
 
 
 def revision(deployment: Object | None) -> Revision | None:

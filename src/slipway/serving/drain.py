@@ -24,8 +24,8 @@ ENDED_BY = ("startupProbe", "livenessProbe")
 # Arguments: the port, the most seconds, names of metrics that are zero where nothing is under way. Ends after three
 # looks at which nobody was connected, or twelve at which somebody was and the engine had nothing to do, or never said
 # whether it had. grep reads the files, as a shell would read them a byte at a time.
-SCRIPT = """\
-command -v grep >/dev/null || exec sleep 15
+SCRIPT = f"command -v grep >/dev/null || exec sleep {UNASKED_SECONDS}\n"
+SCRIPT += """\
 port=$(printf %04X "$1") url=http://127.0.0.1:$1/metrics end=$(($(date +%s) + $2)) quiet=0 told=
 shift 2
 names=$(IFS='|'; echo "$*")

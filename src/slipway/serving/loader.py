@@ -1,12 +1,53 @@
-"""Loader: what makes a container one that the controller, and nobody else, may ask and tell. Pure."""
+"""Loader: what makes a container one that the controller, and nobody else, may ask and tell, and how one stands beside
+an engine, whose adapters it looks after. Pure."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import msgspec
 
 from slipway.kube.objects import Object
-from slipway.serving.agent import CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE
-from slipway.serving.server import Container
+from slipway.kube.quantity import amount
+from slipway.serving import volumes
+from slipway.serving.agent import CONTAINER, CONTROLLER_KEY_VARIABLE, POD_UID_VARIABLE, PORT
+from slipway.serving.server import Container, Mount, Probe
+from slipway.serving.workload import UNPRIVILEGED
+
+ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
+"""The volume for what it fetches and remembers, and where containers find it."""
+ADAPTERS_SHARE = Fraction(95, 100)
+"""Of the volume's limit, what adapters may have: the kubelet evicts the pod beyond it, the loader only refuses."""
+RESTORED = Probe(port=PORT, path="/healthz", period=1, timeout=5, failures=1)
+"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
+again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
+
+
+def scratch(size: str, volume: str = ADAPTERS) -> Object:
+    """The volume; ``size``: a quantity."""
+    return volumes.scratch(volume, size)
+
+
+def beside_engine(
+    loader: Container, port: int, size: str, controller_key: str, *, kind: str = "", volume: str = ADAPTERS
+) -> Container:
+    """The container that fetches adapters and has the engine load them, as the controller tells it.
+
+    ``loader``: its image, credentials and further arguments; ``port``: the engine's; ``size``: of the volume; ``kind``:
+    of the engine, where its endpoints are not vLLM's.
+    """
+    most, engine = int(amount(size) * ADAPTERS_SHARE), f"http://127.0.0.1:{port}"
+    told = ("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most))
+    named = ("--engine-kind", kind) if kind else ()
+    beside = msgspec.structs.replace(
+        loader,
+        name=CONTAINER,
+        args=(*told, *named, *loader.args),
+        mounts=(Mount(volume, ADAPTERS_FOLDER), *loader.mounts),
+        readiness=RESTORED,
+        security=UNPRIVILEGED,
+    )
+    return asked_by_the_controller(beside, controller_key)
 
 
 def asked_by_the_controller(container: Container, controller_key: str) -> Container:

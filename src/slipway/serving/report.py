@@ -127,10 +127,13 @@ def _progressing(components: Sequence[Component], failure: Failure | None, pendi
     workloads = [one.workload for one in components if one.workload is not None]
     if len(workloads) < len(components) or not all(map(complete, workloads)):
         return Condition("Progressing", "True", "RollingOut", ON_THEIR_WAY)
-    wanted = sum(_counts(one)[0] for one in workloads)
-    return Condition(
-        "Progressing", "False", "Complete", f"All {wanted} replica{'s' * (wanted != 1)} run the newest spec."
-    )
+    return Condition("Progressing", "False", "Complete", _done(sum(_counts(one)[0] for one in workloads)))
+
+
+def _done(replicas: int) -> str:
+    if replicas == 0:
+        return "No replica is wanted at the moment; the next one starts with the newest spec."
+    return "The replica runs the newest spec." if replicas == 1 else f"All {replicas} replicas run the newest spec."
 
 
 def complete(workload: Object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -31,9 +31,14 @@ MOST_IDS = 64
 MOST_ALIAS_CHARACTERS = 4096
 """Characters of aliases that the controller writes into a route at most, for the same reason."""
 MOST_FEATURES = 64
+MOST_PATHS = 64
+MOST_TARGETS = 16
+MOST_TARGET_CHARACTERS = 16384
+"""What the ids and conditions of all targets may have together, where the gateway keeps them."""
 MOST_PORTS = 100
 """Ports of a routed Service."""
-MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}")
+_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+~=,-]{0,252}"
+MODEL_ID = re.compile(_ID)
 """Ids that need no quoting in HAProxy's maps and commands. Wide enough for the ids of every public hub."""
 NOT_HELD = "\0"
 """Replaces an annotation that was not cached, because its namespace has used its budget."""
@@ -53,6 +58,7 @@ class PrefixHash(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 # Whoever may annotate a Service writes a route, and its texts reach paths of the API server and commands of HAProxy.
 _DomainName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z")]
+_ServiceName = Annotated[str, msgspec.Meta(pattern=r"\A([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?\Z")]
 _Version = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,3}((alpha|beta)[0-9]{1,3})?\Z")]
 _Plural = Annotated[str, msgspec.Meta(pattern=r"\A[a-z][a-z0-9-]{0,62}\Z")]
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,252})?\Z")]
@@ -60,7 +66,13 @@ _PortName = Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,63}\Z")]
 _Feature = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
 _PLAIN = r"\A[^\x00-\x1f\x7f]*\Z"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_Path = Annotated[str, msgspec.Meta(pattern=r"\A/[a-z0-9/_.{}-]{0,99}\Z")]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_Wait = Annotated[int, msgspec.Meta(ge=0, le=86400)]
+_HeaderName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{1,64}\Z")]
+_HeaderValues = Annotated[
+    tuple[Annotated[str, msgspec.Meta(max_length=256, pattern=_PLAIN)], ...], msgspec.Meta(min_length=1, max_length=16)
+]
 _LabelKey = Annotated[str, msgspec.Meta(max_length=317)]
 _LabelValue = Annotated[str, msgspec.Meta(max_length=63)]
 
@@ -78,15 +90,37 @@ class ScaleTarget(msgspec.Struct, frozen=True, rename="camel"):
     name: _DomainName
 
 
-class Canary(msgspec.Struct, frozen=True, rename="camel"):
-    """Another routed Service of the same namespace that gets a share of the requests.
+class When(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which requests a target is for. All that is said has to hold."""
 
-    While it has no endpoint it gets none, and it passes none on to a canary of its own.
+    headers: Annotated[Mapping[_HeaderName, _HeaderValues], msgspec.Meta(max_length=8)] = {}
+    """Values of which a header has to have one, by its name."""
+    models: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=rf"\A{_ID}\Z")], ...], msgspec.Meta(max_length=MOST_IDS)
+    ] = ()
+    """Ids of which the request has to name one. Empty: any of the route's."""
+
+
+class Target(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A routed Service of the same namespace that answers requests for another one's ids.
+
+    Of each order one target gets its turn, by weight among those that have an endpoint. The next order follows where it
+    fails before its answer begins. Targets of a target are not asked.
     """
 
-    service: _DomainName
-    percent: Annotated[int, msgspec.Meta(ge=0, le=100)]
-    """Of the requests."""
+    service: _ServiceName = ""
+    """Empty: the Service whose route this is."""
+    weight: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1
+    """Its share beside the weights of its order. 0: only where no other of its order has an endpoint."""
+    order: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
+    """Smaller ones get their turn first."""
+    when: When = When()
+    only: bool = False
+    """Whether requests that it is for go to no target of a later order."""
+    wait_seconds: _Wait = 0
+    """How long a request waits for its endpoints before the next order has its turn."""
+    answer_seconds: _Wait = 0
+    """How long it may take to begin its answer. 0: as long as any model."""
 
 
 class Refusal(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,9 +164,12 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Ids that it answers for where no Service has them as names of its own, nor an older one as an alias. One that it
     may not have, or that nobody can ask for, is left out without a word."""
     internal: bool = False
-    """Whether it answers for no id at all, but only as another's canary. ``models`` and ``aliases`` are not read."""
-    canary: Canary | None = None
-    """Who gets a share of the requests for the ids that this Service answers for."""
+    """Whether it answers for no id at all, but only as another's target. ``models`` and ``aliases`` are not read."""
+    targets: Annotated[tuple[Target, ...], msgspec.Meta(max_length=MOST_TARGETS)] = ()
+    """Who answers for these ids. Empty: the Service itself."""
+    paths: Annotated[tuple[_Path, ...], msgspec.Meta(max_length=MOST_PATHS)] = ()
+    """Paths that the engine serves. A request for another path of a model is refused before the engine is asked. Empty:
+    not told, and none is refused."""
     refusal: Refusal | None = None
     """Of an internal Service: it stands for a model that cannot be served."""
 
@@ -227,9 +264,23 @@ def _read(text: str) -> Route:
             f"the annotations {ROUTE} of this namespace's Services are too large together: remove some"
         )
     try:
-        return decode_json(text, Route, most=MOST_BYTES)
+        route = decode_json(text, Route, most=MOST_BYTES)
     except DecodingError as error:
         raise InvalidRouteError(f"annotation {ROUTE}: {error}") from error
+    if _target_characters(route) > MOST_TARGET_CHARACTERS:
+        raise InvalidRouteError(f"annotation {ROUTE}: the ids and conditions of its targets are too long together")
+    return route
+
+
+def _target_characters(route: Route) -> int:
+    """Each target has its conditions, and the ids of the route that it may have in common."""
+    ids = sum(map(len, (*route.models, *route.aliases)))
+    values = (
+        3 * len(value.encode())
+        for target in route.targets
+        for value in chain(target.when.models, *target.when.headers.values())
+    )
+    return sum(ids for target in route.targets if target.service) + sum(values)
 
 
 def _aliases(aliases: Iterable[str], models: Sequence[str]) -> tuple[str, ...]:

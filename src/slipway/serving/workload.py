@@ -93,11 +93,17 @@ def service_account(server: ModelServer) -> Object:
 
 def service(server: ModelServer, address: ServiceSpec) -> Object:
     """The model's address in the cluster, which is also what tells the gateway of it."""
-    port = {"name": PORT_NAME, "port": address.port or server.port, "targetPort": PORT_NAME, "protocol": "TCP"}
+    whole = address if address.port else msgspec.structs.replace(address, port=server.port)
+    return service_of(server.namespace, server.labels, whole)
+
+
+def service_of(namespace: str, labels: Mapping[str, str], address: ServiceSpec) -> Object:
+    """A Service that leads to pods which somebody else's workload makes. Its port is given."""
+    port = {"name": PORT_NAME, "port": address.port, "targetPort": PORT_NAME, "protocol": "TCP"}
     if address.node_port is not None:
         port["nodePort"] = address.node_port
     spec = {"type": address.type, "selector": dict(address.selector), "ports": [port]}
-    made = child(SERVICE, address.name, server.namespace, server.labels, spec=spec)
+    made = child(SERVICE, address.name, namespace, labels, spec=spec)
     labels, annotations = route_metadata(address.route)
     made["metadata"]["labels"] |= labels
     made["metadata"]["annotations"] = dict(annotations)

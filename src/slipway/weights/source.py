@@ -18,6 +18,7 @@ from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.paths import fault_inside as _fault
 from slipway.artifacts.redaction import redact_url
 from slipway.serving.settings import Sources
+from slipway.spelling import did_you_mean
 
 Kind = Literal["web", "hub", "repository", "bucket", "claim", "host"]
 """One file at an address; files of a hub's repository; a whole repository; files of a bucket; a path of a claim; a path
@@ -26,6 +27,7 @@ of the node."""
 Fault = Literal["InvalidSource", "SourceNotAllowed", "InvalidFileSet"]
 SUFFIX = ".gguf"
 KEPT = re.compile(r"[^A-Za-z0-9._-]+")
+SCHEMES = ("http", "https", "hf", "s3", "pvc", "file")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?:/|$)")
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,254}")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -131,7 +133,7 @@ def _parse(text: str, request: Request, rules: Sources) -> Source:
                 raise _invalid(f"{text!r} names a host: a path begins with a third slash, file:///mnt/models/x.gguf")
             return _host(rest, request, rules)
         case other:
-            raise _invalid(f"the scheme {other} is not known, but http, https, hf, s3, pvc and file")
+            raise _invalid(f"the scheme {other} is not known, but {', '.join(SCHEMES)}{did_you_mean(other, SCHEMES)}")
 
 
 def _web(text: str, request: Request, rules: Sources) -> Source:

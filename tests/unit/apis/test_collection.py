@@ -63,6 +63,16 @@ def test_who_writes_models_only_reads_what_counts_in_every_namespace() -> None:
     assert (second["resources"], second["verbs"]) == (["bases"], ["get", "list", "watch"])
 
 
+def test_authors_only_read_what_the_operator_writes() -> None:
+    limits = Kind(group="example.com", version="v1", kind="Limit", plural="limits")
+    narrow = (Resource(kind=NARROW, readiness=READINESS), Resource(kind=limits, readiness=READINESS, authored=False))
+    first, second, *_ = yaml.safe_load(collection.author_role([Description(name="a", resources=narrow)]))["rules"]
+    assert first["resources"] == ["models"]
+    assert (second["resources"], second["verbs"]) == (["limits"], ["get", "list", "watch"])
+    real = yaml.safe_load(collection.author_role(DESCRIPTIONS))["rules"]
+    assert [rule["verbs"] for rule in real if "gpuquotas" in rule["resources"]] == [["get", "list", "watch"]]
+
+
 def test_the_kind_of_a_module_is_the_one_that_has_a_namespace() -> None:
     assert collection.modules(DESCRIPTION.resources)["definition"] == "models.example.com"
 

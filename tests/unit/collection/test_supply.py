@@ -21,7 +21,7 @@ PINS = sorted(
 PINS.remove(ROOT / "requirements/matrix.txt")  # the table of rows: each has a file of its own
 ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 # Resolving is what writes the hashes: it takes what the index has.
-RESOLVERS = {"scripts/matrix-requirements.sh"}
+RESOLVERS = {"scripts/matrix-requirements.sh", "scripts/vllm-requirements.sh"}
 SAFE = ("--require-hashes", "--no-index", "--no-build-isolation")
 
 
@@ -30,7 +30,7 @@ def pins(path: Path) -> dict[str, str]:
 
 
 def shell_files() -> list[Path]:
-    folders = ("images", "scripts", "tests", "benchmarks", "extensions", "roles", ".ci")
+    folders = ("images", "scripts", "tests", "benchmarks", "molecule", "roles", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return [ROOT / "Makefile", *(path for path in files if path.suffix == ".sh" or path.name in {"Dockerfile", "run"})]
 

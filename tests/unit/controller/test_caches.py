@@ -308,6 +308,25 @@ def prepared(seen: Caches, kind: Kind, obj: Object) -> Object | None:
     return seen.informer(kind)._prepare({"apiVersion": kind.api_version, "kind": kind.kind, **obj})
 
 
+def test_of_the_spec_of_a_pod_only_the_devices_that_it_holds_are_kept() -> None:
+    engine = {"name": "engine", "image": "x", "resources": {"limits": {"memory": "8Gi", "nvidia.com/gpu": "2"}}}
+    plain = {"name": "plain", "image": "x", "resources": {"limits": {"memory": "8Gi"}}}
+    pod = owned("tiny-1-2", "tiny")
+    pod["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "tiny-1", "uid": "2"}]
+    pod["metadata"]["ownerReferences"][0]["controller"] = True
+    pod["metadata"]["labels"] = {"pod-template-hash": "1"}
+    whole = {"containers": [engine, plain], "resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}
+    kept = prepared(cached(), POD, {**pod, "spec": whole})
+    assert kept is not None
+    assert kept["spec"] == {
+        "containers": [{"resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+        "resourceClaims": [{"name": "gpu"}],
+    }
+    without = prepared(cached(), POD, {**pod, "spec": {"containers": [plain]}})
+    assert without is not None
+    assert "spec" not in without
+
+
 def test_services_are_kept_whole_where_they_are_children_and_in_part_where_others_route_by_them() -> None:
     seen, child, foreign = cached(), routed("tiny", "a"), routed("theirs", "a")
     child["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "slipway"

@@ -137,7 +137,7 @@ async def whole(life: Life) -> None:
     assert life.image("chat-engine") == "engine:1"
     tried = {"runner": {"name": "ome-container", "image": "engine:2"}, **ONE}
     await life.serve(engine={**tried, "canaryTrafficPercent": 10})
-    await eventually(lambda: '"percent":10' in life.share(), 60)
+    await eventually(lambda: '"weight":10' in life.share(), 60)
     assert (life.image("chat-engine"), life.image("chat-engine-canary")) == ("engine:1", "engine:2")
     await life.serve(engine={**tried, "canaryTrafficPercent": 100})
     await eventually(

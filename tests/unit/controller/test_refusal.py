@@ -16,7 +16,7 @@ def test_nothing_wrong_is_no_refusal() -> None:
 
 def test_what_stays_until_someone_acts_comes_before_what_passes() -> None:
     told = _rejection(Applied(failures=(TAKEN,), waiting=("Deployment tiny",), errors=(ServerError("busy"),)))
-    assert told == Rejection("NameTaken", f"Service tiny: {TAKEN.message}")
+    assert told == Rejection("NameTaken", f"Service tiny: {TAKEN.message}", of_object=True)
 
 
 def test_an_overloaded_server_and_an_earlier_owner_pass() -> None:

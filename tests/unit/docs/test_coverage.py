@@ -28,8 +28,8 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
 from slipway.engines.python import PYTHON
 from slipway.gateway import errors
-from slipway.gateway.haproxy import FORM_PATHS, JSON_PATHS
 from slipway.gateway.settings import Settings as GatewaySettings
+from slipway.serving import paths
 from slipway.serving.route import Route
 
 from ...docs.pages import ROOT, anchors
@@ -195,7 +195,7 @@ def test_every_error_of_the_gateway_is_told() -> None:
 
 
 def test_every_path_of_the_gateway_is_told() -> None:
-    assert {f"/v1/{path}" for path in JSON_PATHS + FORM_PATHS} - words("gateway.md") == set()
+    assert set(paths.NAMES) - words("gateway.md") == set()
 
 
 @pytest.mark.parametrize("kind", ["roles", "playbooks", "plugins/modules"])
@@ -221,7 +221,11 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 
 def _is_content(path: Path) -> bool:
-    return not path.name.startswith(("_", ".")) and (path.is_dir() or path.suffix in (".yml", ".py"))
+    return (
+        not path.name.startswith(("_", "."))
+        and path.name != "shared"
+        and (path.is_dir() or path.suffix in (".yml", ".py"))
+    )
 
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:

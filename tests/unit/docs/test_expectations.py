@@ -38,12 +38,12 @@ def test_the_page_says_which_rows_ci_does_not_show(shown: str, told: str) -> Non
 
 def in_ci(row: int) -> str:
     """Whether CI runs all of what shows it. Pages and settings are shown, not run."""
-    runs = {runs_in_ci(proof) for proof in ROWS[row] if proof.startswith(("make ", "tests/", "extensions/", "bench"))}
+    runs = {runs_in_ci(proof) for proof in ROWS[row] if proof.startswith(("make ", "tests/", "molecule/", "bench"))}
     return "yes" if runs == {True} else "not" if runs == {False} else "partly"
 
 
 def runs_in_ci(proof: str) -> bool:
-    if proof.startswith("extensions/molecule/"):
+    if proof.startswith("molecule/"):
         return Path(proof).name in scenarios()
     return proof in ("make lint", "make test") or proof.startswith("tests/")
 
@@ -66,7 +66,7 @@ def is_there(proof: str) -> bool:
     path, _colons, name = proof.partition("::")
     if name:
         return (ROOT / path).is_file() and name in functions(ROOT / path)
-    if path.startswith("extensions/molecule/"):
+    if path.startswith("molecule/"):
         return (ROOT / path / "molecule.yml").is_file()
     return (ROOT / path).is_file()
 

@@ -1,7 +1,7 @@
 """Every command of the pages that runs a playbook of the collection gives it what it takes: options, tags, variables.
 
 Those that go through a whole installation are not run for each page that shows them: the first one of the README is
-(tests/docs), and extensions/molecule/site and upgrade run what the others do.
+(tests/docs), and molecule/site and upgrade run what the others do.
 """
 
 from __future__ import annotations

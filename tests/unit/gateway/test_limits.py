@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slipway.gateway import limits
 from slipway.gateway.keys import Rights
-from slipway.gateway.limits import backends_of, maps
+from slipway.gateway.limits import Permissions, allowed, backends_of, maps
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Route
 
@@ -38,9 +39,60 @@ def test_models_are_named_by_id_namespace_or_label(rights: Rights, expected: set
 
 
 def test_only_keys_with_rights_have_entries() -> None:
-    made = maps({"reader": Rights(models=("three",)), "few": Rights(requests_per_minute=9)}, TABLE)
-    assert made == {
+    rights = {"reader": Rights(models=("three",)), "few": Rights(requests_per_minute=9)}
+    assert maps(rights, allowed(rights, TABLE)) == {
         "limits.map": {"few": "9::"},
         "restricted.map": {"reader": "1"},
         "allowed.map": {"reader/b:three": "1"},
     }
+
+
+def with_backend(**changed: object) -> RoutingTable:
+    """The table, made anew, with another backend a:one."""
+    one = TABLE.backends["a:one"]
+    backends = {**TABLE.backends, "a:one": one._replace(**changed)}  # type: ignore[arg-type]
+    return TABLE._replace(backends=backends, models=dict(TABLE.models))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """For whose rights it was computed what they may ask."""
+    found: list[str] = []
+
+    def counted(rights: Rights, table: RoutingTable) -> frozenset[str]:
+        found.append(rights.owner)
+        return backends_of(rights, table)
+
+    monkeypatch.setattr(limits, "backends_of", counted)
+    return found
+
+
+RIGHTS = {"k": Rights(owner="a", selector="team=search"), "l": Rights(owner="b", models=("three",))}
+
+
+def test_endpoints_that_come_and_go_compute_nothing_anew(asked: list[str]) -> None:
+    permissions = Permissions()
+    assert permissions.of(RIGHTS, TABLE) == {"k/a:one": "1", "l/b:three": "1"}
+    for endpoints in (("10.0.0.1:80",), ("10.0.0.2:80",), ()):
+        assert permissions.of(dict(RIGHTS), with_backend(endpoints=endpoints)) == {"k/a:one": "1", "l/b:three": "1"}
+    assert asked == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("rights", "table", "expected"),
+    [
+        (RIGHTS, with_backend(route=Route()), {"l/b:three": "1"}),
+        (RIGHTS, TABLE._replace(models={"three": "a:two"}), {"k/a:one": "1", "l/a:two": "1"}),
+        (RIGHTS, TABLE._replace(backends={}, models={}), {}),
+        ({"l": RIGHTS["l"]}, TABLE, {"l/b:three": "1"}),
+        ({"k": Rights(owner="a", selector="!team")}, TABLE, {"k/a:two": "1", "k/b:three": "1"}),
+        ({}, TABLE, {}),
+    ],
+    ids=["labels", "ids", "backends", "keys", "rights", "none"],
+)
+def test_what_permissions_depend_on_computes_them_anew(
+    rights: dict[str, Rights], table: RoutingTable, expected: dict[str, str]
+) -> None:
+    permissions = Permissions()
+    permissions.of(RIGHTS, TABLE)
+    assert permissions.of(rights, table) == expected

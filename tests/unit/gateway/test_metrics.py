@@ -52,6 +52,12 @@ def test_who_waited_for_the_next_server_is_counted_once() -> None:
     assert 'slipway_gateway_requests_in_flight{model="m",namespace="ns"} 1.0' in shown
 
 
+def test_servers_that_are_passed_over_are_told_of_each_model() -> None:
+    answers = Answers(STATISTICS, FIRST_BYTES, "", passed_over={"ns:m": 1, "ns:gone": 1})
+    shown = [line for line in text(answers).splitlines() if line.startswith("slipway_gateway_passed_over_servers{")]
+    assert shown == ['slipway_gateway_passed_over_servers{model="m",namespace="ns"} 1.0']
+
+
 def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
     shown = text(Answers(STATISTICS, FIRST_BYTES, ""))
     assert 'slipway_gateway_requests_waiting{model="m",namespace="ns"} 0.0' in shown

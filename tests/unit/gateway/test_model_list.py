@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -99,3 +100,27 @@ async def test_an_id_with_a_nul_or_control_characters_is_no_model(client: TestCl
     async with client.get(f"/v1/models/{path}") as answer:
         assert answer.status == 404
         assert (await answer.json())["error"]["code"] == "model_not_found"
+
+
+async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
+    """An empty one would say that there are no models."""
+    known = asyncio.Event()
+    application = http_api.model_list(lambda: current.table)
+    application.middlewares.append(http_api.once_known(known))
+    async with TestClient(TestServer(application)) as client:
+        asked = asyncio.create_task(listed(client))
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        known.set()
+        assert await asked == ["chat", "plain"]
+
+
+async def test_who_waits_for_the_first_table_in_vain_is_told_so(
+    current: Current, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_api, "KNOWN_SECONDS", 0.01)
+    application = http_api.model_list(lambda: current.table)
+    application.middlewares.append(http_api.once_known(asyncio.Event()))
+    async with TestClient(TestServer(application)) as client, client.get("/v1/models") as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert (await answer.json())["error"]["code"] == "models_unknown"

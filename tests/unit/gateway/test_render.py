@@ -13,7 +13,7 @@ from slipway.gateway import errors, haproxy
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
-from slipway.serving.route import Canary, PrefixHash, Route, ScaleTarget
+from slipway.serving.route import PrefixHash, Route, ScaleTarget, Target
 
 GOLDEN = Path(__file__).parent / "golden"
 HASHED = Route(strategy="PrefixHash", prefix_hash=PrefixHash(mean_load_factor=150))
@@ -22,7 +22,12 @@ TABLE = RoutingTable(
     {
         "default:llama": Backend("default", "llama", ("10.0.0.1:8080", "10.0.0.2:8080"), HASHED),
         "team:cold": Backend("team", "cold", (), COLD),
-        "team:six": Backend("team", "six", ("[fd00::1]:8080",), Route(canary=Canary("new", 10))),
+        "team:six": Backend(
+            "team",
+            "six",
+            ("[fd00::1]:8080",),
+            Route(targets=(Target(weight=90), Target("new", 10)), paths=("/v1/embeddings",)),
+        ),
         "team:new": Backend("team", "new", ("[fd00::2]:8080",), Route(internal=True)),
     },
     {"llama": "default:llama", "default/llama": "default:llama", "cold": "team:cold", "team/cold": "team:cold"},
@@ -49,11 +54,11 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         "wake.map",
         "labels.map",
         "rings.map",
-        "shares.map",
-        "canaries.map",
+        "targets.map",
         "keys.map",
         "state.map",
         "paths.map",
+        "lacks.map",
     ):
         golden = GOLDEN / name / file
         text = made.get(file, "")
@@ -64,7 +69,7 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
 
 
 def test_only_a_gateway_that_counts_tokens_pays_for_it() -> None:
-    assert "tokens" not in files(Settings(), STATE)["haproxy.cfg"]
+    assert "lua.tokens" not in files(Settings(), STATE)["haproxy.cfg"]
     counting = files(Settings(count_tokens=True, threads=2), STATE)["haproxy.cfg"]
     assert "filter lua.tokens" in counting
     assert [line.split()[-1] for line in counting.splitlines() if "stats socket" in line and "thread" in line] == [
@@ -88,4 +93,20 @@ def test_each_error_file_is_a_whole_answer(error: errors.ErrorResponse) -> None:
     assert head.startswith(f"HTTP/1.1 {error.status} ")
     assert f"content-length: {len(body)}" in head
     assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
-    assert "'" not in body, "it would end the quotes in haproxy.cfg"
+
+
+@pytest.mark.parametrize("error", errors.FAILURES.values(), ids=errors.FAILURES)
+def test_each_error_is_json_in_either_shape(error: errors.ErrorResponse) -> None:
+    assert set(json.loads(error.body())["error"]) == {"message", "type", "param", "code"}
+    anthropic = json.loads(f'{error.anthropic()}"req-1"}}')
+    assert (anthropic["type"], set(anthropic["error"])) == ("error", {"type", "message", "code"})
+    assert not any(mark in error.body() + error.anthropic() for mark in ("'", "]]")), (
+        "it would end the quotes around it"
+    )
+
+
+def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None:
+    text = files(Settings(ui=True, api_keys_secret="keys"), STATE)["haproxy.cfg"]
+    answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]
+    assert answers
+    assert [line for line in answers if "lua.failure(" not in line] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slipway.gateway import unanswered
+from slipway.gateway.outliers import Count
 from slipway.gateway.runtime_diff import (
     HELD,
     Command,
@@ -10,7 +11,9 @@ from slipway.gateway.runtime_diff import (
     RunningState,
     arrivals,
     batches,
+    busy,
     parse_backends,
+    parse_counts,
     parse_map,
     removals,
     withdrawals,
@@ -153,3 +156,22 @@ def test_the_server_of_those_who_wait_for_the_next_one_is_no_endpoint() -> None:
     now = running({"m": "ns:m"}, m={})
     assert now.backends["ns:m"].endpoints == {}
     assert told(now, table(m=["10.0.0.1:80"]))[0] == "add map /run/hold.map ns:m 1"
+
+
+COUNTED = "# pxname,svname,status,act,scur,lastsess,eresp,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx\n"
+
+
+def test_backends_of_one_server_and_those_that_nobody_asks_are_not_looked_at() -> None:
+    rows = {"ns:one": "1,5,0", "ns:idle": "2,0,16", "ns:new": "2,0,-1", "control": "2,5,0", "ns:asked": "2,0,3"}
+    statistics = COUNTED + "\n".join(f"{name},BACKEND,UP,{row},0,0,0,0,0,0" for name, row in rows.items())
+    assert busy(statistics) == ["ns:asked"]
+    assert busy(f"{COUNTED}ns:slow,BACKEND,UP,2,4,900,0,0,0,0,0,0") == ["ns:slow"]
+
+
+def test_4xx_are_good_and_an_error_that_closes_the_connection_counts_once() -> None:
+    rows = (
+        "ns:m,10.0.0.1:80,UP,1,2,0,3,0,4,0,5,3",
+        "ns:m,10.0.0.2:80,MAINT,0,0,0,0,0,0,0,0,9",
+        "ns:m,unanswered,UP,0,0,0,0,0,0,0,0,9",
+    )
+    assert parse_counts(COUNTED + "\n".join(rows)) == {"10.0.0.1:80": Count(9, 3, 2)}

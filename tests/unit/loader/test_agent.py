@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from slipway.loader.agent import agent as module
 from slipway.loader.agent.agent import Agent
 from slipway.loader.agent.budget import Budget
+from slipway.loader.agent.engine import WORDS
 from slipway.loader.agent.engine import Engine as Client
 from slipway.loader.agent.plan import Version
 from slipway.loader.agent.store import Store
@@ -53,15 +54,15 @@ def served(start: Start, engine: Engine) -> Service:
 class Sidecar:
     """An agent with its port. ``restart`` makes a new one on the same disk, as a container that ended."""
 
-    def __init__(self, folder: Path, engine: str, env: dict[str, str]) -> None:
-        self._engine_url, self._env = engine, env
+    def __init__(self, folder: Path, engine: str, env: dict[str, str], kind: str = "vllm") -> None:
+        self._engine_url, self._env, self._kind = engine, env, kind
         self.store = Store(folder)
         self.room = ROOM
         self.now = time.time_ns
         self.issued = 0
 
     async def start(self) -> None:
-        self._engine = await Client(self._engine_url).__aenter__()
+        self._engine = await Client(self._engine_url, words=WORDS[self._kind]).__aenter__()
         opened = partial(open_source, env=self._env)
         fetch = partial(fetch_adapter, self.store, Budget(self.store, self.room), opened, HASTY)
         self.agent = Agent(self.store, self._engine, fetch)

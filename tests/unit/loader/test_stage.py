@@ -281,6 +281,8 @@ def test_a_configuration_that_is_none_spoils_no_load(tmp_path: Path, config: byt
 def test_a_file_that_the_source_has_not_is_named(hub: Service, folder: Path) -> None:
     with pytest.raises(LoadError, match=r"^SourceNotFound: the source has no file 'b.gguf'; it has config.json, "):
         staged("hf://acme/tiny", folder, Chosen(files=("tiny.gguf", "b.gguf")), {"HF_ENDPOINT": hub.url})
+    with pytest.raises(LoadError, match=r"no file 'tinny.gguf'; it has .*; did you mean tiny.gguf\?$"):
+        staged("hf://acme/tiny", folder, Chosen(files=("tinny.gguf",)), {"HF_ENDPOINT": hub.url})
     with pytest.raises(LoadError, match=r"^InvalidFileSet"):
         staged("hf://acme/tiny", folder, Chosen(stored_as="x"), {"HF_ENDPOINT": hub.url})
 

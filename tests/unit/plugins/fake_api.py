@@ -26,7 +26,7 @@ Object = dict[str, Any]
 # Plurals of all kinds.
 COLLECTIONS = (
     *("models", "clustermodels", "basemodels", "clusterbasemodels", "finetunedweights"),
-    *("inferenceservices", "benchmarkjobs", "events", "pods"),
+    *("inferenceservices", "benchmarkjobs", "events", "pods", "nodes"),
 )
 # What the server fills in where a spec does not say it, by apiVersion.
 DEFAULTS: dict[str, Object] = {

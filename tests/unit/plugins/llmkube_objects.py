@@ -53,7 +53,7 @@ SERVICE_READY: Object = {
     "conditions": conditions(
         Accepted=ACCEPTED,
         Available=("True", "Ready", "1 replica answers."),
-        Progressing=("False", "Complete", "All 1 replica run the newest spec."),
+        Progressing=("False", "Complete", "The replica runs the newest spec."),
     ),
 }
 STOPPED: Object = {
@@ -61,7 +61,11 @@ STOPPED: Object = {
     "conditions": conditions(
         Accepted=ACCEPTED,
         Available=("False", "ScaledToZero", "No replica is wanted at the moment, so none runs."),
-        Progressing=("False", "Complete", "All 0 replicas run the newest spec."),
+        Progressing=(
+            "False",
+            "Complete",
+            "No replica is wanted at the moment; the next one starts with the newest spec.",
+        ),
     ),
 }
 WAITING_FOR_GPU: Object = {

@@ -92,18 +92,60 @@ def _of_deckhouse(api: FakeApi, run: Run, module: str) -> Iterator[tuple[str, Re
         )
 
 
+def _pruned(api: FakeApi, run: Run, family: Family) -> Iterator[tuple[str, Result]]:
+    """What nobody wants any more goes, or something is against that."""
+
+    def task(name: str, **more: Any) -> Result:
+        return run("model", prune=["team=search"], **family.task(name), **more)
+
+    api.controller = lambda _api, _resource: None
+    run("model", **family.task("old"), wait=False)
+    api.objects[krypton.PATH + "old"]["metadata"]["labels"] = {"team": "search"}
+    yield "pruning predicted", task("a", check=True, wait=False)
+    api.answers.append(Answer(lambda call: call.verb == "delete", 403, "Forbidden", "a rule"))
+    yield "pruning refused", task("a", wait=False)
+    api.finalizers.add(krypton.PATH + "old")
+    _break_a_pod(api, {"krypton.ai/model": "old"})
+    api.controller = family.ready
+    yield "pruning held", task("b", wait_timeout=1)
+    api.finalizers.clear()
+    api.remove(krypton.PATH + "old")
+    for name in ("a", "b"):
+        api.remove(krypton.PATH + name)
+
+
+def _otherwise(value: Any) -> Any:
+    """The first field of a spec, with another value."""
+    return {key: _otherwise(part) for key, part in [*value.items()][:1]} if isinstance(value, dict) else "changed"
+
+
+def _drifted(api: FakeApi, run: Run, family: Family) -> Iterator[tuple[str, Result]]:
+    """Somebody else has changed a field that the task describes."""
+    made = api.objects[family.held]
+    told = {key: made[key] for key in ("apiVersion", "kind")}
+    spec = family.task("a")[LISTS[family.module][-1]][0]["spec"]
+    api.put(family.held, {**told, "metadata": {"name": "a", "namespace": "models"}, "spec": _otherwise(spec)})
+    yield "drifted", run(family.module, **family.task("a"))
+    yield "taken back", run(family.module, **family.task("a"), force_conflicts=True)
+
+
 def _situations(family: Family) -> Situations:
     def situations(api: FakeApi, run: Run, _folder: Path) -> Iterator[tuple[str, Result]]:
         module, task = family.module, family.task
         yield from _of_ome(api, run, module)
         if module == "model":
             yield from _of_deckhouse(api, run, module)
+            yield from _pruned(api, run, family)
         yield "empty", run(module, **_nothing(module))
         api.controller = family.ready
         yield "predicted", run(module, check=True, **task("a", "b"))
         yield "predicted without a namespace", run(module, check=True, **{**task("a"), "namespace": "not-yet"})
         yield "made", run(module, **task("a", "b"))
         yield "left as it is", run(module, **task("a", "b"))
+        yield from _drifted(api, run, family)
+        yield "patched", run(module, **task("a"), state="patched")
+        yield "patch predicted", run(module, check=True, **task("never-there"), state="patched")
+        yield "nothing to patch", run(module, **task("never-there"), state="patched")
         api.controller = family.pending
         yield "late", run(module, **task("c"), wait_timeout=1)
         _break_a_pod(api, family.pod_labels)
@@ -210,6 +252,7 @@ def _changing(family: Family, change: Object) -> dict[str, Object]:
     return {
         "makes": family.task("new", "there"),
         "changes": change,
+        "patches": {**change, "state": "patched"},
         "removes": {**family.task("there", "never-there"), "state": "absent"},
     }
 
@@ -248,6 +291,11 @@ def _reading(family: Family, **more: Any) -> Situations:
             depot.put_model(api, depot.FakeDepot())
             yield "waits for its upload", run(module, api="deckhouse")
         yield "predicted", run(module, check=True)
+        yield "waited for in vain", run(module, name="none", wait=True, wait_timeout=0)
+        _break_a_pod(api, family.pod_labels)
+        api.controller = family.failed
+        run(family.module, **family.task("bad"), wait=False)
+        yield "failed", run(module, name="bad", wait=True, wait_timeout=60)
         api.set_status(family.held, **RUNTIMES)
         yield "told more", run(module, **more)
         yield "arguments that make no sense", run(module, api="none")

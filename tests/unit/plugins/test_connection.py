@@ -143,19 +143,31 @@ def test_of_several_kubeconfigs_each_adds_what_those_before_lack(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"current-context": "none"}, "Expected object with name none in contexts list"),
-        ({"clusters": []}, "Expected object with name d in clusters list"),
-        ({"clusters": {}, "contexts": "x"}, "Expected kube-config/contexts to be a list"),
-        ({"users": ["u"]}, "Expected kube-config/users to hold objects"),
-        ({"users": [{}]}, "Expected all values in kube-config/users list to have 'name' key"),
-        ({"current-context": None}, "Expected object with name  in contexts list"),
+        ({"current-context": "none"}, " has no context 'none'. Did you mean one?"),
+        ({"current-context": "x"}, " has no context 'x'. It has one, two."),
+        ({"clusters": []}, " has no cluster 'd', which its context two names. It has no clusters at all."),
+        ({"clusters": {}, "contexts": "x"}, ": contexts is not a list."),
+        ({"users": ["u"]}, ": one of its users is not a mapping."),
+        ({"users": [{}]}, ": one of its users has no name."),
+        ({"current-context": None}, " sets no current-context, and no context is named."),
     ],
 )
-def test_a_kubeconfig_that_cannot_be_used_says_why(change: dict[str, Any], text: str) -> None:
+def test_a_kubeconfig_that_cannot_be_used_says_which_it_is_and_why(
+    change: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    content = {**kubeconfig("https://h"), **change}
+    (tmp_path / "config").write_text(json.dumps(content))
+    for given, name in ((content, "The kubeconfig in the task"), (str(tmp_path / "config"), f"{tmp_path}/config")):
+        with pytest.raises(InferenceError) as raised:
+            _settings.resolve({"kubeconfig": given}, {})
+        assert raised.value.code == "no_connection_details"
+        assert raised.value.message == f"No usable kubeconfig: {name}{text}"
+
+
+def test_a_kubeconfig_that_is_not_there_is_named() -> None:
     with pytest.raises(InferenceError) as raised:
-        _settings.resolve({"kubeconfig": {**kubeconfig("https://h"), **change}}, {})
-    assert raised.value.code == "no_connection_details"
-    assert raised.value.message == f"No usable kubeconfig: Invalid kube-config file. {text}."
+        _settings.resolve({}, {"KUBECONFIG": "/nowhere/config:/nowhere/else"})
+    assert raised.value.message == "No usable kubeconfig: /nowhere/config and /nowhere/else: there is no such file."
 
 
 @pytest.mark.parametrize("content", [None, b"\xff"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.module_utils._diff import compare, project, unchanged, union
+from ansible_collections.slipway.inference.plugins.module_utils._diff import compare, drift, project, unchanged, union
 
 MANAGER, VERSION = "slipway.inference", "krypton.ai/v1alpha1"
 
@@ -88,3 +88,28 @@ def test_taking_over_what_another_has_set_alike_is_no_change() -> None:
 def test_a_new_object_shows_what_is_set() -> None:
     after = live({"port": 1, "minReplicas": 1}, {"f:spec": {"f:port": {}}})
     assert compare(None, after, MANAGER, VERSION) == ({}, {"spec": {"port": 1}})
+
+
+def test_drift_finds_items_of_lists_by_their_keys() -> None:
+    there = live({"ports": [{"name": "other", "port": 9}, {"name": "http", "port": 2}]}, None)
+    fields = {"f:spec": {"f:ports": {'k:{"name":"http"}': {".": {}, "f:name": {}, "f:port": {}}}}}
+    there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Update", "fieldsV1": fields})
+    told = drift(there, manifest({"ports": [{"name": "http", "port": 1}]}), MANAGER)
+    assert told == [{"path": '.spec.ports[name="http"].port', "ours": 1, "theirs": 2, "manager": "helm"}]
+
+
+def test_of_two_managers_drift_names_the_one_that_was_last() -> None:
+    there = live({"port": 2}, None)
+    there["metadata"]["managedFields"] += [
+        {"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {"f:port": {}}}}
+        for manager, time in (("late", "2026-01-02T00:00:00Z"), ("early", "2026-01-01T00:00:00Z"))
+    ]
+    assert [one["manager"] for one in drift(there, manifest({"port": 1}), MANAGER)] == ["late"]
+
+
+def test_what_others_own_with_the_same_value_is_no_drift() -> None:
+    there = live({"port": 1, "extra": 5}, None)
+    fields = {"f:spec": {".": {}, "f:port": {}, "f:extra": {}}}
+    there["metadata"]["managedFields"].append({"manager": "helm", "operation": "Apply", "fieldsV1": fields})
+    assert drift(there, manifest({"port": 1}), MANAGER) == []
+    assert drift(None, manifest({"port": 1}), MANAGER) == []

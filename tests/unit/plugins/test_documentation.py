@@ -11,7 +11,7 @@ import re
 import pytest
 import yaml
 from ansible_collections.slipway.inference.plugins.module_utils import _auth
-from ansible_collections.slipway.inference.plugins.module_utils._apis import BENCHMARKS, MODELS, SERVICES
+from ansible_collections.slipway.inference.plugins.module_utils._apis import AUTO, BENCHMARKS, MODELS, SERVICES
 from ansible_collections.slipway.inference.plugins.module_utils._errors import HINTS
 from documented import COLLECTION, MODULES, documentation, fragments, options, returned, words
 
@@ -52,9 +52,10 @@ def test_every_error_code_has_its_row_among_the_troubles() -> None:
 
 
 def test_every_api_is_a_documented_choice() -> None:
-    for module, apis in (("model", MODELS), ("inference_service", SERVICES)):
-        for name in (module, f"{module}_info"):
-            assert options(name)["api"]["choices"] == sorted(apis)
+    assert options("model")["api"]["choices"] == [AUTO, *sorted(MODELS)]
+    assert options("model_info")["api"]["choices"] == sorted(MODELS)
+    for name in ("inference_service", "inference_service_info"):
+        assert options(name)["api"]["choices"] == sorted(SERVICES)
     assert options("benchmark_job")["api"]["choices"] == sorted(BENCHMARKS)
 
 

@@ -62,6 +62,21 @@ WEBHOOK = 'admission webhook "policy.example.org" denied the request: image is n
             "invalid",
             "spec.port: Invalid value: 0.",
         ),
+        (
+            422,
+            {
+                "details": {
+                    "causes": [
+                        {
+                            "field": "spec.engine",
+                            "message": 'Unsupported value: "vlm": supported values: "OLlama", "VLLM", "Infinity"',
+                        }
+                    ]
+                }
+            },
+            "invalid",
+            '"Infinity". Did you mean VLLM?',
+        ),
         (409, {"message": "the object has been modified"}, "conflict", "the object has been modified."),
         (
             503,

@@ -23,7 +23,7 @@ WHOLE = {
 
 
 def only(item: dict[str, Any], namespace: str | None = None) -> dict[str, Any]:
-    [wanted] = parse([(MODELS["krypton"], item)], namespace, True)
+    [wanted] = parse([([MODELS["krypton"]], item)], namespace, True)
     return wanted.manifest
 
 
@@ -63,7 +63,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         {"name": "c", "kind": "Pod", "api_version": "v1", "spec": SPEC},
     ]
     with pytest.raises(InferenceError) as raised:
-        parse([(MODELS["krypton"], item) for item in items], "models", True)
+        parse([([MODELS["krypton"]], item) for item in items], "models", True)
     assert raised.value.code == "invalid_input"
     assert raised.value.message == (
         "Nothing was changed. models/a: it is listed twice.\n"

@@ -374,7 +374,7 @@ def test_an_empty_list_does_nothing(api: FakeApi, run: Run) -> None:
             {"name": "a", "wait_for": [{"condition": "A", "equals": 1}]},
             "missing parameter(s) required by 'equals': field",
         ),
-        ({"name": "a", "api": "other"}, "value of api must be one of: deckhouse, krypton, kubeai, llmkube"),
+        ({"name": "a", "api": "other"}, "value of api must be one of: auto, deckhouse, krypton, kubeai, llmkube"),
     ],
 )
 def test_wrong_options_are_told(run: Run, options: dict[str, Any], message: str) -> None:
@@ -442,3 +442,239 @@ def test_after_an_error_that_meets_all_the_others_are_not_tried(api: FakeApi, ru
     assert result["error_code"] == "unauthorized"
     assert len(result["results"]) == 100
     assert len(api.asked("apply")) <= 32
+
+
+# ---- of several APIs -------------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_says_its_api_itself(api: FakeApi, run: Run) -> None:
+    manifests = [
+        {"apiVersion": version, "kind": "Model", "metadata": {"name": name, "namespace": "models"}, "spec": {"x": 1}}
+        for version, name in (("kubeai.org/v1", "a"), ("krypton.ai/v1alpha1", "b"))
+    ]
+    result = run("model", models=[*manifests, {"name": "c", "spec": SPEC}], namespace="models", wait=False)
+    assert [model["name"] for model in result["results"]] == ["a", "b", "c"]
+    assert sorted(api.objects) == [PATH + "b", PATH + "c", "/apis/kubeai.org/v1/namespaces/models/models/a"]
+
+
+def test_a_kind_that_one_api_has_says_the_api(api: FakeApi, run: Run) -> None:
+    run("model", name="a", kind="ClusterBaseModel", spec={"x": 1}, wait=False)
+    assert [*api.objects] == ["/apis/ome.io/v1beta1/clusterbasemodels/a"]
+
+
+def test_an_api_that_is_named_is_that_of_all_manifests(run: Run) -> None:
+    manifest = {"apiVersion": "kubeai.org/v1", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
+    assert (
+        "a: it is of apiVersion kubeai.org/v1, not krypton.ai/v1alpha1."
+        in run("model", api="krypton", models=[manifest])["msg"]
+    )
+
+
+def test_a_manifest_of_no_api_is_told_those_that_there_are(run: Run) -> None:
+    manifest = {"apiVersion": "kubeai.org/v2", "metadata": {"name": "a", "namespace": "models"}, "spec": {}}
+    told = run("model", models=[manifest])["msg"]
+    assert "a: it is of apiVersion kubeai.org/v2, not krypton.ai/v1alpha1 or kubeai.org/v1 or " in told
+
+
+def test_what_is_waited_for_holds_for_models_of_every_api(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=PENDING)
+    manifest = {"apiVersion": "kubeai.org/v1", "metadata": {"name": "a", "namespace": "models"}, "spec": {"x": 1}}
+    result = run("model", models=[manifest], wait_for=[{"field": "status.phase", "equals": "Pending"}])
+    assert not result.failed
+
+
+# ---- patches ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", labels={"team": "search"}, spec={**SPEC, "args": ["x"]}, wait=False)
+    task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched", "wait": False}
+    results = [run("model", check=check, **task) for check in (True, False, True, False)]
+    assert [result["changed"] for result in results] == [True, True, False, False]
+    made = api.objects[PATH + "a"]
+    assert made["spec"] == {**SPEC, "args": ["x"], "minReplicas": 3, "port": 8080}
+    assert made["metadata"]["labels"] == {"team": "search"}
+
+
+def test_a_patch_merges_dictionaries_replaces_lists_and_gives_up_what_is_null(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec={**SPEC, "args": ["x"], "image": "y:1"}, wait=False)
+    patch = {"source": {"file": "other.gguf"}, "args": ["y", "z"], "image": None}
+    assert run("model", name="a", namespace="models", spec=patch, state="patched", wait=False)["changed"]
+    spec = api.objects[PATH + "a"]["spec"]
+    assert (spec["source"], spec["args"]) == ({**SPEC["source"], "file": "other.gguf"}, ["y", "z"])
+    assert "image" not in spec
+
+
+def test_a_task_that_describes_all_takes_a_patch_back(api: FakeApi, run: Run) -> None:
+    whole = {"name": "a", "namespace": "models", "spec": {**SPEC, "minReplicas": 1}, "wait": False}
+    run("model", **whole)
+    run("model", name="a", namespace="models", spec={"minReplicas": 3}, state="patched", wait=False)
+    assert run("model", **whole)["changed"]
+    assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 1
+
+
+def test_a_field_of_somebody_else_is_patched_by_force_alone(api: FakeApi, run: Run) -> None:
+    body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": "a", "namespace": "models"}}
+    api.put(PATH + "a", {**body, "spec": {**SPEC, "minReplicas": 1}})
+    task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched", "wait": False}
+    assert run("model", **task)["error_code"] == "conflict"
+    assert run("model", **task, force_conflicts=True)["changed"]
+    assert api.objects[PATH + "a"]["spec"] == {**SPEC, "minReplicas": 3, "port": 8080}
+
+
+def test_nothing_is_patched_where_a_model_is_missing(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    models = [{"name": name, "spec": {"minReplicas": 3}} for name in ("a", "b")]
+    result = run("model", models=models, namespace="models", state="patched")
+    assert (result.failed, result["error_code"], result["changed"]) == (True, "not_found", False)
+    assert "models/b: There is none of this name" in result["msg"]
+    assert set(api.objects) == {PATH + "a"}
+    assert api.objects[PATH + "a"]["spec"]["minReplicas"] == 1
+
+
+def test_check_mode_foretells_the_patch_of_what_an_earlier_task_will_make(api: FakeApi, run: Run) -> None:
+    task = {"name": "a", "namespace": "models", "spec": {"minReplicas": 3}, "state": "patched"}
+    result = run("model", check=True, **task)
+    assert (result.failed, result["changed"]) == (False, True)
+    assert "models/a cannot be patched yet" in str(result["warnings"])
+    assert api.objects == {}
+
+
+# ---- the time for the API server -------------------------------------------------------------------------------------
+
+
+def test_the_time_for_reading_and_writing_is_an_option(api: FakeApi, run: Run) -> None:
+    result = run("model", name="a", namespace="models", spec=SPEC, api_timeout=0)
+    assert (result.failed, result["error_code"]) == (True, "unreachable")
+    assert "api_timeout" in result["hint"]
+    assert api.calls == []
+
+
+# ---- what is removed as nobody wants it ------------------------------------------------------------------------------
+
+
+def _search(*names: str, **more: Any) -> dict[str, Any]:
+    models = [{"name": name, "labels": {"team": "search"}, "spec": SPEC} for name in names]
+    return {"namespace": "models", "models": models, "prune": ["team=search"], **more}
+
+
+def test_what_carries_the_selector_and_is_not_listed_goes(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    run("model", **_search("a", "old"))
+    run("model", name="stranger", namespace="models", labels={"team": "ads"}, spec=SPEC)
+    run("model", name="old", namespace="other", labels={"team": "search"}, spec=SPEC)
+    before = set(api.objects)
+    results = [run("model", check=check, **_search("a", "new")) for check in (True, False, True, False)]
+    assert [result["changed"] for result in results] == [True, True, False, False]
+    assert [[one["name"] for one in result["pruned"]] for result in results] == [["old"], ["old"], [], []]
+    assert [model["name"] for model in results[1]["results"]] == ["a", "new"]
+    assert results[0]["diff"] == results[1]["diff"]
+    assert results[0]["diff"][-1]["before_header"] == "models/old"
+    assert (results[0]["diff"][-1]["before"]["spec"]["source"], results[0]["diff"][-1]["after"]) == (SPEC["source"], {})
+    assert set(api.objects) == before - {PATH + "old"} | {PATH + "new"}
+
+
+def test_what_goes_is_asked_to_go_before_the_others_are_waited_for(api: FakeApi, run: Run) -> None:
+    run("model", **_search("old"), wait=False)
+    api.calls.clear()
+    run("model", **_search("a"), wait_timeout=1)
+    verbs = [call.verb for call in api.calls]
+    assert verbs.index("apply") < verbs.index("delete") < verbs.index("watch")
+
+
+def test_it_is_waited_until_what_goes_is_gone(api: FakeApi, run: Run) -> None:
+    api.controller = becomes(others=READY)
+    run("model", **_search("old"))
+    api.finalizers.add(PATH + "old")
+    api.once("watch", lambda: api.remove(PATH + "old"))
+    assert not run("model", **_search("a")).failed
+    assert set(api.objects) == {PATH + "a"}
+
+
+@pytest.mark.parametrize("selector", [[], [""], ["team!=search"], ["!team"], ["team notin (a, b)", "!x"]])
+def test_a_selector_that_names_no_label_is_refused(api: FakeApi, run: Run, selector: list[str]) -> None:
+    result = run("model", **_search("a", prune=selector))
+    assert (result.failed, result["error_code"]) == (True, "invalid_input")
+    assert "prune needs a label that the objects carry" in result["msg"]
+    assert api.calls == []
+
+
+def test_an_empty_list_removes_all_that_is_found_where_the_api_is_named(api: FakeApi, run: Run) -> None:
+    run("model", **_search("a", "b"), wait=False)
+    told = run("model", namespace="models", models=[], prune=["team in (search, ads)"])
+    assert "prune does not know where to look" in told["msg"]
+    result = run("model", api="krypton", namespace="models", models=[], prune=["team=search"])
+    assert (result["changed"], len(result["pruned"])) == (True, 2)
+    assert api.objects == {}
+
+
+def test_nothing_goes_where_something_was_refused(api: FakeApi, run: Run) -> None:
+    run("model", **_search("old"), wait=False)
+    api.answers.append(Answer(lambda call: call.verb == "apply", 422, "Invalid", "spec.port: Invalid value: 0"))
+    result = run("model", **_search("a"))
+    assert (result.failed, result["pruned"]) == (True, [])
+    assert set(api.objects) == {PATH + "old"}
+
+
+def test_nothing_is_written_where_it_may_not_be_seen_what_would_go(api: FakeApi, run: Run) -> None:
+    api.answers.append(
+        Answer(lambda call: call.verb == "list" and "labelSelector" in call.query, 403, "Forbidden", "no")
+    )
+    assert run("model", **_search("a")).failed
+    assert api.objects == {}
+
+
+def test_what_a_controller_has_made_for_something_else_stays(api: FakeApi, run: Run) -> None:
+    run("model", **_search("made"), wait=False)
+    api.objects[PATH + "made"]["metadata"]["ownerReferences"] = [{"kind": "Catalog", "controller": True}]
+    assert run("model", **_search("a"), wait=False)["pruned"] == []
+    assert PATH + "made" in api.objects
+
+
+def test_models_of_the_whole_cluster_stay_where_a_namespace_is_named(api: FakeApi, run: Run) -> None:
+    old = {"name": "old", "kind": "ClusterBaseModel", "labels": {"team": "search"}, "spec": {"x": 1}}
+    new = {"name": "new", "kind": "BaseModel", "namespace": "models", "spec": {"x": 1}}
+    run("model", models=[old], wait=False)
+    assert run("model", models=[new], namespace="models", prune=["team=search"], wait=False)["pruned"] == []
+    [gone] = run("model", models=[new], prune=["team=search"], wait=False)["pruned"]
+    assert (gone["kind"], gone["name"]) == ("ClusterBaseModel", "old")
+
+
+@pytest.mark.parametrize("state", ["absent", "patched"])
+def test_pruning_goes_with_making_alone(run: Run, state: str) -> None:
+    assert "prune goes with state=present alone" in run("model", **_search("a", state=state))["msg"]
+
+
+# ---- what others have changed ----------------------------------------------------------------------------------------
+
+
+def _changed_by_kubectl(api: FakeApi, **spec: Any) -> None:
+    body = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "metadata": {"name": "a", "namespace": "models"}}
+    api.put(PATH + "a", {**body, "spec": spec})
+
+
+def test_drift_names_the_field_both_values_and_who_has_changed_it(api: FakeApi, run: Run) -> None:
+    task = {"name": "a", "namespace": "models", "spec": {**SPEC, "minReplicas": 1}, "wait": False}
+    run("model", **task)
+    _changed_by_kubectl(api, minReplicas=3, port=9000)
+    drift = [{"path": ".spec.minReplicas", "ours": 1, "theirs": 3, "manager": "kubectl"}]
+    for options in ({}, {"check": True}, {"check": True, "force_conflicts": True}, {"force_conflicts": True}):
+        [result] = run("model", **task, **options)["results"]
+        assert result["drift"] == drift
+    assert run("model", **task)["results"][0]["drift"] == []
+
+
+def test_a_change_of_the_task_itself_is_no_drift(api: FakeApi, run: Run) -> None:
+    run("model", name="a", namespace="models", spec=SPEC, wait=False)
+    [result] = run("model", name="a", namespace="models", spec={**SPEC, "minReplicas": 2}, wait=False)["results"]
+    assert (result["changed"], result["drift"]) == (True, [])
+
+
+def test_secrets_in_drift_are_masked(api: FakeApi, run: Run) -> None:
+    task = {"name": "a", "namespace": "models", "wait": False}
+    run("model", **task, spec={**SPEC, "env": {"HF_TOKEN": "hf_ours_1234"}})
+    _changed_by_kubectl(api, env={"HF_TOKEN": "hf_theirs_5678"})
+    result = run("model", **task, spec={**SPEC, "env": {"HF_TOKEN": "hf_ours_1234"}})
+    [drift] = result["results"][0]["drift"]
+    assert (drift["path"], drift["ours"], drift["theirs"]) == (".spec.env.HF_TOKEN", "********", "********")
+    assert "hf_theirs_5678" not in json.dumps(result.data)

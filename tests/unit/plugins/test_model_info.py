@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import pytest
+from ansible_collections.slipway.inference.plugins.module_utils import _bulk
 from fake_api import FakeApi
-from krypton_models import FAILED, PATH, READY, SPEC
+from krypton_models import FAILED, PATH, PENDING, READY, SPEC
 from module_run import Run
 
 
@@ -68,3 +70,86 @@ def test_what_was_read_can_be_removed(api: FakeApi, run: Run) -> None:
     found = run("model_info")["resources"]
     assert run("model", models=found, state="absent")["changed"]
     assert api.objects == {}
+
+
+# ---- waiting for what others make ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks again soon whether there is something to wait for."""
+    monkeypatch.setattr(_bulk, "POLL_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_model_that_is_not_there_yet_is_waited_for_until_it_is_ready(api: FakeApi, run: Run) -> None:
+    api.once("list", lambda: _model(api, "a"))
+    api.once("watch", lambda: api.set_status(PATH + "a", **READY))
+    result = run("model_info", name="a", namespace="models", wait=True, wait_timeout=60)
+    assert not result.failed
+    assert [model["ready"] for model in result["models"]] == [True]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_models_that_come_while_others_are_waited_for_are_waited_for_too(api: FakeApi, run: Run) -> None:
+    _model(api, "a", team="search")
+
+    def first_becomes_ready() -> None:
+        _model(api, "b", team="search")
+        _model(api, "stranger")
+        api.set_status(PATH + "a", **READY)
+
+    api.once("watch", first_becomes_ready)
+    api.once("watch", lambda: api.set_status(PATH + "b", **READY))
+    result = run("model_info", label_selectors=["team=search"], wait=True, wait_timeout=60)
+    assert not result.failed
+    assert [(model["name"], model["ready"]) for model in result["models"]] == [("a", True), ("b", True)]
+
+
+def test_models_that_are_ready_are_read_by_one_request(api: FakeApi, run: Run) -> None:
+    _model(api, "a")
+    api.set_status(PATH + "a", **READY)
+    assert not run("model_info", wait=True).failed
+    assert [call.verb for call in api.calls] == ["list"]
+
+
+def test_a_model_that_failed_for_good_ends_the_wait_with_its_reason(api: FakeApi, run: Run) -> None:
+    _model(api, "a")
+    api.set_status(PATH + "a", **FAILED)
+    result = run("model_info", wait=True, wait_timeout=3600)
+    assert (result.failed, result["error_code"]) == (True, "failed")
+    assert "Model models/a failed. ImagePullBackOff: The image nope:1 cannot be pulled." in result["msg"]
+    assert result["models"][0]["error_code"] == "failed"
+
+
+def test_what_is_not_ready_in_time_is_told(api: FakeApi, run: Run) -> None:
+    _model(api, "a")
+    api.set_status(PATH + "a", **PENDING)
+    result = run("model_info", wait=True, wait_timeout=1)
+    assert (result.failed, result["error_code"]) == (True, "timeout")
+    assert "Model models/a is not ready after 1 s. WaitingForPods" in result["msg"]
+
+
+def test_nothing_to_wait_for_is_told_when_the_time_is_up(api: FakeApi, run: Run) -> None:
+    result = run("model_info", name="a", wait=True, wait_timeout=0)
+    assert (result.failed, result["error_code"]) == (True, "timeout")
+    assert result["msg"] == "There is no such Model after 0 s."
+
+
+def test_without_the_definition_nothing_is_waited_for(api: FakeApi, run: Run) -> None:
+    api.served.clear()
+    result = run("model_info", wait=True, wait_timeout=3600)
+    assert (result.failed, result["error_code"]) == (True, "definition_missing")
+
+
+def test_other_things_than_readiness_can_be_waited_for(api: FakeApi, run: Run) -> None:
+    _model(api, "a")
+    api.set_status(PATH + "a", **PENDING)
+    task = {"wait": True, "wait_for": [{"field": "status.phase", "equals": "Pending"}]}
+    assert not run("model_info", **task).failed
+    assert [call.verb for call in api.calls] == ["list"]
+
+
+def test_check_mode_does_not_wait(api: FakeApi, run: Run) -> None:
+    assert not run("model_info", check=True, name="a", wait=True).failed
+    assert [call.verb for call in api.calls] == ["list"]

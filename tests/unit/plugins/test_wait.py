@@ -106,6 +106,57 @@ def test_a_field_that_the_definition_lacks_is_not_retried(api: FakeApi, run: Run
     assert len(api.asked("apply")) == 1
 
 
+def _openapi(**fields: Any) -> str:
+    """What the API server says of Krypton's group: a Model with these fields, and templates of pods."""
+    model = {
+        "x-kubernetes-group-version-kind": [{"group": "krypton.ai", "kind": "Model", "version": "v1alpha1"}],
+        "properties": {"spec": {"allOf": [{"$ref": "#/components/schemas/Spec"}]}},
+    }
+    schemas = {"ai.krypton.Model": model, "Spec": {"properties": fields}, "Other": {"properties": {"minReplicaz": {}}}}
+    return json.dumps({"components": {"schemas": schemas}})
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        ([".spec.minReplica"], "Did you mean minReplicas?"),
+        ([".spec.env[0].valeu"], "Did you mean value?"),
+        ([".spec.wholly"], ""),
+        ([".spec.nothing.here"], ""),
+        ([".spec.minReplica", ".spec.evn"], "Instead of minReplica, did you mean minReplicas? Instead of evn, did you"),
+    ],
+)
+def test_a_field_that_is_misspelled_is_told_with_what_was_meant(
+    api: FakeApi, run: Run, paths: list[str], told: str
+) -> None:
+    env = {"items": {"properties": {"name": {}, "value": {}}}}
+    text = f"failed to create typed patch object (models/a; krypton.ai/v1alpha1, Kind=Model): errors: {paths}".replace(
+        "']", ": field not declared in schema']"
+    ).replace("',", ": field not declared in schema',")
+    api.answers += [
+        Answer(lambda call: call.verb == "apply", 500, "", text),
+        Answer(
+            lambda call: call.path == "/openapi/v3/apis/krypton.ai/v1alpha1",
+            200,
+            text=_openapi(minReplicas={}, env=env),
+        ),
+    ]
+    result = run("model", **TASK)
+    assert result["error_code"] == "invalid"
+    assert told in result["msg"]
+    assert ("did you mean" in result["msg"].lower()) is bool(told)
+
+
+def test_one_who_may_not_read_the_schemas_is_told_the_field_alone(api: FakeApi, run: Run) -> None:
+    what = "(models/a; krypton.ai/v1alpha1, Kind=Model)"
+    text = f"failed to create typed patch object {what}: .spec.x: field not declared in schema"
+    api.answers += [
+        Answer(lambda call: call.verb == "apply", 500, "", text),
+        Answer(lambda call: call.path.startswith("/openapi"), 403, "Forbidden", "forbidden"),
+    ]
+    assert run("model", **TASK)["msg"] == "Model models/a was refused. .spec.x: field not declared in schema."
+
+
 def test_where_watching_is_not_permitted_it_polls(api: FakeApi, run: Run) -> None:
     api.controller = becomes(others=PENDING)
     api.answers.append(Answer(_is_watch, 403, "Forbidden", 'models.krypton.ai is forbidden: User "u" cannot watch'))

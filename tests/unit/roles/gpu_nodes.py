@@ -16,10 +16,14 @@ from ansible.plugins.filter import core as core_filters
 from ansible.plugins.filter import mathstuff as list_filters
 from ansible.plugins.test import core as core_tests
 from ansible.plugins.test import mathstuff as list_tests
+from ansible_collections.slipway.inference.plugins.filter.drained_pods import drained_pods
 from ansible_collections.slipway.inference.plugins.filter.listed import listed
+from ansible_collections.slipway.inference.plugins.filter.shaped import shaped
 from jinja2 import Template
 from jinja2.nativetypes import NativeEnvironment, NativeTemplate
 from jinja2.runtime import Context, Undefined, missing
+
+from ..ansible_files import role_variables
 
 ROLE = Path(__file__).parents[3] / "roles/gpu_node"
 SYSTEMS = {
@@ -101,7 +105,7 @@ class Node:
                 "packages": {name: [{"name": name}] for name in packages},
             },
         }
-        self.variables = read("defaults/main.yml") | read("vars/main.yml") | known
+        self.variables = read("defaults/main.yml") | role_variables(ROLE) | known
         names = self["__gpu_node_system"]
         if (ROLE / f"vars/{names}.yml").exists():
             self.variables |= read(f"vars/{names}.yml")
@@ -165,6 +169,8 @@ def _environment() -> _Environment:
     for filters in (core_filters, list_filters):
         environment.filters = filters.FilterModule().filters() | environment.filters
     environment.filters["slipway.inference.listed"] = listed
+    environment.filters["slipway.inference.drained_pods"] = drained_pods
+    environment.filters["slipway.inference.shaped"] = shaped
     for tests in (core_tests, list_tests):
         environment.tests = tests.TestModule().tests() | environment.tests
     return environment

@@ -22,7 +22,7 @@ PREFIX = "slipway.inference."
 WRITTEN_BY_USERS = [
     *ROOT.glob("playbooks/**/*.yml"),
     *ROOT.glob("examples/**/*.yml"),
-    *ROOT.glob("extensions/**/*.yml"),
+    *ROOT.glob("molecule/**/*.yml"),
 ]
 CODE = re.compile(r"`([^`]*)`")
 TYPES: dict[str, type | tuple[type, ...]] = {

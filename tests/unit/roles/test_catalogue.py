@@ -46,10 +46,25 @@ def test_a_model_is_as_it_was_written_down(name: str) -> None:
     assert rendered(name) == GOLDEN[name]
 
 
+GONE = ("--disable-log-requests", "--num-scheduler-steps", "--max-seq-len-to-capture")
+"""Arguments of the originals that vLLM no longer takes: the first is what it does anyway."""
+RESPELLED = {"--enable-chunked-prefill=false": "--no-enable-chunked-prefill"}
+
+
+def current(spec: Any) -> Any:
+    """A spec of the original with arguments that the vLLM of our defaults takes, which those for TPUs are not of."""
+    if spec["engine"] != "VLLM" or "tpu" in spec["resourceProfile"] or "args" not in spec:
+        return spec
+    args = [RESPELLED.get(arg, arg) for arg in spec["args"] if arg.partition("=")[0] not in GONE]
+    return {**spec, "args": args}
+
+
 @pytest.mark.parametrize("original", ORIGINALS, ids=lambda path: path.stem)
 def test_a_model_is_as_the_original_has_it(original: Path) -> None:
     manifest = yaml.safe_load(original.read_text())
-    assert rendered(manifest["metadata"]["name"]) == manifest["spec"]
+    ours = rendered(manifest["metadata"]["name"])
+    image = ours.pop("image", "")
+    assert ours == (manifest["spec"] if image else current(manifest["spec"]))
 
 
 def test_every_profile_is_one_that_the_controller_knows_or_the_cluster_s_operator_defines() -> None:

@@ -56,7 +56,10 @@ def granted(api: ClusterApi, kind: str, namespace: str, name: str) -> set[str]:
 def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path, api: ClusterApi) -> None:
     install(tmp_path, api, "team-a", "team-b")
     assert rights(api) == OWN | tenants("team-a", "team-b")
-    assert granted(api, "ClusterRole", "", "slipway-controller") == {"nodes", "priorityclasses"} | OF_THE_CLUSTER
+    assert (
+        granted(api, "ClusterRole", "", "slipway-controller")
+        == {"namespaces", "nodes", "priorityclasses"} | OF_THE_CLUSTER
+    )
     assert {"deployments", "models", "pods"} <= granted(api, "Role", "team-a", "slipway-controller-tenant")
     binding = api.objects["RoleBinding", "team-b", "slipway-controller-tenant"]
     assert binding["roleRef"] == {

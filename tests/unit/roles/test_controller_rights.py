@@ -11,6 +11,7 @@ import pytest
 
 from slipway.apis import APIS
 from slipway.apis.kubeai.names import ADAPTER_LABEL
+from slipway.apis.llmkube.quotas import NAMESPACES
 from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.service_plan import POD_READER
 from slipway.controller import signing
@@ -78,7 +79,7 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
     shared = {"get", "list", "watch", "create", "patch"}
     own = {
         ("inference.llmkube.dev", f"{kind}{suffix}"): verbs
-        for kind in ("models", "inferenceservices")
+        for kind in ("models", "inferenceservices", "modelrouters", "loraadapters", "gpuquotas")
         for suffix, verbs in OWN_VERBS.items()
     }
     assert added == own | {
@@ -86,6 +87,7 @@ def test_llmkube_adds_what_its_weights_autoscalers_and_priorities_need() -> None
         ("autoscaling", "horizontalpodautoscalers"): MANAGED,
         ("pyrra.dev", "servicelevelobjectives"): MANAGED,
         ("", "nodes"): {"list", "watch"},
+        ("", "namespaces"): {"list", "watch"},
         ("", "persistentvolumeclaims"): shared,
         ("scheduling.k8s.io", "priorityclasses"): shared - {"patch"},
     }
@@ -143,7 +145,7 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
     }
     own = {other.resource.kind for other in APIS if other.name == api.name}
     for kind in {watch.kind for watch in watches if not watch.owned} - {POD}:
-        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE, *OBSERVED} | own
+        assert kind in {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS, NODE, NAMESPACES, *OBSERVED} | own
         if kind in OBSERVED:
             assert granted[kind.group, kind.plural] >= {"get", "list", "watch", "patch"}, kind
             continue
@@ -151,7 +153,9 @@ def test_every_kind_that_an_api_makes_or_refers_to_is_granted(api: Any) -> None:
         noted = {"patch"} if kind in own | {CONFIG_MAP, PERSISTENT_VOLUME_CLAIM} else set()
         if (api.name, kind) in READ_ONLY:
             verbs, noted = {"get", "list", "watch"}, set()
-        assert granted[kind.group, kind.plural] >= ({"list", "watch"} if kind == NODE else verbs | noted), kind
+        assert granted[kind.group, kind.plural] >= (
+            {"list", "watch"} if kind in (NODE, NAMESPACES) else verbs | noted
+        ), kind
 
 
 def test_limited_to_namespaces_only_kinds_without_one_are_granted_in_the_whole_cluster() -> None:
@@ -159,6 +163,7 @@ def test_limited_to_namespaces_only_kinds_without_one_are_granted_in_the_whole_c
     wide = ruled(limited["__controller_cluster_rules"])
     assert wide == {
         ("", "nodes"): {"list", "watch"},
+        ("", "namespaces"): {"list", "watch"},
         ("scheduling.k8s.io", "priorityclasses"): {"get", "list", "watch", "create"},
     }
     assert ruled(limited["__controller_work_rules"]) | wide == ruled(everywhere["__controller_cluster_rules"])

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-import yaml
 from aiohttp import web
 
 from slipway.apis.kubeai.types import Feature
@@ -16,7 +15,9 @@ from slipway.gateway import http_api
 from slipway.gateway.file_source import ModelEntry, TableFile
 from slipway.serving.route import Route
 
-VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/gateway/vars/main.yml").read_text())
+from ..ansible_files import role_variables
+
+VARS = role_variables(Path(__file__).parents[3] / "roles/gateway")
 
 
 async def _asked(application: web.Application) -> dict[str, object]:

@@ -11,10 +11,11 @@ from jinja2.nativetypes import NativeEnvironment
 
 from slipway.gateway.settings import Settings
 
+from ..ansible_files import role_variables
 from .rendering import Rendered
 
 ROLE = Path(__file__).parents[3] / "roles/gateway"
-VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+VARS = role_variables(ROLE)
 
 
 def woken(*apis: str) -> list[dict[str, list[str]]]:
@@ -52,7 +53,7 @@ def test_the_rules_reach_the_cluster() -> None:
 def test_namespaces_are_read_only_where_they_are_chosen_by_their_labels(
     role: str, chosen: str, rights: list[list[str]]
 ) -> None:
-    names = yaml.safe_load((ROLE.parent / role / "vars/main.yml").read_text())
+    names = role_variables(ROLE.parent / role)
     text = names[f"__{role}_namespaces_rules"].removeprefix("{{").removesuffix("}}")
     values = {
         f"{role}_routed_namespaces": chosen,

@@ -15,12 +15,12 @@ from urllib.parse import parse_qs
 
 import promql_parser
 import pytest
-import yaml
 
+from ..ansible_files import role_variables
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
-VARS = yaml.safe_load((Path(__file__).parents[3] / "roles/gateway/vars/main.yml").read_text())
+VARS = role_variables(Path(__file__).parents[3] / "roles/gateway")
 SERIES = 'slipway_gateway_tokens_total{key="alice",kind="input",model="q",namespace="m"} 12.0'
 
 

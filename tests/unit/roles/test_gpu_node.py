@@ -800,15 +800,15 @@ def prepared() -> dict[str, Any]:
 def test_a_node_is_drained_before_its_driver_is_replaced_and_uncordoned_whatever_happens() -> None:
     names = [task["name"] for task in prepared()["block"]]
 
-    assert names[1:3] == ["Move the pods away before a driver that runs is replaced", "Install the driver"]
-    assert names[-1] == "See that the GPUs answer"
+    assert names[1:3] == ["Drain the node before its driver is replaced", "Install the driver"]
+    assert names[-1] == "Verify that the GPUs answer"
     assert [task["ansible.builtin.include_tasks"] for task in prepared()["always"]] == ["uncordon.yml"]
 
 
 def test_the_initramfs_is_rebuilt_once_before_a_reboot_is_decided_on() -> None:
     names = [task["name"] for task in prepared()["block"]]
 
-    assert names.index("Bring what has changed into effect") < names.index("Reboot where it is needed")
+    assert names.index("Run the handlers") < names.index("Reboot the node if needed")
     notifying = [path.name for path in (ROLE / "tasks").glob("*.yml") if "update-initramfs" in path.read_text()]
     assert notifying == []
 

@@ -11,11 +11,12 @@ import yaml
 from slipway.kube.objects import Object
 from slipway.serving.groups import LEADER_WORKER_SET
 
+from ..ansible_files import role_variables
 from .cluster_api import ClusterApi
 from .role_run import run_role
 
 ROLE = Path(__file__).parents[3] / "roles/leader_worker_set"
-VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+VARS = role_variables(ROLE)
 FILES = ("leaderworkersets", "disaggregatedsets")
 DEFINITIONS = [yaml.safe_load((ROLE / f"files/{name}.yaml").read_text()) for name in FILES]
 DEFINITION = "leaderworkersets.leaderworkerset.x-k8s.io"

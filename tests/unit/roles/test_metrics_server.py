@@ -142,5 +142,5 @@ def test_the_playbook_installs_it_only_where_asked_and_removes_what_is_ours() ->
         used = [task for play in plays for task in play.get("tasks", ()) if "inference.metrics_server" in str(task)]
         return [task.get("when") for task in used]
 
-    assert conditions("site") == conditions("upgrade") == ["slipway_metrics_server | default(false) | bool"]
+    assert conditions("site") == conditions("upgrade") == ["slipway_has_metrics_server | bool"]
     assert conditions("uninstall") == [None]

@@ -70,7 +70,7 @@ def _answer(api: FakeApi, resource: Object) -> None:
 def play(folder: Path, api: FakeApi, variables: Object, *, failing: bool = False) -> str:
     """Output of a play that runs the role and then tells which names the gateway has to list, in one line."""
     role = {"ansible.builtin.include_role": {"name": "slipway.inference.models", "public": True}}
-    tell = {"ansible.builtin.debug": {"msg": "names={{ __models_names | join(',') }};"}}
+    tell = {"ansible.builtin.debug": {"msg": "names={{ models_names | join(',') }};"}}
     models = {
         "hosts": "localhost",
         "connection": "local",

@@ -20,6 +20,7 @@ from slipway.engines.main import table, text
 from slipway.serving.report import SETTLED
 
 from ...docs.pages import ROOT, anchors, prose
+from ..ansible_files import role_variables
 from ..docs.test_coverage import metrics
 from .rendering import Rendered
 
@@ -329,7 +330,7 @@ def test_a_target_is_called_as_its_service_is_at_the_gateway(labels: dict[str, s
 
 def test_gateway_and_controller_are_read_where_their_roles_say() -> None:
     for name, container in (("gateway", "__gateway_control"), ("controller", "__controller_container")):
-        text = yaml.safe_load((ROOT / f"roles/{name}/vars/main.yml").read_text())
+        text = role_variables(ROOT / f"roles/{name}")
         [job] = [job for job in jobs() if job["job_name"] == f"slipway-{name}"]
 
         assert [port["name"] for port in text[container]["ports"]] == [wanted_port(job["relabel_configs"])]

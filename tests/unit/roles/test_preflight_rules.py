@@ -191,8 +191,8 @@ def test_caches_need_a_default_class_where_nobody_has_claimed_them() -> None:
     variables = {
         "preflight_roles": ["models"],
         "__preflight_problems": [],
-        "__models_cached": ["one", "two"],
-        "__models_claims": [{"claim": "one/weights", "of": "model a"}],
+        "models_cached_namespaces": ["one", "two"],
+        "models_claims": [{"claim": "one/weights", "of": "model a"}],
         "__preflight_classes": {"resources": [{"metadata": {"name": "slow"}}]},
     }
     claimed = [{"metadata": {"namespace": "two", "name": "llmkube-model-cache"}}]

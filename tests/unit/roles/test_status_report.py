@@ -40,8 +40,8 @@ def found(**read: Any) -> Object:
     """What the role keeps, where these objects are read by kind; those of a kind that is None may not be."""
     loader = DataLoader()
     known: Object = {}
-    for file in ("defaults/main.yml", "vars/main.yml"):
-        known |= loader.load_from_file(str(ROLE / file), trusted_as_template=True)
+    for file in (ROLE / "defaults/main.yml", *sorted((ROLE / "vars/main").glob("*.yml"))):
+        known |= loader.load_from_file(str(file), trusted_as_template=True)
     kinds = [row["kind"] for row in known["__status_kinds_anywhere"] + known["__status_kinds_of_openshift"]]
     results = [
         {"item": {"kind": kind}}

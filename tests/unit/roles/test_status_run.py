@@ -63,6 +63,25 @@ def test_what_runs_and_how_to_ask_it_is_told(tmp_path: Path, api: ClusterApi) ->
     assert api.writes == []
 
 
+def test_an_address_that_is_given_is_the_only_one_that_is_told(tmp_path: Path, api: ClusterApi) -> None:
+    named = {"app.kubernetes.io/name": "slipway-gateway"}
+    put(api, "Deployment", "slipway-gateway", "slipway-system", labels=named, **part("slipway/slipway:1", 2))
+    ports = [{"port": 80, "nodePort": 30080}]
+    put(api, "Service", "slipway-gateway", "slipway-system", labels=named, spec={"type": "NodePort", "ports": ports})
+    ready = {"type": "Ready", "status": "True"}
+    addresses = [{"type": "InternalIP", "address": "10.0.0.7"}]
+    put(
+        api,
+        "Node",
+        "worker",
+        status={"conditions": [ready], "nodeInfo": {"kubeletVersion": "v1"}, "addresses": addresses},
+    )
+
+    said = run_role(tmp_path, api, "status", "main", status_urls=["http://127.0.0.1:8080/v1"])
+    assert "outside at http://127.0.0.1:8080/v1" in said
+    assert "10.0.0.7:30080" not in said
+
+
 def test_a_route_that_a_router_has_taken_is_the_address_to_ask(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds += OPENSHIFT
     named = {"app.kubernetes.io/name": "slipway-gateway"}

@@ -36,6 +36,7 @@ LISTS: dict[str, list[str]] = {
     "controller_ome_roots": ["/raid/models", "/mnt/more"],
     "controller_prometheus_namespaces": ["metrics", "more-metrics"],
     "gateway_apis": ["krypton", "kubeai"],
+    "gateway_cors_origins": ["https://chat.example.org", "http://localhost:3000"],
     "gateway_hub_organizations": ["meta-llama", "mistralai"],
     "gateway_image_pull_secrets": ["first", "second"],
     "gateway_prometheus_namespaces": ["metrics", "more-metrics"],

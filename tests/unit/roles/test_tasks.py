@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible.template import trust_as_template
 
 from slipway.apis import APIS
 
-from ..ansible_files import mappings
+from ..ansible_files import mappings, role_variables
 from .rendering import Rendered
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +29,7 @@ def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) ->
 
 def test_the_controller_knows_the_name_of_its_pod() -> None:
     """A container that was restarted in its pod takes its own lease up at once, by that name."""
-    container = yaml.safe_load((ROOT / "roles/controller/vars/main.yml").read_text())["__controller_container"]
+    container = role_variables(ROOT / "roles/controller")["__controller_container"]
 
     assert {item["name"]: item["valueFrom"] for item in container["env"]} == {
         "POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}}
@@ -50,6 +52,13 @@ def test_a_change_of_kubeai_s_configuration_replaces_no_pod() -> None:
         "component_objects"
     ]
     assert "component_objects" not in revision
+
+
+def test_a_rescue_names_a_task_of_its_file() -> None:
+    for file in FILES:
+        names = {task.get("name") for task in mappings(file)}
+        rescued = set(re.findall(r"ansible_failed_task\.name == '([^']+)'", file.read_text()))
+        assert rescued <= names, file
 
 
 def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() -> None:
@@ -100,6 +109,44 @@ def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
     first = ["preflight", "verify", "verify", "crds", "model_registry", "depot", "controller", "gateway"]
     assert tags[: len(first)] == first
     assert tags[-1] == "verify"
+
+
+def test_an_upgrade_takes_the_parts_that_an_installation_has() -> None:
+    def conditions(playbook: str) -> dict[str, Any]:
+        tasks = mappings(ROOT / f"playbooks/{playbook}.yml")
+        roles = [task for task in tasks if "ansible.builtin.import_role" in task and "when" in task]
+        return {task["ansible.builtin.import_role"]["name"]: task["when"] for task in roles}
+
+    parts = yaml.safe_load((ROOT / "playbooks/shared/parts.yml").read_text())
+    assert conditions("upgrade") == conditions("site")
+    assert {when.removesuffix(" | bool") for when in conditions("site").values()} == parts.keys()
+
+
+@pytest.mark.parametrize(
+    ("variables", "roles"),
+    [
+        ({}, set()),
+        ({"slipway_apis": ["krypton", "deckhouse"]}, {"model_registry"}),
+        ({"slipway_apis": ["deckhouse"], "slipway_model_registry": False}, set()),
+        (
+            {"slipway_hub": True, "slipway_metrics_server": "true", "slipway_monitoring": False},
+            {"hub", "metrics_server"},
+        ),
+        ({"slipway_leader_worker_set": True, "slipway_monitoring": True}, {"leader_worker_set", "monitoring"}),
+        ({"groups": {"gpu_nodes": ["one"]}}, {"gpus"}),
+        ({"groups": {"mine": ["one"]}, "gpu_nodes_group": "mine", "slipway_gpu": False}, set()),
+        ({"preflight_openshift": True, "gateway_api_keys_secret": "keys"}, {"openshift_route"}),
+    ],
+)
+def test_the_preflight_checks_the_parts_that_will_be_installed(variables: dict[str, Any], roles: set[str]) -> None:
+    known = {"gateway_api_keys": {}, "gateway_api_keys_secret": "", "groups": {}, **variables}
+    parts = yaml.safe_load((ROOT / "playbooks/shared/parts.yml").read_text())
+    has = Rendered("preflight", **known, **{name: trust_as_template(value) for name, value in parts.items()})
+    checked = {"depot": "model_registry", "device_plugin": "gpus", "runtime_class": "gpus"}
+
+    assert {name.removeprefix("slipway_has_") for name in parts if has[name]} == roles
+    always = {"controller", "gateway", "models"}
+    assert {checked.get(role, role) for role in has["preflight_roles"]} - always == roles
 
 
 @pytest.mark.parametrize("playbook", ["site", "upgrade"])

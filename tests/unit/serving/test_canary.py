@@ -8,7 +8,7 @@ import pytest
 
 from slipway.serving.canary import Revision, Split, decide, revision
 from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.route import Canary
+from slipway.serving.route import Target
 
 OLD, NEW = Revision("old", complete=True), Revision("new", complete=True)
 ROLLING = Revision("new", complete=False)
@@ -95,8 +95,8 @@ def test_shares_add_up_to_all_and_name_only_who_gets_requests() -> None:
 
 
 def test_a_route_names_the_canary_while_it_gets_requests() -> None:
-    assert TRIED.route("m-canary") == Canary("m-canary", 10)
-    assert ALONE.route("m-canary") is None
+    assert TRIED.targets("m-canary") == (Target(weight=90), Target("m-canary", 10))
+    assert ALONE.targets("m-canary") == ()
 
 
 def deployment(digest: str, **status: int) -> dict[str, Any]:

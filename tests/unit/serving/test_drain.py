@@ -18,7 +18,7 @@ import pytest
 from slipway.engines import ENGINES
 from slipway.engines.generic import GENERIC
 from slipway.engines.vllm import VLLM
-from slipway.serving.drain import FAILED_SECONDS, Drain, bounded
+from slipway.serving.drain import FAILED_SECONDS, UNASKED_SECONDS, Drain, bounded
 
 PATIENCE = 60
 METRICS = """\
@@ -155,6 +155,16 @@ def test_connections_count_where_an_engine_that_had_work_says_nothing_any_more(
 def test_a_pod_waits_no_longer_than_it_may(engine: Engine, hook: Any) -> None:
     engine.running = "1.0"
     assert hook(VLLM.drain(1)).wait(PATIENCE) == 0
+
+
+def test_an_image_without_grep_goes_on_as_long_as_one_without_a_shell(tmp_path: Path) -> None:
+    sleep = tmp_path / "sleep"
+    sleep.write_text("#!/bin/sh\necho $1\n")
+    sleep.chmod(0o755)
+    shell, *arguments = Drain(seconds=600).hook(80)["exec"]["command"]
+    command = [shutil.which(shell) or shell, *arguments]
+    ran = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{UNASKED_SECONDS}\n"
 
 
 def test_the_pod_has_time_to_stop_when_its_hook_is_done() -> None:

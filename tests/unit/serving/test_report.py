@@ -166,3 +166,16 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
     assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
     assert messages["Progressing"] == "All 3 replicas run the newest spec."
     assert (told.replicas, told.ready_replicas) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        (0, "No replica is wanted at the moment; the next one starts with the newest spec."),
+        (1, "The replica runs the newest spec."),
+        (2, "All 2 replicas run the newest spec."),
+    ],
+)
+def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(wanted: int, told: str) -> None:
+    found = report([component("engine", wanted, wanted)], None, [], 1)
+    assert {one.type: one.message for one in found.conditions}["Progressing"] == told

@@ -11,13 +11,14 @@ import pytest
 from slipway.serving.route import (
     MOST_BYTES,
     ROUTE,
-    Canary,
     InvalidRouteError,
     PrefixHash,
     Route,
     RoutedService,
     Routes,
     ScaleTarget,
+    Target,
+    When,
     route_metadata,
     routed_service,
 )
@@ -58,7 +59,7 @@ def test_what_the_controller_writes_is_read_back() -> None:
         scale=ScaleTarget("kubeai.org", "v1", "models", "a"),
         drop_model_field=True,
         aliases=("org/c", "d"),
-        canary=Canary("tiny-new", 10),
+        targets=(Target(weight=9), Target("tiny-new", order=1, when=When({"x": ("y",)}, ("m",)), only=True)),
     )
     labels, annotations = route_metadata(route)
     assert labels == {ROUTE: "true"}
@@ -101,14 +102,12 @@ def test_labels_are_bounded_in_number() -> None:
     [
         json.dumps({"models": [f"m{number}" for number in range(65)]}),
         json.dumps({"aliases": [f"m{number}" for number in range(65)]}),
-        json.dumps({"canary": {"service": "new", "percent": 101}}),
-        json.dumps({"canary": {"service": "new", "percent": -1}}),
-        json.dumps({"canary": {"service": "new", "percent": 0.5}}),
-        json.dumps({"canary": {"service": "new"}}),
-        json.dumps({"canary": {"service": "bank:new", "percent": 1}}),
-        json.dumps({"canary": {"service": "new 1", "percent": 1}}),
-        json.dumps({"canary": {"service": "new\n", "percent": 1}}),
-        json.dumps({"canary": {"service": "", "percent": 1}}),
+        json.dumps({"targets": [{"service": "new", "weight": 1000001}]}),
+        json.dumps({"targets": [{"service": "new", "weight": -1}]}),
+        json.dumps({"targets": [{"service": "new", "weight": 0.5}]}),
+        json.dumps({"targets": [{"service": "bank:new"}]}),
+        json.dumps({"targets": [{"service": "new 1"}]}),
+        json.dumps({"targets": [{"service": "new\n"}]}),
         json.dumps({"internal": "yes"}),
         json.dumps({"features": [f"F{number}" for number in range(65)]}),
         json.dumps({"features": ["F" * 64]}),

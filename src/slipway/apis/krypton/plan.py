@@ -31,7 +31,11 @@ def plan(view: View) -> Plan:
     model, world = view.served(), view.world
     server, scale = _server(model, world.settings), Scale(model.spec.min_replicas)
     route = Route(
-        models=(model.name,), created=created_unix(world.resource), owned_by="krypton", source=str(model.weights)
+        models=(model.name,),
+        created=created_unix(world.resource),
+        owned_by="krypton",
+        source=str(model.weights),
+        paths=LLAMACPP.paths_of(model.spec.image),
     )
     made = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
     guards = ingress(server, world.settings, policed=world.policed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 import msgspec
 
@@ -16,14 +15,13 @@ from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.labels import RESERVED
 from slipway.artifacts import huggingface
 from slipway.kube.objects import MANAGED_BY, Object, created_unix, labels
-from slipway.kube.quantity import amount
 from slipway.serving import agent, env, volumes
 from slipway.serving.agent import Adapter, AdapterSet
-from slipway.serving.loader import asked_by_the_controller
+from slipway.serving.loader import ADAPTERS_FOLDER, beside_engine, scratch
 from slipway.serving.route import PrefixHash, Route, ScaleTarget
-from slipway.serving.server import Container, File, ModelServer, Mount, Probe, Scale, ServiceSpec, variables
+from slipway.serving.server import Container, File, ModelServer, Scale, ServiceSpec, variables
 from slipway.serving.settings import Settings
-from slipway.serving.workload import CONFINED, UNPRIVILEGED, restricted
+from slipway.serving.workload import CONFINED, restricted
 from slipway.weights.credentials import Access, mounted, of_operator
 
 FOUND_OUT = (names.ADAPTER_LABEL, agent.SERVING_LABEL)
@@ -32,15 +30,9 @@ OWN_LABELS = frozenset({*names.selector(""), NAME_LABEL, INSTANCE_LABEL, MANAGED
 """What all pods have, whatever their Model's own labels say."""
 MANAGER = "kubeai"
 PORT_ANNOTATION = "model-pod-port"
-ADAPTERS, ADAPTERS_FOLDER = "adapters", "/adapters"
-ADAPTERS_SHARE = Fraction(95, 100)
-"""Of the volume's limit, what adapters may have: the kubelet evicts the pod beyond it, the loader only refuses."""
 CACHE = "models"
 DOWNLOADS = "downloads"
 SHARED_MEMORY = "dshm"
-RESTORED = Probe(port=agent.PORT, path="/healthz", period=1, timeout=5, failures=1)
-"""Says no at once when an engine that restarted lacks adapters that it had, and keeps requests away until it has them
-again. A loader that is slow to answer, as the node is busy, costs the pod nothing."""
 
 
 def server(model: Model) -> ModelServer:
@@ -131,6 +123,7 @@ def route(model: Model, *, failing: bool) -> Route:
         labels=model.labels,
         scale=ScaleTarget("kubeai.org", "v1", "models", model.name) if scaled else None,
         drop_model_field=not model.engine.reads_model_field,
+        paths=model.engine.paths_of(spec.image),
     )
     if spec.load_balancing.strategy == "LeastLoad":
         return plain
@@ -233,8 +226,7 @@ def _access(model: Model) -> Access:
     if engine.cache_path:
         found += mounted(volumes.scratch(DOWNLOADS), engine.cache_path)
     if model.spec.adapters:
-        scratch = volumes.scratch(ADAPTERS, model.settings.adapters.size)
-        found += mounted(scratch, ADAPTERS_FOLDER, read_only=True)
+        found += mounted(scratch(model.settings.adapters.size), ADAPTERS_FOLDER, read_only=True)
     if model.place:
         found += model.place.access(CACHE, read_only=True)
     return found + reading.credentials((model.url.scheme,), secrets) + reading.volume(model.url, secrets)
@@ -242,18 +234,12 @@ def _access(model: Model) -> Access:
 
 def _loader(model: Model, access: Access) -> Container:
     """Fetches adapters and has the engine load them, as the controller tells it."""
-    engine, most = f"http://127.0.0.1:{PORT}", int(amount(model.settings.adapters.size) * ADAPTERS_SHARE)
     container = Container(
         name=agent.CONTAINER,
         image=loader_image(model.config, model.settings),
-        args=(
-            *("loader", "serve", "--directory", ADAPTERS_FOLDER, "--engine", engine, "--max-bytes", str(most)),
-            *loader_options(model),
-        ),
+        args=loader_options(model),
         env=loader_env(model, access),
         env_from=env_from(model),
-        mounts=(Mount(ADAPTERS, ADAPTERS_FOLDER), *access.mounts),
-        readiness=RESTORED,
-        security=UNPRIVILEGED,
+        mounts=access.mounts,
     )
-    return asked_by_the_controller(container, model.controller_key)
+    return beside_engine(container, PORT, model.settings.adapters.size, model.controller_key)

@@ -23,6 +23,7 @@ from slipway.kube.objects import Object
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.times import parse_duration
+from slipway.spelling import did_you_mean
 
 T = TypeVar("T")
 
@@ -247,7 +248,9 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if name not in self.resource_profiles:
             known = ", ".join(sorted(self.resource_profiles))
             raise InvalidSpecError(
-                "UnknownProfile", f"the system configuration has no resource profile {name!r}, but {known}"
+                "UnknownProfile",
+                f"the system configuration has no resource profile {name!r}, but {known}"
+                + did_you_mean(name, self.resource_profiles),
             )
         return self.resource_profiles[name].times(int(count))
 
@@ -256,7 +259,9 @@ class SystemConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         if name not in self.cache_profiles:
             known = ", ".join(sorted(self.cache_profiles)) or "none"
             raise InvalidSpecError(
-                "UnknownCacheProfile", f"no cache profile {name!r}: the system configuration has {known}"
+                "UnknownCacheProfile",
+                f"no cache profile {name!r}: the system configuration has {known}"
+                + did_you_mean(name, self.cache_profiles),
             )
         return self.cache_profiles[name].shared_filesystem
 

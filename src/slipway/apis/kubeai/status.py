@@ -7,10 +7,10 @@ import msgspec
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, deleting, generation, uid
-from slipway.serving.agent import Adapter, AdapterState
+from slipway.kube.objects import Object, deleting, generation
+from slipway.serving.adapters import standings
 from slipway.serving.api import Rejection, StatusResult, World
-from slipway.serving.diagnosis import Diagnosis, Failure, is_ready
+from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.job import without_pods
 from slipway.serving.report import Component, Pending, report, routed
 from slipway.weights import progress
@@ -144,31 +144,14 @@ def _adapters(view: View) -> Condition:
     world, deployment = view.world, view.deployment
     if not isinstance(view.model, Model):
         return Condition(ADAPTERS_LOADED, "Unknown", view.model.reason, "See the condition Accepted.")
-    wanted = pods.adapters(view.model).adapters
-    serving = [pod for pod in view.pods if not deleting(pod) and is_ready(pod)]
     if deployment is not None and not deployment["spec"].get("replicas", 1):
         return Condition(ADAPTERS_LOADED, "False", "ScaledToZero", "Each replica loads them when it starts.")
-    states = {(uid(pod), state.name): state for pod in serving for state in _states(world, pod)}
-    missing = [
-        (adapter, pod, states.get((uid(pod), adapter.name)))
-        for adapter in wanted
-        for pod in serving
-        if not _has(states.get((uid(pod), adapter.name)), adapter)
-    ]
-    for adapter, pod, state in missing:
-        if state and state.phase == "Failed":
-            text = f"{adapter.name} in pod {pod['metadata']['name']}: {state.message}"
-            return Condition(ADAPTERS_LOADED, "False", "AdapterFailed", text)
-    if missing or not serving:
-        some = sorted({adapter.name for adapter, _pod, _state in missing} or {adapter.name for adapter in wanted})
-        return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"On their way: {', '.join(some)}.")
-    return Condition(ADAPTERS_LOADED, "True", "Loaded", f"Every replica has {', '.join(one.name for one in wanted)}.")
-
-
-def _states(world: World, pod: Object) -> tuple[AdapterState, ...]:
-    told = world.agents.get(uid(pod))
-    return told.adapters if told else ()
-
-
-def _has(state: AdapterState | None, adapter: Adapter) -> bool:
-    return state is not None and state.loaded == adapter.digest
+    found = standings(pods.adapters(view.model).adapters, view.pods, world.agents)
+    for one in found:
+        if one.phase == "Failed":
+            return Condition(ADAPTERS_LOADED, "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
+    loading = sorted(one.adapter.name for one in found if one.phase == "Loading")
+    if loading:
+        return Condition(ADAPTERS_LOADED, "False", "LoadingAdapters", f"On their way: {', '.join(loading)}.")
+    loaded = ", ".join(one.adapter.name for one in found)
+    return Condition(ADAPTERS_LOADED, "True", "Loaded", f"Every replica has {loaded}.")

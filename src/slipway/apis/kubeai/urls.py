@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from slipway.artifacts.weights import FETCHED
+from slipway.spelling import did_you_mean
 
 FORM = re.compile(r"([a-z0-9]+)://([^?]+)(?:\?(.*))?")
 UNPRINTABLE = re.compile(r"[^!-~]")
@@ -21,6 +22,7 @@ BUCKETS = ("s3", "gs", "oss")
 CACHED = FETCHED
 """What a cache or an adapter can be of."""
 SCHEMES = ("hf", "ollama", "pvc", *BUCKETS, "oci")
+OPTIONS = ("model", "insecure", "pull")
 
 
 class InvalidUrlError(ValueError):
@@ -57,7 +59,8 @@ def parse(text: str) -> ModelUrl:
         raise InvalidUrlError(f"{text!r} is not of the form scheme://place, such as hf://Qwen/Qwen2.5-0.5B-Instruct")
     scheme, ref, query = matched.groups()
     if scheme not in SCHEMES:
-        raise InvalidUrlError(f"{text!r}: the scheme {scheme} is not known, but {', '.join(SCHEMES)}")
+        meant = did_you_mean(scheme, SCHEMES)
+        raise InvalidUrlError(f"{text!r}: the scheme {scheme} is not known, but {', '.join(SCHEMES)}{meant}")
     if UNPRINTABLE.search(text):
         raise InvalidUrlError(f"{text!r}: spaces and characters beyond ASCII have no place in a url")
     if ref.startswith(("-", "/")) or ".." in ref.split("/"):
@@ -81,5 +84,6 @@ def _with_options(url: ModelUrl, query: str) -> ModelUrl:
                 raise InvalidUrlError(f"{option} must be true or false")
             url = msgspec.structs.replace(url, **{option: WORDS[value.lower()]})
         else:
-            raise InvalidUrlError(f"the option {option} is not known, but model, insecure and pull")
+            meant = did_you_mean(option, OPTIONS)
+            raise InvalidUrlError(f"the option {option} is not known, but {', '.join(OPTIONS)}{meant}")
     return url

@@ -1,11 +1,12 @@
 """LLMKube: ``inference.llmkube.dev/v1alpha1``. A Model is weights and where they come from; an InferenceService serves
-one on one of six runtimes."""
+one on one of six runtimes; a ModelRouter leads an id to several of these."""
 
 from __future__ import annotations
 
-from slipway.apis.llmkube.api import MODELS, SERVICES
+from slipway.apis.llmkube.api import ADAPTERS, MODELS, QUOTAS, SERVICES
 from slipway.apis.llmkube.describe import DESCRIPTION
+from slipway.apis.llmkube.routers import ROUTERS
 
-__all__ = ["APIS", "DESCRIPTION", "MODELS", "SERVICES"]
+__all__ = ["ADAPTERS", "APIS", "DESCRIPTION", "MODELS", "QUOTAS", "ROUTERS", "SERVICES"]
 
-APIS = (MODELS, SERVICES)
+APIS = (MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS)

@@ -1,4 +1,5 @@
-"""LLMKube's two kinds: weights come to where services find them, and services become pods that read them."""
+"""LLMKube's kinds: weights come to where services find them, services become pods that read them, and adapters come to
+the engines of services that run."""
 
 from __future__ import annotations
 
@@ -7,6 +8,9 @@ from collections.abc import Iterable
 from slipway.apis.llmkube import (
     cache,
     loading,
+    lora_plan,
+    lora_status,
+    loras,
     model_plan,
     model_resolve,
     model_status,
@@ -14,6 +18,8 @@ from slipway.apis.llmkube import (
     nodes,
     operation,
     pods,
+    quota_status,
+    quotas,
     readiness,
     scheduling,
     service_plan,
@@ -21,7 +27,9 @@ from slipway.apis.llmkube import (
     service_status,
     usage,
 )
+from slipway.apis.llmkube.lora_types import LORA_ADAPTER
 from slipway.apis.llmkube.model_types import MODEL
+from slipway.apis.llmkube.quota_types import GPU_QUOTA
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.kube.objects import (
     DEPLOYMENT,
@@ -34,8 +42,11 @@ from slipway.kube.objects import (
     PRIORITY_CLASS,
     SERVICE,
     Key,
+    Object,
     deleting,
     generation,
+    key,
+    labels,
 )
 from slipway.kube.store import Change
 from slipway.serving.api import Listers, Watch
@@ -53,6 +64,13 @@ from slipway.serving.watches import (
 )
 from slipway.weights.place import changed
 
+ADAPTER_INDEXES = {loras.OF_SERVICE: loras.by_service, loras.OF_NAME: loras.by_name}
+QUOTA_INDEXES = {
+    quotas.TAKEN: quotas.by_taken,
+    quotas.WAITING: quotas.by_waiting,
+    quotas.DENIED: quotas.by_denied,
+    quotas.RESERVED: quotas.by_reserved,
+}
 READ_OF_MODELS = ("spec", "status")
 """What a service reads of its Models, beside whether they are going."""
 
@@ -81,15 +99,92 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
     indexes = {
         REFERENCES: by_reference(service_resolve.references),
         scheduling.WAITS_FOR: scheduling.by_resource,
+        NAMESPACE: by_namespace,
     }
     return (
         *owned_by(kind, SERVICE, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *owned_by(kind, operation.OBJECTIVE, optional=operation.INSTALLED_BY),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=nobody),
         Watch(kind=kind, enqueue=scheduling.behind, indexes=indexes),
-        Watch(kind=MODEL.kind, enqueue=_of_model),
+        Watch(kind=kind, enqueue=quotas.after, indexes=QUOTA_INDEXES),
+        Watch(kind=GPU_QUOTA.kind, enqueue=_of_quota, indexes={quotas.COVERS: quotas.by_namespace_ref}),
+        Watch(kind=quotas.NAMESPACES, enqueue=_of_namespace, trim=only_labels),
+        Watch(kind=MODEL.kind, enqueue=_of_model, indexes={NAMESPACE: by_namespace}),
+        Watch(kind=LORA_ADAPTER.kind, enqueue=_of_adapter, indexes=ADAPTER_INDEXES),
         Watch(kind=PRIORITY_CLASS, enqueue=referenced_by(kind, PRIORITY_CLASS)),
     )
+
+
+def _watches_of_adapters(_settings: Settings) -> tuple[Watch, ...]:
+    kind = LORA_ADAPTER.kind
+    return (
+        *owned_by(kind, SERVICE),
+        Watch(kind=kind, enqueue=_rivals, indexes=ADAPTER_INDEXES),
+        Watch(kind=INFERENCE_SERVICE.kind, enqueue=_adapters_of_service),
+    )
+
+
+def _watches_of_quotas(_settings: Settings) -> tuple[Watch, ...]:
+    return (Watch(kind=INFERENCE_SERVICE.kind, enqueue=quotas.quotas_of, indexes=QUOTA_INDEXES),)
+
+
+def only_labels(namespace: Object) -> Object:
+    """A namespace with nothing but its name and labels."""
+    kept = ("name", "uid", "resourceVersion", "labels")
+    return {"metadata": {field: namespace["metadata"][field] for field in kept if field in namespace["metadata"]}}
+
+
+def _of_quota(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services that a quota was or is for, where it is another one."""
+    old, new = change.old, change.new
+    if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
+        return ()
+    named = {state["spec"].get("namespaceRef", "") for state in (old, new) if state}
+    if "" in named:
+        return [key(one) for one in listers.list(INFERENCE_SERVICE.kind)]
+    return [key(one) for name in named for one in listers.list(INFERENCE_SERVICE.kind, NAMESPACE, name)]
+
+
+def _of_namespace(change: Change, listers: Listers) -> Iterable[Key]:
+    """The services of a namespace whose labels differ, where quotas choose by labels."""
+    old, new = change.old, change.new
+    if (old and new and labels(old) == labels(new)) or not listers.count(GPU_QUOTA.kind, quotas.COVERS, ""):
+        return ()
+    return [key(one) for one in listers.list(INFERENCE_SERVICE.kind, NAMESPACE, change.key.name)]
+
+
+def _of_adapter(change: Change, _listers: Listers) -> Iterable[Key]:
+    """The service that an adapter names or named."""
+    old, new = change.old, change.new
+    if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
+        return ()
+    named = {(key(one).namespace, one["spec"]["inferenceServiceRef"]["name"]) for one in (old, new) if one}
+    return [Key(*one) for one in named]
+
+
+def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
+    """The adapters that may have a name, once this one has it no longer."""
+    old, new = change.old, change.new
+    if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
+        return ()
+    return [key(one) for one in loras.rivals_of(change, listers)]
+
+
+def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
+    """The adapters that name a service, where it is another one, or those of which it says something new."""
+    old, new = change.old, change.new
+    same = bool(old and new and generation(old) == generation(new) and deleting(old) == deleting(new))
+    before, after = ({one["name"]: one for one in told_of_adapters(state)} for state in (old, new))
+    if not same:
+        return [key(one) for one in listers.list(LORA_ADAPTER.kind, loras.OF_SERVICE, str(change.key))]
+    news = (name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    places = (f"{change.key}:{name}" for name in news)
+    return [key(one) for place in places for one in listers.list(LORA_ADAPTER.kind, loras.OF_NAME, place)]
+
+
+def told_of_adapters(service: Object | None) -> Iterable[Object]:
+    """What the status of a service says of adapters."""
+    return ((service or {}).get("status") or {}).get("adapters") or ()
 
 
 def _of_model(change: Change, listers: Listers) -> Iterable[Key]:
@@ -159,3 +254,25 @@ SERVICES = Table(
     status=service_status.status,
 )
 """Replicas are left to Kubernetes' own autoscaler, where a service asks for one."""
+ADAPTERS = Table(
+    name="llmkube",
+    resource=LORA_ADAPTER,
+    finalizers=frozenset({names.LORA_FINALIZER}),
+    condition_types=lora_status.CONDITIONS,
+    readiness=readiness.LORA_ADAPTER,
+    watches=_watches_of_adapters,
+    resolve=lora_plan.resolve,
+    plan=lora_plan.plan,
+    status=lora_status.status,
+)
+"""That its engine forgets an adapter which is gone, is the plan of its service."""
+QUOTAS = Table(
+    name="llmkube",
+    resource=GPU_QUOTA,
+    condition_types=quota_status.CONDITIONS,
+    readiness=readiness.GPU_QUOTA,
+    watches=_watches_of_quotas,
+    resolve=quota_status.resolve,
+    plan=quota_status.plan,
+    status=quota_status.status,
+)

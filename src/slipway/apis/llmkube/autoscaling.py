@@ -47,8 +47,8 @@ def replicas(world: World, service: Service, name: str) -> int | None:
     return max(min(first, bounds.max_replicas), bounds.min_replicas)
 
 
-def scaler(service: Service, server: ModelServer) -> Object:
-    """Raises InvalidSpecError."""
+def scaler(service: Service, server: ModelServer, most: int | None = None) -> Object:
+    """``most``: replicas that there may be for now, whatever the service says. Raises InvalidSpecError."""
     bounds = service.spec.autoscaling
     if bounds is None:
         raise ValueError("the service is not scaled")
@@ -56,7 +56,8 @@ def scaler(service: Service, server: ModelServer) -> Object:
         raise InvalidSpecError("InvalidSpec", "spec.autoscaling: minReplicas is more than maxReplicas")
     usual = Target("Pods", scaling_metric(service.engine), REQUESTS)
     targets = tuple(_target(metric) for metric in bounds.metrics) or (usual,)
-    return autoscaler(server, bounds.min_replicas, bounds.max_replicas, targets)
+    upper = bounds.max_replicas if most is None else max(1, min(most, bounds.max_replicas))
+    return autoscaler(server, min(bounds.min_replicas, upper), upper, targets)
 
 
 def _target(metric: Metric) -> Target:

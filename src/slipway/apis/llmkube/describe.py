@@ -15,11 +15,22 @@ from slipway.apis.description import (
 )
 from slipway.apis.llmkube import readiness
 from slipway.apis.llmkube.engines import ENGINES
+from slipway.apis.llmkube.lora_types import KIND as LORA_ADAPTER
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.operation import OBJECTIVE
+from slipway.apis.llmkube.quota_types import KIND as GPU_QUOTA
+from slipway.apis.llmkube.router_types import KIND as MODEL_ROUTER
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.apis.llmkube.settings import LLMKubeSettings
-from slipway.kube.objects import HORIZONTAL_POD_AUTOSCALER, JOB, NODE, PERSISTENT_VOLUME_CLAIM, PRIORITY_CLASS
+from slipway.kube.objects import (
+    HORIZONTAL_POD_AUTOSCALER,
+    JOB,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    PRIORITY_CLASS,
+)
 
 MEASURED = tuple(runtime for runtime, engine in ENGINES.items() if engine.metrics)
 """Runtimes that have metrics."""
@@ -47,18 +58,31 @@ SERVICES = Resource(
     pods=("inference.llmkube.dev/service={name}",),
 )
 
+ROUTERS = Resource(kind=MODEL_ROUTER, readiness=readiness.MODEL_ROUTER, url="")
+ADAPTERS = Resource(
+    kind=LORA_ADAPTER,
+    readiness=readiness.LORA_ADAPTER,
+    needs=(Need(INFERENCE_SERVICE.kind, "spec.inferenceServiceRef.name"),),
+    phase="",
+    url="",
+)
+
+QUOTAS = Resource(kind=GPU_QUOTA, readiness=readiness.GPU_QUOTA, phase="", url="", authored=False)
+
 DESCRIPTION = Description(
     name="llmkube",
-    resources=(MODELS, SERVICES),
+    resources=(MODELS, SERVICES, ROUTERS, ADAPTERS, QUOTAS),
     grants=Grants(
         work=(
             Grant(JOB, MANAGE),  # load, check and remove weights
             Grant(HORIZONTAL_POD_AUTOSCALER, MANAGE),
             Grant(OBJECTIVE, MANAGE),
             Grant(PERSISTENT_VOLUME_CLAIM, SHARE),  # caches
+            Grant(POD, ("patch",)),  # labels say which adapters a pod serves
         ),
         cluster=(
             Grant(NODE, ("list", "watch")),  # which accelerators there are
+            Grant(NAMESPACE, ("list", "watch")),  # the labels that GPUQuotas choose by
             Grant(PRIORITY_CLASS, ("get", "list", "watch", "create")),
         ),
     ),

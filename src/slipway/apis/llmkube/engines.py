@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import get_args
 
 from msgspec.structs import replace
@@ -155,6 +155,7 @@ def _vllm_args(launch: Launch) -> tuple[str, ...]:
     given = given_flags(launch.extra_args)
     place = () if "--host" in given else ("--host", launch.bind)
     settings = arguments(VLLM_FLAGS, _vllm_settings(launch), launch.extra_args, launch.gpus)
+    settings += ("--enable-lora",) if launch.adapters and "--enable-lora" not in given else ()
     model = model_of(launch.weights)
     own = (model, *revision_of(launch.weights), *place, "--port", str(launch.port))
     # What vLLM itself would call it is in use with those who ask it directly. Of two lists of names the last counts.
@@ -226,6 +227,8 @@ SGLANG_FLAGS: FlagTable = (
     FlagSpec("trust_remote_code", "--trust-remote-code"),
     FlagSpec("skip_tokenizer_init", "--skip-tokenizer-init"),
 )
+RANK, MODULES = "64", "--lora-target-modules"
+"""The rank that hardly any adapter exceeds."""
 SGLANG_WORDS: Words = {"attention_backend": {"flash_attn": "fa3"}, "tool_call_parser": {"qwen3": "qwen25"}}
 
 
@@ -237,9 +240,22 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
     parallel: dict[str, Value] = {"tensor_parallel_size": launch.gpus} if launch.gpus > 1 else {}
     given_settings = {**parallel, **_spelled(launch.settings, SGLANG_WORDS)}
     settings = arguments(SGLANG_FLAGS, given_settings, launch.extra_args, launch.gpus)
+    settings += _sglang_adapters(launch, given)
     wanted = ("--is-embedding",) if launch.tasks & {"embed", "rerank"} else ()
     switches = (switch for switch in (*wanted, "--enable-metrics") if switch not in given)
     return (*model, *place, "--port", str(launch.port), *name, *settings, *switches, *launch.extra_args)
+
+
+def _sglang_adapters(launch: Launch, given: Container[str]) -> tuple[str, ...]:
+    """What SGLang has to know of adapters that come while it runs, where nothing tells it: their highest rank, and
+    which modules they change."""
+    if not launch.adapters:
+        return ()
+    told = "--lora-paths" in given or bool(launch.settings.get("lora_modules"))
+    guessed = () if told else (("max_lora_rank", "--max-lora-rank", RANK), ("lora_target_modules", MODULES, "all"))
+    asked = ((flag, value) for name, flag, value in guessed if not launch.settings.get(name) and flag not in given)
+    enabled = () if "--enable-lora" in given else ("--enable-lora",)
+    return (*enabled, *(word for pair in asked for word in pair))
 
 
 GENERATES = "/health_generate"

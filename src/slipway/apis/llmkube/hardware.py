@@ -69,6 +69,26 @@ def accelerators(spec: InferenceServiceSpec, hardware: Hardware) -> Accelerators
     )
 
 
+def gpus_of(pod: Object, claimed: int) -> int:
+    """GPUs that a pod with this spec holds: what it asks for of the extended resource of which it asks for most.
+    ``claimed``: those of a pod that has claims of devices, of which it says no number."""
+    sums: dict[str, int] = {}
+    for container in pod.get("containers") or ():
+        for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
+            if "/" in name:
+                sums[name] = sums.get(name, 0) + _whole(text)
+    claims = len(pod.get("resourceClaims") or ())
+    return max(sums.values(), default=0) or (max(claims, claimed) if claims else 0)
+
+
+def _whole(text: object) -> int:
+    """Of a quantity; 0 where it is none."""
+    try:
+        return math.ceil(amount(str(text)))
+    except ValueError:
+        return 0
+
+
 def sharing_fault(spec: InferenceServiceSpec, hardware: Hardware, shared_nodes: Mapping[str, str]) -> str:
     """Why a GPU cannot be shared as the service asks for; empty: it can. ``shared_nodes``: labels of the nodes that the
     operator keeps for that."""

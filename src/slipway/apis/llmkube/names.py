@@ -10,6 +10,8 @@ GROUP = "inference.llmkube.dev"
 MODEL_LABEL, SERVICE_LABEL, RUNTIME_LABEL = f"{GROUP}/model", f"{GROUP}/service", f"{GROUP}/runtime"
 FINALIZER = f"{GROUP}/model-cache"
 """Kept on a Model until its weights have left the cache."""
+LORA_FINALIZER = "loraadapter.inference.llmkube.dev/finalizer"
+"""The original's, on LoRAAdapters."""
 LOADED = f"{GROUP}/"
 """Prefix of a claim's annotation for each source that is complete on it; what follows is its cache key."""
 CLAIM = "llmkube-model-cache"
@@ -33,6 +35,11 @@ def cache_key(source: str) -> str:
 def own_claim(service: str) -> str:
     """Of the claim that one service has for itself: the original's, told apart by a digest where that is no name."""
     return fitting(f"{service}-{OWN_CLAIM}")
+
+
+def lora_service(adapter: str) -> str:
+    """Of the Service that leads to the pods with an adapter: always with a digest, as a service may be called so."""
+    return fitting(f"lora_{adapter}")
 
 
 def job_name(model: str, what: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from slipway.apis.llmkube import autoscaling, names, usage
+from slipway.apis.llmkube import autoscaling, loras, names, usage
 from slipway.apis.llmkube.hardware import affinity
 from slipway.apis.llmkube.loaders import hub_token, loader
 from slipway.apis.llmkube.placement import Placed
@@ -15,8 +15,10 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import MANAGED_BY, Object, created_unix
-from slipway.serving import env, volumes
+from slipway.serving import agent, env, volumes
+from slipway.serving.agent import AdapterSet
 from slipway.serving.api import InvalidSpecError, World
+from slipway.serving.loader import beside_engine, scratch
 from slipway.serving.policies import UNMOVED
 from slipway.serving.route import Route
 from slipway.serving.server import (
@@ -43,6 +45,10 @@ START_SECONDS = 1800
 FIRST_FREE_PORT = 1024
 """From which on every process may listen."""
 HISTORY = 10
+LOADER_VOLUME = "slipway-adapters"
+"""What no volume of the author's is likely to be called."""
+KEY = "VLLM_API_KEY"
+"""Variable with the key that an engine asks for."""
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
 OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
@@ -92,6 +98,7 @@ def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer
         probe_overrides=_probe_overrides(service),
         drain=service.engine.drain(service.settings.drain_seconds),
         init_containers=_before(service),
+        sidecars=(_loader(service),) if service.looked_after else (),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
         security=_pod_security(service) if spec.pod_security_context is None else CONFINED | spec.pod_security_context,
@@ -138,6 +145,20 @@ def _before(service: Service) -> tuple[Container, ...]:
     """Loads the weights, where every pod does that for itself."""
     named = zip(("model-downloader", "draft-downloader"), _places(service), strict=False)
     return tuple(loader(place.loader, name, volume=place.volumes[0]) for name, place in named if place.loader)
+
+
+def _loader(service: Service) -> Container:
+    """Has the engine load adapters. All of them lie in the engine's container already."""
+    given = (variable for variable in service.spec.env if variable.get("name") == KEY)
+    container = Container(name=agent.CONTAINER, image=service.settings.loader_image, env=tuple(given))
+    kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
+    size, key = service.settings.adapters.size, service.controller_key
+    return beside_engine(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)
+
+
+def adapters(service: Service) -> AdapterSet:
+    """What the loaders are told."""
+    return loras.adapters(service.name, service.spec.runtime, service.loras, service.engine.container)
 
 
 def image(service: Service) -> str:
@@ -213,6 +234,7 @@ def _volumes(service: Service) -> tuple[Object, ...]:
         _check_place(service, volume)
     found = [volume for place in _places(service) for volume in place.volumes]
     found += [volume for volume, _mount in _folders(service)]
+    found += [scratch(service.settings.adapters.size, LOADER_VOLUME)] if service.looked_after else []
     # The target and its draft may lie on the same volume.
     return (*{volume["name"]: volume for volume in found}.values(), *service.spec.extra_volumes)
 
@@ -313,6 +335,7 @@ def address(service: Service) -> ServiceSpec:
         source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
+        paths=service.engine.paths_of(service.spec.image, service.spec.command),
     )
     return ServiceSpec(
         service_name(service.name),

@@ -1,4 +1,4 @@
-"""What the statuses of Models and InferenceServices mean."""
+"""What the statuses of LLMKube's kinds mean."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from slipway.serving.readiness import (
     FAILED,
     REACHED,
     ROLLED_OUT,
+    UNREACHED,
     AllOf,
     AnyOf,
     Condition,
@@ -40,4 +41,25 @@ INFERENCE_SERVICE = Readiness(
     ),
     refused=Condition("Accepted", "False"),
     telling=(Condition("Accepted"), Condition("Available"), REACHED, COMPLETE),
+)
+
+MODEL_ROUTER = Readiness(
+    ready=AllOf((Condition("Accepted"), Condition("Available"), REACHED)),
+    failed=AnyOf((UNREACHED, Condition("Accepted", "False"))),
+    refused=Condition("Accepted", "False"),
+    telling=(Condition("Accepted"), Condition("Available"), REACHED),
+)
+
+LORA_ADAPTER = Readiness(
+    ready=AllOf((Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED)),
+    failed=AnyOf((UNREACHED, Condition("Error"))),
+    refused=Condition("Available", "False"),
+    telling=(Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED),
+)
+
+GPU_QUOTA = Readiness(
+    ready=Condition("Accepted"),
+    failed=Condition("Accepted", "False"),
+    refused=Condition("Accepted", "False"),
+    telling=(Condition("Accepted"),),
 )

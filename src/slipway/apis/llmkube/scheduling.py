@@ -63,6 +63,12 @@ def scheduling_of(pod: Object, resource: str) -> Scheduling | None:
     return _judged(told.get("message", ""), told.get("reason") or "Unschedulable", resource)
 
 
+def has_node(pod: Object) -> bool:
+    """Whether the scheduler has found one."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "PodScheduled" and one["status"] == "True" for one in conditions)
+
+
 def _judged(message: str, reason: str, resource: str) -> Scheduling:
     missing = INSUFFICIENT.findall(message)
     if resource and resource in missing:
@@ -91,7 +97,7 @@ def position(world: World, priority: int, resource: str) -> int:
     own = place(world.resource, priority)
     waiting = world.list(KIND, WAITS_FOR, resource)
     others = (other for other in waiting if key(other) != key(world.resource) and not deleting(other))
-    return 1 + sum(place(other, _priority(other)) < own for other in others)
+    return 1 + sum(place(other, priority_of(other)) < own for other in others)
 
 
 def behind(change: Change, listers: Listers) -> Iterable[Key]:
@@ -103,7 +109,7 @@ def behind(change: Change, listers: Listers) -> Iterable[Key]:
     for resource in before.keys() | after.keys():
         first = min(queue[resource] for queue in (before, after) if resource in queue)
         for other in listers.list(KIND, WAITS_FOR, resource):
-            if place(other, _priority(other)) > first and key(other) != change.key:
+            if place(other, priority_of(other)) > first and key(other) != change.key:
                 yield key(other)
 
 
@@ -111,7 +117,7 @@ def _queued(service: Object) -> dict[str, Place]:
     """Its place among those that wait for a resource; none where it waits for none, or goes."""
     if deleting(service):
         return {}
-    return {resource: place(service, _priority(service)) for resource in by_resource(service)}
+    return {resource: place(service, priority_of(service)) for resource in by_resource(service)}
 
 
 def by_resource(service: Object) -> Iterable[str]:
@@ -120,5 +126,6 @@ def by_resource(service: Object) -> Iterable[str]:
     return (told.partition(":")[0],) if told else ()
 
 
-def _priority(service: Object) -> int:
-    return int(service["status"].get("effectivePriority", VALUES["normal"]))
+def priority_of(service: Object) -> int:
+    """As its status says."""
+    return int((service.get("status") or {}).get("effectivePriority", VALUES["normal"]))

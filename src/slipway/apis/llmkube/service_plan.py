@@ -24,7 +24,7 @@ def plan(view: View) -> Plan:
     server, scale = pods.server(service, operation.pod_annotations(view, service)), pods.scale(world, service)
     made = workload.workload(server, scale, (pods.address(service),))
     deployment = made.deployment
-    scaler = (autoscaling.scaler(service, server),) if autoscaling.autoscaled(service) else ()
+    scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
     serving = (deployment,) if view.waits is None else _earlier(view, deployment)
     guards = network.ingress(server, world.settings, policed=world.policed)
@@ -33,19 +33,24 @@ def plan(view: View) -> Plan:
         children=(*guards, *made.beside, *serving, *(scaler if serving else ()), *others),
         pending=() if serving == (deployment,) else (deployment,),
         shared=(*_classes(service), *_own_claim(view, service)),
+        adapters=pods.adapters(service),
     )
 
 
 def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     """Images alone, as nothing else that the operator sets needs trust."""
-    own, made = pods.own_image(view.valid()), freedoms((*plan.children, *plan.pending))
+    service, made = view.valid(), freedoms((*plan.children, *plan.pending))
+    own = (pods.own_image(service), service.settings.loader_image)
     images = (one for one in made if one.setting == "image_prefixes")
-    return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value == own)
+    return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value in own)
 
 
 def _earlier(view: View, deployment: Object) -> tuple[Object, ...]:
     """The Deployment that there is serves on while a Model is not ready, or not ready any more."""
-    replicas = deployment["spec"].get("replicas")
+    replicas, most = deployment["spec"].get("replicas"), view.most_replicas
+    # An autoscaler keeps within its bounds, but that it always has one replica.
+    if most is not None and (replicas is not None or most == 0):
+        replicas = min(replicas or 0, most)
     return (workload.kept(view.deployment, replicas),) if view.deployment else ()
 
 

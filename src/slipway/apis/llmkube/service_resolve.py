@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import placement, service_flags, usage
+from slipway.apis.llmkube import loras, placement, quotas, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
-from slipway.apis.llmkube.hardware import Accelerators, accelerators, sharing_fault
+from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, sharing_fault
+from slipway.apis.llmkube.loras import Lora
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
+from slipway.apis.llmkube.quotas import Record
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
+from slipway.apis.llmkube.scheduling import VALUES, has_node
 from slipway.apis.llmkube.service_types import Endpoint, InferenceServiceSpec
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import Unnamed
@@ -20,7 +23,10 @@ from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, generation, key
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
+from slipway.serving.diagnosis import ended
 from slipway.serving.settings import Settings
+from slipway.serving.watches import NAMESPACE
+from slipway.spelling import NAMES, did_you_mean
 
 TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
 MODE_FLAGS = {
@@ -41,6 +47,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     draft: Placed | None
     """Those of the Model for speculative decoding, where it is wanted and there is one."""
     settings: Settings
+    loras: tuple[Lora, ...] = ()
+    """The adapters that its engine is to load while it runs."""
+    controller_key: str = ""
+    """See World."""
 
     @property
     def name(self) -> str:
@@ -83,6 +93,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
 
     @property
+    def looked_after(self) -> bool:
+        """Whether a loader stands beside the engine, for adapters."""
+        return loras.looked_after(self.spec.runtime, self.loras, self.spec.extra_args)
+
+    @property
     def launch(self) -> Launch:
         spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
         return Launch(
@@ -92,6 +107,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             port=self.port,
             bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, ANYWHERE[0]),
             tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
+            adapters=self.looked_after,
             extra_args=user_args(spec),
             hub_mirror=self.settings.hugging_face_endpoint,
             settings=_settings(spec, self.placed, self.decoding),
@@ -134,6 +150,16 @@ def model_of(world: World, name: str) -> Object | None:
     return world.get(Reference(MODEL, world.resource["metadata"]["namespace"], name))
 
 
+def _meant(world: World, name: str) -> str:
+    """The end of a message about a Model that is not there: those of the namespace that are called alike. Of a
+    namespace with many nobody is told."""
+    namespace = world.resource["metadata"]["namespace"]
+    if world.listers.count(MODEL, NAMESPACE, namespace) > NAMES:
+        return "."
+    known = (key(model).name for model in world.list(MODEL, NAMESPACE, namespace))
+    return did_you_mean(name, known) or "."
+
+
 def draft_of(world: World) -> Object | None:
     return model_of(world, usage.draft_name(world.resource["spec"]))
 
@@ -145,7 +171,29 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     service: Service | InvalidSpecError
     deployment: Object | None
     waits: tuple[str, str] | None
-    """Reason and message while a Model is not ready that the service needs; None: it can start."""
+    """Reason and message while a Model is not ready that the service needs, or GPUQuotas have no room for it; None: it
+    can start."""
+    quota: Record
+    """What it has of GPUQuotas, for its status."""
+
+    @property
+    def most_replicas(self) -> int | None:
+        """That the Deployment may have which serves on while the service waits; None: as many as it wants."""
+        if self.waits is None or not self.quota.names or self.deployment is None:
+            return None
+        each = _each(self.deployment, self.service)
+        written = quotas.had(self.world.resource, self.running)
+        return min(self.quota.gpus, written) // each if each else None
+
+    @property
+    def running(self) -> int:
+        """GPUs that its pods hold."""
+        return _running(self.world, self.service)
+
+    @property
+    def unstarted(self) -> Record:
+        """Its part of GPUQuotas where it cannot start, which leaves what runs as it is."""
+        return quotas.held(self.world, self.running) if self.deployment else Record()
 
     def valid(self) -> Service:
         """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
@@ -156,14 +204,70 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve(world: World) -> View:
     service: Service | InvalidSpecError
-    waits = None
+    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
+    waits: tuple[str, str] | None = None
     try:
         service = read(world)
         waits = waits_for(world, service)
     except InvalidSpecError as error:
         service = error
-    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
-    return View(world=world, service=service, deployment=deployment, waits=waits)
+    view = View(world=world, service=service, deployment=deployment, waits=waits, quota=Record())
+    # Who cannot start for another reason takes nothing from those who can.
+    if isinstance(service, InvalidSpecError):
+        return msgspec.structs.replace(view, quota=view.unstarted)
+    if waits:
+        return msgspec.structs.replace(view, quota=_kept(view, service))
+    known = priority(world, service)
+    number = VALUES["normal"] if known is None else known
+    verdict = quotas.judge(world, _most(service) * _count(service), view.running, number)
+    return msgspec.structs.replace(view, waits=verdict.waits, quota=verdict.record)
+
+
+def _kept(view: View, service: Service) -> Record:
+    """Of GPUQuotas, while a Model is not ready and the Deployment that there is serves on, with no more replicas than
+    the service wants: it gives back what neither the one nor the other needs."""
+    record, each = view.unstarted, _each(view.deployment, service)
+    serving = min(_most(service), record.gpus // each) * each if each else 0
+    gpus = max(min(record.gpus, _most(service) * _count(service)), serving)
+    return msgspec.structs.replace(record, gpus=gpus, wanted=gpus)
+
+
+def _most(service: Service) -> int:
+    """All replicas that there may be."""
+    spec = service.spec
+    if spec.suspend or spec.replicas == 0:
+        return 0
+    return spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
+
+
+def _count(service: Service) -> int:
+    """GPUs of a pod that are taken from quotas."""
+    return 0 if service.model.hardware.accelerator == METAL else service.accelerators.count
+
+
+def _each(deployment: Object | None, service: Service | InvalidSpecError) -> int:
+    """GPUs of each pod of a Deployment as it is, which may be of an older spec."""
+    pod = deployment["spec"].get("template", {}).get("spec") or {} if deployment else {}
+    return gpus_of(pod, _claimed(service))
+
+
+def _running(world: World, service: Service | InvalidSpecError) -> int:
+    """GPUs that pods hold: those that have a node, as anybody may write a Deployment of many replicas."""
+    pods = (pod for pod in world.pods if has_node(pod) and not deleting(pod) and not ended(pod))
+    return sum(gpus_of(pod.get("spec") or {}, _claimed(service)) for pod in pods)
+
+
+def _claimed(service: Service | InvalidSpecError) -> int:
+    return service.accelerators.count if isinstance(service, Service) else 0
+
+
+def priority(world: World, service: Service) -> int | None:
+    """The number of the class that the pods have. None: there is no such class."""
+    given = service.spec.priority_class_name
+    if not given:
+        return VALUES[service.spec.priority]
+    found: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
+    return found
 
 
 def read(world: World) -> Service:
@@ -175,8 +279,8 @@ def read(world: World) -> Service:
         raise InvalidSpecError("InvalidSpec", str(error)) from error
     model, draft = model_of(world, spec.model_ref), draft_of(world)
     if model is None:
-        text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}."
-        raise InvalidSpecError("ModelNotFound", text)
+        text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
+        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, spec.model_ref)}")
     needless = not usage.given_weights(resource["spec"])
     name = key(resource).name
     wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
@@ -187,8 +291,8 @@ def read(world: World) -> Service:
         )
     missing = usage.draft_name(resource["spec"]) if draft is None and spec.runtime == "llamacpp" else ""
     if missing:
-        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens."
-        raise InvalidSpecError("ModelNotFound", text)
+        text = f"There is no Model {missing} in the namespace {resource['metadata']['namespace']} to propose tokens"
+        raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, missing)}")
     second = (
         Wanted(resource=draft, service=name, spec=_model_spec(draft), files=_takes_files(spec), draft=True)
         if draft
@@ -201,6 +305,8 @@ def read(world: World) -> Service:
         placed=_placed(wanted, spec, world.settings),
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
+        loras=loras.of_service(world, resource),
+        controller_key=world.controller_key,
     )
     _check(service)
     return service

@@ -24,17 +24,20 @@ from slipway.apis.llmkube.service_resolve import (
     draft_of,
     mode,
     model_of,
+    priority,
     unready,
 )
 from slipway.apis.llmkube.updated import last_updated
 from slipway.engines.flags import NOT_KNOWN
 from slipway.kube.conditions import Condition, find
-from slipway.kube.objects import PRIORITY_CLASS, Object, generation, key, uid
-from slipway.serving.api import Reference, Rejection, StatusResult, World
+from slipway.kube.objects import Object, generation, key, uid
+from slipway.serving.adapters import Standing, standings
+from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, report, routed
 
 CONDITIONS = REPORTED | {
+    "AdaptersLoaded",
     "Degraded",
     "FieldsUsed",
     "GPUAvailable",
@@ -49,7 +52,7 @@ CONDITIONS = REPORTED | {
 }
 """Types of the conditions that InferenceServices have."""
 MODEL_FAILED = "ModelFailed"
-PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled"})
+PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"})
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
@@ -68,6 +71,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Diagnosis
     scheduling: Scheduling | None
     pending: Pending | None
+    adapters: tuple[Standing, ...]
+    """How far the LoRAAdapters are that the service loads."""
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
@@ -93,6 +98,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
         **_gateway(found, route),
+        **_adapters(found),
+        **_quota(view, rejection),
         "observedModels": _observed_models(world),
         "observedGeneration": observed,
         "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
@@ -130,7 +137,41 @@ def _found(view: View, rejection: Rejection | None) -> Found:
         diagnosis=diagnosis,
         scheduling=scheduling,
         pending=pending,
+        adapters=standings(pods.adapters(service).adapters, world.pods, world.agents) if service else (),
     )
+
+
+def _quota(view: View, rejection: Rejection | None) -> Object:
+    """Its part of GPUQuotas. With a plan that is refused it cannot start, however much room there is; that an object is
+    refused is known only of one that starts."""
+    refused = rejection is not None and not rejection.retryable and not rejection.of_object
+    record = view.unstarted if refused else view.quota
+    return {"quota": msgspec.to_builtins(record)} if record.names else {}
+
+
+def _adapters(found: Found) -> Object:
+    """What LoRAAdapters read of themselves."""
+    if not (found.service and found.adapters):
+        return {}
+    stopped = found.deployment is not None and not found.deployment["spec"].get("replicas", 1)
+    told = []
+    for lora, one in zip(found.service.loras, found.adapters, strict=True):
+        message = {"message": one.message} if one.message else {}
+        phase = "Stopped" if stopped else one.phase
+        told.append({"name": lora.name, "path": lora.path, "phase": phase, **message})
+    return {"adapters": told}
+
+
+def _adapters_loaded(found: Found) -> Condition:
+    """Whether every replica has all of them; how each is, its LoRAAdapter says."""
+    for one in found.adapters:
+        if one.phase == "Failed":
+            return Condition("AdaptersLoaded", "False", "AdapterFailed", f"{one.adapter.name} {one.message}")
+    loading = [one.adapter.name for one in found.adapters if one.phase == "Loading"]
+    if loading:
+        return Condition("AdaptersLoaded", "False", "LoadingAdapters", f"On their way: {', '.join(loading)}.")
+    loaded = ", ".join(one.adapter.name for one in found.adapters)
+    return Condition("AdaptersLoaded", "True", "Loaded", f"Every replica has {loaded}.")
 
 
 def _queues(pod: Object, resource: str) -> bool:
@@ -145,8 +186,8 @@ def _queued(world: World, service: Service | None, scheduling: Scheduling) -> Pe
 
 
 def _position(world: World, service: Service, scheduling: Scheduling) -> int:
-    priority = _priority(world, service)
-    return position(world, VALUES["normal"] if priority is None else priority, scheduling.resource)
+    number = priority(world, service)
+    return position(world, VALUES["normal"] if number is None else number, scheduling.resource)
 
 
 def _accelerator(deployment: Object | None) -> str:
@@ -201,9 +242,9 @@ def _of_service(world: World, found: Found) -> Object:
         # What runs goes on answering where it did, though its Model is gone.
         before = (world.resource.get("status") or {}) if found.deployment else {}
         return told | {name: before[name] for name in ("mode", "endpoint") if name in before}
-    priority = _priority(world, service)
-    if priority is not None:
-        told["effectivePriority"] = priority
+    number = priority(world, service)
+    if number is not None:
+        told["effectivePriority"] = number
     if scheduling and scheduling.resource:
         told["waitingFor"] = f"{scheduling.resource}: {service.accelerators.count}"
         told["queuePosition"] = _position(world, service, scheduling)
@@ -229,15 +270,6 @@ def _observed_models(world: World) -> list[Object]:
     ]
 
 
-def _priority(world: World, service: Service) -> int | None:
-    """The number of the class that the pods have. None: there is no such class."""
-    given = service.spec.priority_class_name
-    if not given:
-        return VALUES[service.spec.priority]
-    found: int | None = (world.get(Reference(PRIORITY_CLASS, "", given)) or {}).get("value")
-    return found
-
-
 def _gateway(found: Found, route: Sequence[Condition]) -> Object:
     """What became of the further name at the gateway, where there is one."""
     names = found.service.further_names if found.service else ()
@@ -258,6 +290,8 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
     conditions = [_fields_used(world, service)]
     if service.accelerators.count and _desired(world.resource, found.deployment):
         conditions.append(_gpu_available(found))
+    if found.adapters:
+        conditions.append(_adapters_loaded(found))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":

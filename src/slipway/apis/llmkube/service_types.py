@@ -309,6 +309,32 @@ class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Whether the gateway leads requests for it to this service."""
 
 
+class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A LoRAAdapter that the engine loads."""
+
+    name: str
+    """Its name at the engine."""
+    path: str
+    """Its folder in the engine's container."""
+    phase: Literal["Loading", "Loaded", "Failed", "Stopped"]
+    """Loaded: every replica has it. Stopped: there are no replicas."""
+    message: str | UnsetType = UNSET
+    """Where it failed, and why."""
+
+
+class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The service's part of the GPUQuotas of its namespace."""
+
+    names: tuple[str, ...]
+    """The GPUQuotas, each <namespace>/<name>."""
+    gpus: Count | UnsetType = UNSET
+    """GPUs that it was granted."""
+    reserved: Count | UnsetType = UNSET
+    """GPUs that are set aside for it."""
+    wanted: Count | UnsetType = UNSET
+    """GPUs that it is to have, with all replicas: more than gpus while it waits for room."""
+
+
 class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of it."""
 
@@ -333,6 +359,10 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """URL of the service inside the cluster."""
     gateway: GatewayStatus | UnsetType = UNSET
     """The further name at the gateway, where there is one."""
+    adapters: tuple[AdapterStatus, ...] | UnsetType = UNSET
+    """The LoRAAdapters that name this service, as far as it loads them."""
+    quota: QuotaStatus | UnsetType = UNSET
+    """Its part of the GPUQuotas of its namespace, where there are any."""
     effective_priority: Count | UnsetType = UNSET
     """Number of the PriorityClass that counts."""
     scheduling_status: str | UnsetType = UNSET

@@ -21,6 +21,7 @@ from slipway.apis.ome.model_types import BaseModelSpec, ModelFormat
 from slipway.artifacts.config import ModelFacts, Named
 from slipway.kube.objects import Object, annotations_of, as_object
 from slipway.serving.api import InvalidSpecError, Reference
+from slipway.spelling import did_you_mean
 
 MOST_EXCLUDED = 50
 NAMED = 3
@@ -155,7 +156,9 @@ def _named(wanted: Reference, candidates: Sequence[Candidate | Broken], asked: A
     found = min(called, key=lambda one: not one.reference.kind.namespaced, default=None)
     if found is None:
         kinds = "no ServingRuntime in its namespace and no ClusterServingRuntime"
-        return _refused("RuntimeNotFound", f"spec.runtime names {wanted.name}, but there is {kinds} of this name")
+        meant = did_you_mean(wanted.name, sorted({one.reference.name for one in candidates}))
+        text = f"spec.runtime names {wanted.name}, but there is {kinds} of this name"
+        return _refused("RuntimeNotFound", f"{text}{meant}")
     known = f"the {found.reference.kind.kind} {wanted.name}"
     if isinstance(found, Broken):
         return _refused("RuntimeInvalid", f"{known} {found.message}")

@@ -66,7 +66,7 @@ def _routed(rolled: Rolled, service: Service) -> Object:
         source=source,
         labels=service.route_labels,
         scale=wakes,
-        canary=rolled.split.route(canary_name(service.name, rolled.part.component.name)),
+        targets=rolled.split.targets(canary_name(service.name, rolled.part.component.name)),
     )
     made = _service(rolled, service, service.name, rolled.answering, route)
     return _exposed(made, annotations_of(service.resource))

@@ -14,10 +14,12 @@ from slipway.artifacts.redaction import redact_url
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, annotations_of, key, labels
 from slipway.serving.api import InvalidSpecError, Reference
 from slipway.serving.settings import Settings
+from slipway.spelling import did_you_mean
 from slipway.weights.nodes import Placement, placement
 from slipway.weights.source import CLAIM, Request, SourceError, clean, parse
 
 FETCHED = ("hf", "s3", "gs", "http", "https")
+SCHEMES = (*FETCHED, "local", "pvc", "vendor")
 NOT_SERVED = ("az", "github", "oci")
 KINDS: dict[str, Kind] = {
     kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
@@ -151,8 +153,7 @@ def read(model: Object, settings: Settings) -> Stored:
     if scheme == "local":
         return _on_nodes(msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/")), settings)
     if scheme not in FETCHED:
-        known = ", ".join((*FETCHED, "local", "pvc", "vendor"))
-        raise _invalid(f"the scheme {scheme[:40]} is none of {known}")
+        raise _invalid(f"the scheme {scheme[:40]} is none of {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
     return _on_nodes(_fetched(stored, rest, settings), settings)
 
 

@@ -3,8 +3,8 @@
 -- Parts are walked over by searching for the boundary, so that the bytes of files are passed over at the speed of a search.
 -- What parsers could read in two ways is refused: two fields "model", names in extended notation, encoded parts.
 --
--- Sets txn.model to the name and txn.field to the number of bytes before the word model in the part's header; or
--- txn.refused to one of: form, missing, duplicate, type, control, complex. Loaded once in each thread. Keeps no state.
+-- Sets txn.model to the name, txn.field to the number of bytes before the word model in the part's header, and txn.value to
+-- those before the name; or txn.refused to one of: form, missing, duplicate, type, control, complex. Loaded once in each thread. Keeps no state.
 
 local find, match, sub = string.find, string.match, string.sub
 
@@ -102,12 +102,12 @@ local function read(text, delimiter)
     local at = match(text, "^\r?\n?()")
     if sub(text, at, at + #delimiter - 1) ~= delimiter then return nil, "form" end
     at = at + #delimiter
-    local model, field
+    local model, field, value
     local work = {left = MAX_BEGINS}
     for _ = 1, MAX_PARTS do
         if sub(text, at, at + 1) == "--" then
             if not model then return nil, "missing" end
-            return model, nil, field
+            return model, nil, field, value
         end
         if sub(text, at, at + 1) ~= "\r\n" then return nil, "form" end
         local name, place, is_file, content = read_header(text, at + 2)
@@ -118,7 +118,7 @@ local function read(text, delimiter)
             if model then return nil, "duplicate" end
             if is_file or stop - content > MAX_NAME then return nil, "type" end
             if stop <= content then return nil, "missing" end
-            model, field = sub(text, content, stop - 1), place - 1
+            model, field, value = sub(text, content, stop - 1), place - 1, content - 1
             if find(model, "%c") then return nil, "control" end
         end
         at = behind
@@ -128,11 +128,12 @@ end
 
 local function read_form(txn)
     local delimiter = boundary_of(txn)
-    local model, refused, field = nil, "form", nil
-    if delimiter then model, refused, field = read(txn.f:req_body(), delimiter) end
+    local model, refused, field, value = nil, "form", nil, nil
+    if delimiter then model, refused, field, value = read(txn.f:req_body(), delimiter) end
     if model then
         txn:set_var("txn.model", model)
         txn:set_var("txn.field", field)
+        txn:set_var("txn.value", value)
     else
         txn:set_var("txn.refused", refused)
     end

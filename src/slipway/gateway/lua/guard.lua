@@ -242,15 +242,23 @@ local function read_model(txn)
     end
 end
 
--- Says how to write txn.name in the model's place, with the same number of bytes: txn.at before it, txn.text there. Spaces
--- behind a value mean nothing.
+-- Says how to write txn.name in the model's place: txn.at bytes before it, txn.cut bytes there, and txn.text in their stead.
+-- Where there is room no byte moves, as spaces behind a value mean nothing.
 local function place_model(txn)
-    local _, _, from, to = read(txn.f:req_body())
-    local text = '"' .. txn:get_var("txn.name") .. '"'
-    if from and #text <= to - from then
-        txn:set_var("txn.at", from - 1)
-        txn:set_var("txn.text", text .. (" "):rep(to - from - #text))
+    if (txn:get_var("txn.text") or "") ~= "" then return end   -- the engine does not see the field
+    local name, value = txn:get_var("txn.name"), txn:get_var("txn.value")
+    if value then
+        txn:set_var("txn.at", value)
+        txn:set_var("txn.cut", #txn:get_var("txn.model"))
+        txn:set_var("txn.text", name)
+        return
     end
+    local _, _, from, to = read(txn.f:req_body())
+    if not from then return end
+    local text = '"' .. name .. '"'
+    txn:set_var("txn.at", from - 1)
+    txn:set_var("txn.cut", to - from)
+    txn:set_var("txn.text", text .. (" "):rep(to - from - #text))
 end
 
 core.register_action("read_model", {"http-req"}, read_model)

@@ -218,12 +218,13 @@ local function hold(txn)
     local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), began)
     if not room then return refuse(txn, backend, "full") end
     local peer = peer_of(txn)
+    local wait = txn:get_var("txn.wait")   -- where another target of its route may answer, too
     local now, ended, look_again, deadline = began, nil, began, nil
     repeat
         if room.places[ticket] then room.places[ticket].seen = now end   -- else it was slow to look, and is no longer counted
         if now >= look_again then
             look_again = now + 0.25
-            deadline = began + limits(backend).seconds
+            deadline = began + (wait or limits(backend).seconds)
             ended = end_of_process(now) or (has_left(peer, now) and "left" or nil)
         end
         if displaced[ticket] then ended = "full" end
@@ -234,7 +235,7 @@ local function hold(txn)
         end
     until ended
     leave(backend, room, ticket)
-    if ended == "timeout" or ended == "full" or ended == "failed" then return refuse(txn, backend, ended) end
+    if not wait and (ended == "timeout" or ended == "full" or ended == "failed") then return refuse(txn, backend, ended) end
     txn:set_var("txn.hold", ended)
 end
 

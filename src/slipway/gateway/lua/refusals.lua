@@ -1,16 +1,52 @@
--- Answers a request with one of our errors, by its reason. The texts are those of errors.py, which writes them to the
--- module "failures".
+-- Writes our errors, in OpenAI's shape or, on paths of Anthropic's protocol, in that one's. The texts are those of errors.py,
+-- which writes them to the module "failures".
 
 local failures = require("failures")
 
 local refusals = {}
 
+local function is_anthropic(txn)
+    local kind = txn:get_var("txn.kind")
+    return kind ~= nil and kind < failures.first_openai
+end
+
+-- The request's id at the end of an error of Anthropic's. It holds nothing that JSON would have to escape.
+local function closed(txn, text)
+    local id = txn:get_var("txn.id")
+    return text .. (id and '"' .. id .. '"}' or "null}")
+end
+
+local function text_of(value)
+    return value and '"' .. value .. '"' or "null"
+end
+
+-- The body of one of our errors, by its reason.
+function refusals.body(txn, reason)
+    local failure = failures.by_reason[reason]
+    return is_anthropic(txn) and closed(txn, failure.anthropic) or failure.body
+end
+
+-- The body of an error that names the model. `error`: message, type, param, code and reason, all of them escaped; a reason
+-- of false is shown as null.
+function refusals.written(txn, status, error)
+    local fields = '"code": ' .. text_of(error.code)
+    if error.reason ~= nil then fields = fields .. ', "reason": ' .. text_of(error.reason) end
+    if is_anthropic(txn) then
+        local type = failures.anthropic_types[status] or "api_error"
+        return closed(txn, '{"type": "error", "error": {"type": "' .. type .. '", "message": "' .. error.message .. '", '
+            .. fields .. '}, "request_id": ')
+    end
+    return '{"error": {"message": "' .. error.message .. '", "type": "' .. error.type .. '", "param": '
+        .. text_of(error.param) .. ", " .. fields .. "}}"
+end
+
+-- Answers a request with one of our errors, by its reason.
 function refusals.answer(txn, reason)
-    local failure = failures[reason]
+    local failure = failures.by_reason[reason]
     local reply = txn:reply{status = failure.status}
     reply:add_header("content-type", "application/json")
     if failure.retry_after > 0 then reply:add_header("retry-after", tostring(failure.retry_after)) end
-    reply:set_body(failure.body)
+    reply:set_body(refusals.body(txn, reason))
     txn:done(reply)
 end
 

@@ -1,7 +1,8 @@
--- Writes a few bytes over a request's body as it passes, as many as were there: all else stays as the client sent it.
+-- Writes a few bytes in the place of others into a request's body as it passes: all else stays as the client sent it.
 --
 -- A filter of the backend `rewrite`, so that only requests that are sent there pay. Reads txn.at, the number of bytes before
--- the place, and txn.text, what is written there. Loaded once in each thread.
+-- the place; txn.cut, how many bytes there are replaced, as many as are written where it is not set; and txn.text, what is
+-- written there. Loaded once in each thread.
 
 local Rewrite = {flags = filter.FLT_CFG_FL_HTX}
 Rewrite.__index = Rewrite
@@ -13,6 +14,12 @@ end
 function Rewrite:http_headers(txn, message)
     if not message.channel:is_resp() then
         self.at, self.text = txn:get_var("txn.at"), txn:get_var("txn.text")
+        if (self.text or "") == "" then return filter.CONTINUE end
+        self.cut = txn:get_var("txn.cut") or #self.text
+        local announced = tonumber((message:get_headers()["content-length"] or {})[0])
+        if announced and self.cut ~= #self.text then
+            message:set_header("content-length", ("%d"):format(announced + #self.text - self.cut))
+        end
         filter.register_data_filter(self, message.channel)
     end
     return filter.CONTINUE
@@ -23,11 +30,11 @@ function Rewrite:http_payload(_, message)
     local length = message:input()
     if self.text and self.passed + length > self.at then
         local from = self.at - self.passed
-        if from + #self.text > length then
+        if from + self.cut > length then
             self.passed = self.at   -- the rest of the place is still to come
             return from
         end
-        message:set(self.text, from, #self.text)
+        message:set(self.text, from, self.cut)
         self.text = nil
     end
     self.passed = self.passed + length

@@ -1,9 +1,9 @@
 -- Counts the tokens of answers, by backend and name of the API key, from what engines say at the end of each: `usage`.
 --
 -- A filter of the public frontend, where tokens are counted at all. It reads and changes nothing: whatever an engine sends,
--- its answer passes. Of each piece of an answer only `"usage":{...}` is looked at. Within a JSON string its quotes would be
--- escaped, so this is a key. Where there are several (running counts, or an object of the model's own making), the largest
--- number of each kind counts.
+-- its answer passes. Only a stream that was cut gets one event more (cut.lua). Of each piece of an answer only
+-- `"usage":{...}` is looked at. Within a JSON string its quotes would be escaped, so this is a key. Where there are several
+-- (running counts, or an object of the model's own making), the largest number of each kind counts.
 --
 -- What an engine does not say is estimated, and counted as such: an event of a stream is one token, and CHARACTERS of the
 -- request are one. llama.cpp says `timings` at the end of every stream, also of those that asked for no usage.
@@ -14,6 +14,8 @@
 -- Sets txn.tokens_input, txn.tokens_cached, txn.tokens_output, txn.tokens_reasoning, and txn.tokens_estimated, for the log.
 -- Loaded once in each thread, so that no thread waits for another: each answers "show slipway tokens" for itself.
 
+local cut = require("cut")
+
 local find, match, sub, lower = string.find, string.match, string.sub, string.lower
 
 local CHARACTERS = 4          -- of a request for each estimated token
@@ -21,7 +23,7 @@ local MOST_DIGITS = 9         -- of a number that is believed
 local LONGEST = 8192          -- characters of an object `usage`
 local KEPT = 2048             -- characters of the last pieces that are kept for the end
 local GENERATES = {["/v1/chat/completions"] = true, ["/v1/completions"] = true, ["/v1/responses"] = true, ["/v1/messages"] = true}
-local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true}
+local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true, ["/v2/rerank"] = true, ["/v2/embed"] = true}
 local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"response.incomplete"', '"response.failed"'}
 local LOGGED = {"input", "cached", "output", "reasoning"}
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
@@ -127,6 +129,15 @@ local function estimate(counts, kind, tokens)
     counts["estimated_" .. kind] = counts[kind]
 end
 
+-- Ends a stream whose engine went away within it. One that the client left has nobody to be told, and counts as such.
+local function finish(self, message)
+    local tail = (self.before or "") .. (self.last or "")
+    if message:eom() or is_end(tail) or not self.request:may_recv() then return end
+    self.open = false
+    message:append(cut.event(self.path, tail))
+    message:set_eom()
+end
+
 local Tokens = {flags = filter.FLT_CFG_FL_HTX}
 Tokens.__index = Tokens
 
@@ -155,10 +166,8 @@ function Tokens:end_analyze(txn, channel)
     return filter.CONTINUE
 end
 
--- Called with each piece of an answer. Returns nothing: all of it may go on.
-function Tokens:http_payload(txn, message)
-    local piece, counts = message:body(), self.counts
-    if not piece or piece == "" then return end
+local function read(self, txn, piece)
+    local counts = self.counts
     if self.streamed then self.events = self.events + events_of(piece) end
     self.rest = scan(counts, self.rest and self.rest .. piece or piece)
     self.before, self.last = self.last, #piece > KEPT and sub(piece, -KEPT) or piece
@@ -169,12 +178,20 @@ function Tokens:http_payload(txn, message)
     end
 end
 
+-- Called with each piece of an answer, and without one when there is no more. Returns nothing: all of it may go on.
+function Tokens:http_payload(txn, message)
+    local piece = message:body()
+    if piece and piece ~= "" then read(self, txn, piece) end
+    if self.open and not self.channel:may_recv() then finish(self, message) end
+end
+
 -- Called for a request once all rules have let it pass, then for the answer.
 function Tokens:http_headers(txn, message)
     if not message.channel:is_resp() then
         local path = txn:get_var("txn.path")
         self.generates = GENERATES[path]
         if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
+            self.request, self.path = message.channel, path
             self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
             self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
         end
@@ -182,11 +199,15 @@ function Tokens:http_headers(txn, message)
     end
     if self.end_analyze == false then return filter.CONTINUE end
     local status = txn.f:status()
+    self.backend = txn:get_var("txn.be") or self.backend   -- another target of the route may have answered
     if status < 200 or status > 299 then
         self.end_analyze = false
         return filter.CONTINUE
     end
     self.streamed = find(lower(txn.f:res_fhdr("content-type") or ""), "text/event-stream", 1, true) == 1
+    -- What announced its length cannot get more.
+    self.open = self.streamed and self.generates and not txn.f:res_fhdr("content-length")
+    self.channel = message.channel
     self.counts, self.events, self.http_payload = {}, 0, nil
     filter.register_data_filter(self, message.channel)
     return filter.CONTINUE

@@ -1,6 +1,6 @@
--- Answers requests whose model cannot be read, by the reason in txn.refused; 404 for a model that is not known; and 503 for
--- one that is refused, failed, or did not become ready in time. The last three name the model: the only error bodies that
--- hold text of the user.
+-- Answers requests whose model cannot be read, by the reason in txn.refused; 404 for a model that is not known, or whose
+-- engine does not know the path; and 503 for one that is refused, failed, or did not become ready in time. All but the
+-- first name the model: the only error bodies that hold text of the user.
 -- Loaded once in each thread; keeps no state.
 
 local reasons = require("reasons")
@@ -15,20 +15,19 @@ local function escaped(text)
     return (text:gsub('[%c"\\]', function(c) return ("\\u%04x"):format(c:byte()) end))
 end
 
-local function answer(txn, status, message, fields)
+local function answer(txn, status, error)
     local reply = txn:reply{status = status}
     reply:add_header("content-type", "application/json")
     if status == 503 then reply:add_header("retry-after", "10") end
-    reply:set_body('{"error": {"message": "' .. message .. '", ' .. fields .. "}}")
+    reply:set_body(refusals.written(txn, status, error))
     txn:done(reply)
 end
 
 -- A reason is one word of letters, digits and _: it needs no escaping.
 local function not_ready(txn, before, reason)
     local told = reason and ": " .. reason .. ". The status of its resource says more." or "."
-    local shown = reason and '"' .. reason .. '"' or "null"
-    answer(txn, 503, "The model `" .. escaped(txn:get_var("txn.model")) .. "` " .. before .. told,
-        '"type": "server_error", "param": null, "code": "model_not_ready", "reason": ' .. shown)
+    answer(txn, 503, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` " .. before .. told,
+        type = "server_error", code = "model_not_ready", reason = reason or false})
 end
 
 local function unknown_model(txn)
@@ -36,8 +35,13 @@ local function unknown_model(txn)
     -- One that is known has labels that the request's selector leaves out.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
     if reason then return not_ready(txn, "is refused", reason) end
-    answer(txn, 404, "The model `" .. escaped(model) .. "` does not exist.",
-        '"type": "invalid_request_error", "param": "model", "code": "model_not_found"')
+    answer(txn, 404, {message = "The model `" .. escaped(model) .. "` does not exist.",
+        type = "invalid_request_error", param = "model", code = "model_not_found"})
+end
+
+local function unsupported_endpoint(txn)
+    answer(txn, 404, {message = "The engine of the model `" .. escaped(txn:get_var("txn.model")) .. "` does not serve this path.",
+        type = "invalid_request_error", code = "unsupported_endpoint"})
 end
 
 -- txn.hold is "failed" where waiting helps nobody, else "timeout".
@@ -53,4 +57,5 @@ end
 
 core.register_action("refuse", {"http-req"}, refuse)
 core.register_action("unknown_model", {"http-req"}, unknown_model)
+core.register_action("unsupported_endpoint", {"http-req"}, unsupported_endpoint)
 core.register_action("unready_model", {"http-req"}, unready_model)

@@ -67,6 +67,8 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     answered: int = 0
     failed: int = 0
     """Of the answers those with a status of 500 and above."""
+    passed_over: int = 0
+    """Replicas that get no requests, as they answer errors or nothing while others answer well."""
     first_byte_ms: int | None = None
     """Mean time to the first byte of an answer."""
     conflicts: tuple[str, ...] = ()
@@ -88,8 +90,8 @@ class Service(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
     endpoints: tuple[str, ...]
     strategy: str
-    canary: str
-    """The Service that gets a share of its requests; empty: none does."""
+    targets: tuple[str, ...] = ()
+    """The Services that answer for its ids; empty: it alone does."""
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -178,8 +180,8 @@ class _View:
 
     def service(self, backend: Backend) -> Service:
         """One of them."""
-        canary = backend.canary.partition(":")[2]
-        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, canary)
+        targets = tuple(dict.fromkeys(target.service or backend.service for target in backend.route.targets))
+        return Service(backend.service, self._named(backend), backend.endpoints, backend.route.strategy, targets)
 
     def declared(self, resource: Resource) -> Model:
         """A resource that a user wrote."""
@@ -253,6 +255,7 @@ class _View:
             waiting=sum(one.waiting for one in counted),
             answered=sum(one.answered for one in counted),
             failed=sum(one.failed for one in counted),
+            passed_over=sum(one.passed_over for one in counted),
             first_byte_ms=round(sum(one.first_byte_ms for one in counted) / first_bytes) if first_bytes else None,
             conflicts=tuple(message for one in sorted(names) for message in self._conflicts.get(one, ())),
         )

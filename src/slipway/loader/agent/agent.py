@@ -180,8 +180,9 @@ class Agent:
         """Those that were loaded from this disk -> their digest. An engine that tells no path is taken at its word only
         where there is a single version that it may mean."""
         found = {}
+        places = {(one.name, self._store.place(one, url)): one for one, url in self._complete.items()}
         for name, path in models.items():
-            version = self._store.version(path)
+            version = places.get((name, path)) or self._store.version(path)
             if version and version.name == name:
                 found[name] = version.digest
             elif not path and len(versions := [other for other in self._complete if other.name == name]) == 1:
@@ -207,7 +208,8 @@ class Agent:
                     self._begin(adapter)
                     return False  # its end wakes the loop
                 case Load(version, swap):
-                    await self._engine.load(version.name, str(self._store.path(version)), swap=swap)
+                    place = self._store.place(version, self._complete[version])
+                    await self._engine.load(version.name, place, swap=swap)
                     log.info("Loaded %s from %s", version.name, version.digest)
                 case Unload(version):
                     await self._engine.unload(version.name)

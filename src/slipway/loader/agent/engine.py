@@ -1,22 +1,55 @@
-"""Client for vLLM's LoRA adapter endpoints, as far as the agent needs them."""
+"""Client for the LoRA adapter endpoints of vLLM and SGLang, as far as the agent needs them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import aiohttp
+import msgspec
 
 from slipway.decoding import DecodingError, decode_json
 
 LIST_TIMEOUT = aiohttp.ClientTimeout(total=5)
 WORK_TIMEOUT = aiohttp.ClientTimeout(total=300)
 """Seconds: a large adapter is read from the disk and copied to every accelerator."""
-ALREADY = re.compile(r"already\b.*\bloaded", re.DOTALL)
-ABSENT = "cannot be found"
 LARGEST_ANSWER = 4 << 20
 """Bytes of an answer that is read as a document."""
 LONGEST = 300
 """Characters of an engine's message that are passed on."""
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine's endpoints are called, and what it says."""
+
+    prefix: str
+    """Of the endpoints' paths."""
+    already: re.Pattern[str]
+    """Says that an adapter of the name is loaded."""
+    absent: re.Pattern[str]
+    """Says that none is."""
+    in_place: Mapping[str, object] = {}
+    """Fields of a load that takes the place of the adapter of that name; none: it has to be unloaded first."""
+    needed: str
+    """What the engine has to be started with."""
+
+
+WORDS: Mapping[str, Words] = {
+    "vllm": Words(
+        prefix="/v1",
+        already=re.compile(r"already\b.*\bloaded", re.DOTALL),
+        absent=re.compile("cannot be found"),
+        in_place={"load_inplace": True},
+        needed="--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True",
+    ),
+    "sglang": Words(
+        prefix="",
+        already=re.compile("already exists"),
+        absent=re.compile("does not exist"),
+        needed="--enable-lora",
+    ),
+}
+"""By the engine's name."""
 
 
 class EngineDownError(Exception):
@@ -34,8 +67,8 @@ class EngineRefusedError(Exception):
 class Engine:
     """One engine, at its base URL."""
 
-    def __init__(self, url: str, api_key: str = "") -> None:
-        self._url = url.rstrip("/")
+    def __init__(self, url: str, api_key: str = "", words: Words = WORDS["vllm"]) -> None:
+        self._url, self._words = url.rstrip("/"), words
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     async def __aenter__(self) -> Engine:
@@ -63,27 +96,28 @@ class Engine:
         Raises EngineDownError, EngineUnavailableError, EngineRefusedError.
         """
         adapter: dict[str, object] = {"lora_name": name, "lora_path": path}
-        fault = await self._post("/v1/load_lora_adapter", {**adapter, "load_inplace": True} if swap else adapter)
-        if fault and swap and ALREADY.search(fault):
+        already = self._words.already
+        fault = await self._post("load", {**adapter, **self._words.in_place} if swap else adapter)
+        if fault and swap and already.search(fault):
             await self.unload(name)
-            fault = await self._post("/v1/load_lora_adapter", adapter)
-        if fault and not ALREADY.search(fault):
+            fault = await self._post("load", adapter)
+        if fault and not already.search(fault):
             raise EngineRefusedError(fault)
 
     async def unload(self, name: str) -> None:
         """Unloads an adapter, if it is there. Raises as ``load`` does."""
-        fault = await self._post("/v1/unload_lora_adapter", {"lora_name": name})
-        if fault and ABSENT not in fault:
+        fault = await self._post("unload", {"lora_name": name})
+        if fault and not self._words.absent.search(fault):
             raise EngineRefusedError(fault)
 
-    async def _post(self, path: str, body: dict[str, object]) -> str:
+    async def _post(self, verb: str, body: dict[str, object]) -> str:
         """The engine's reason to refuse; empty on success. Raises EngineDownError, EngineUnavailableError."""
+        path = f"{self._words.prefix}/{verb}_lora_adapter"
         status, document = await self._call("POST", path, body, WORK_TIMEOUT)
         if status < 300:
             return ""
         if status == 404 and not message_of(document):
-            needed = "--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-            return f"the engine has no adapter endpoints: start it with {needed}"
+            return f"the engine has no adapter endpoints: start it with {self._words.needed}"
         return (message_of(document) or f"the engine answers {status}")[:LONGEST]
 
     async def _call(self, method: str, path: str, body: object, limit: aiohttp.ClientTimeout) -> tuple[int, object]:
@@ -101,9 +135,10 @@ class Engine:
 
 
 def message_of(document: object) -> str:
-    """vLLM's error text, in the shape of today or in the flat one of before; empty for any other document."""
+    """The engine's error text: vLLM's, in the shape of today or in the flat one of before, or SGLang's; empty for any
+    other document."""
     if not isinstance(document, dict):
         return ""
     nested = document.get("error")
-    message = (nested if isinstance(nested, dict) else document).get("message")
+    message = (nested if isinstance(nested, dict) else document).get("message") or document.get("error_message")
     return message if isinstance(message, str) else ""

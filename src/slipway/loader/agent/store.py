@@ -1,6 +1,7 @@
 """The adapters' folder: ``NAME/DIGEST/`` is one version of an adapter, ``.agent`` what the agent has to remember.
 
-A version is complete when its marker says of which url it is, and the folder's name is the digest of that url.
+A version is complete when its marker says of which url it is, and the folder's name is the digest of that url. One that
+lies in the engine's container already has no more than its marker.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import msgspec
 
 from slipway.loader.agent.plan import Version
 from slipway.loader.evict import evict
-from slipway.loader.folder import loaded_url
+from slipway.loader.folder import disk_error, loaded_url, note
 from slipway.serving import agent
-from slipway.serving.agent import Adapter
+from slipway.serving.agent import IN_PLACE, Adapter
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 """An adapter or a digest: a folder's name that leads nowhere else and is not hidden."""
 
 
@@ -41,6 +42,17 @@ class Store:
     def path(self, version: Version) -> Path:
         """The folder of a version."""
         return self._root / version.name / version.digest
+
+    def place(self, version: Version, url: str) -> str:
+        """Where the engine finds a complete version of this url."""
+        return url.removeprefix(IN_PLACE) if url.startswith(IN_PLACE) else str(self.path(version))
+
+    def note(self, version: Version, url: str) -> None:
+        """Takes note that this version is complete, where it lies in the engine's container. Raises LoadError."""
+        try:
+            note(self.path(version), url)
+        except OSError as error:
+            raise disk_error(error, self.path(version)) from error
 
     def version(self, path: str) -> Version | None:
         """Of which version this is the folder; None for a folder elsewhere."""

@@ -41,6 +41,11 @@ class PrefixCache:
         self._blocks: OrderedDict[int, None] = OrderedDict()
         self._lock = threading.Lock()
 
+    def usage(self) -> float:
+        """The share of the blocks that hold something."""
+        with self._lock:
+            return len(self._blocks) / self.capacity
+
     def take(self, salt: str, tokens: list[str]) -> int:
         """How many tokens at the start are cached; afterwards all whole blocks are. Adapters differ by ``salt``."""
         chain, hashes = hash(salt), []
@@ -77,6 +82,8 @@ class Generator:
         self.waiting = 0
         self.generated = 0
         """Tokens, ever."""
+        self.stopped = threading.Event()
+        """Nothing is generated any more: whoever waits for it waits until it leaves, or this process is killed."""
         self._free = threading.Condition()
         self._prefill = threading.Lock()
 
@@ -109,5 +116,7 @@ class Generator:
         for at in range(count):
             if self.decode_seconds:
                 time.sleep(self.decode_seconds)
+            if self.stopped.is_set():
+                threading.Event().wait()
             self.generated += 1
             yield words[at] if at < len(words) else f"word{at}"

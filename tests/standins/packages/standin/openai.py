@@ -16,8 +16,30 @@ Mark = Callable[[str], str]
 """Name of a requested model -> who answers for it (the base model, or an adapter's digest); raises Refused."""
 
 
+PREFIXES = {"chat.completion.chunk": "chatcmpl", "text_completion": "cmpl"}
+"""Kind of a chunk -> how its id begins."""
+
+RESPONSE: Body = {
+    "parallel_tool_calls": True,
+    "temperature": 1.0,
+    "tool_choice": "none",
+    "tools": [],
+    "top_p": 1.0,
+    "background": False,
+    "service_tier": "auto",
+    "truncation": "disabled",
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""What a response says of a request that says nothing about it."""
+
+
 class OpenAI:
     """The handlers of one engine. ``dimensions`` is the length of an embedding."""
+
+    fingerprint = "standin"
+    tells_cached = True
+    """Whether usage says how many tokens of a prompt were cached."""
 
     def __init__(self, generator: Generator, mark: Mark, dimensions: int = 64) -> None:
         self.generator = generator
@@ -42,57 +64,96 @@ class OpenAI:
         body = request.json()
         messages = body.get("messages")
         if not isinstance(messages, list):
-            raise Refused(400, "BadRequestError", "messages: Input should be a valid list")
+            raise missing(body, "messages")
         prompt = "".join(f"<|{message.get('role')}|>{text_of(message.get('content'))}\n" for message in messages)
         if body.get("stream"):
-            return self._stream(body, prompt, "chat.completion.chunk", lambda text: {"delta": {"content": text}})
+            first = {"delta": {"role": "assistant", "content": ""}}
+            return self._stream(body, prompt, "chat.completion.chunk", lambda text: {"delta": {"content": text}}, first)
         text, usage = self._run(body, prompt)
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
-        return as_json(self._head(body, "chatcmpl", "chat.completion") | {"choices": [choice], "usage": usage})
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "length"}
+        return as_json(self._whole(body, "chatcmpl", "chat.completion", choice, usage))
 
     def completion(self, request: Request) -> Answer:
         body = request.json()
         prompt = body.get("prompt")
         if prompt is None:
-            raise Refused(400, "BadRequestError", "prompt: Field required")
+            text = "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)"
+            raise Refused(400, "BadRequestError", text, "prompt")
         prompt = text_of(prompt)
         if body.get("stream"):
             return self._stream(body, prompt, "text_completion", lambda text: {"text": text})
         text, usage = self._run(body, prompt)
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": "length"}
-        return as_json(self._head(body, "cmpl", "text_completion") | {"choices": [choice], "usage": usage})
+        return as_json(self._whole(body, "cmpl", "text_completion", choice, usage))
 
     def response(self, request: Request) -> Answer:
         body = request.json()
         text, usage = self._run(body | {"max_tokens": body.get("max_output_tokens")}, text_of(body.get("input")))
-        content = [{"type": "output_text", "text": text, "annotations": []}]
-        message = {"type": "message", "id": "msg", "role": "assistant", "status": "completed", "content": content}
-        counted = {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]}
-        counted["total_tokens"] = usage["total_tokens"]
-        head = self._head(body, "resp", "response")
-        return as_json(head | {"status": "completed", "output": [message], "usage": counted})
+        content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": None}]
+        message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+        counted = {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {
+                "cache_write_tokens": 0,
+                "cached_tokens": 0,
+                "cached_tokens_per_turn": [],
+                "input_tokens_per_turn": [],
+            }
+            | usage.get("prompt_tokens_details", {}),
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {
+                "output_tokens_per_turn": [],
+                "reasoning_tokens": 0,
+                "tool_output_tokens": 0,
+                "tool_output_tokens_per_turn": [],
+            },
+            "total_tokens": usage["total_tokens"],
+        }
+        return as_json(
+            {
+                "id": f"resp_{uuid.uuid4().hex[:16]}",
+                "object": "response",
+                "created_at": int(time.time()),
+                "model": body.get("model"),
+                "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"},
+                "max_output_tokens": limit(body | {"max_tokens": body.get("max_output_tokens")}),
+                "output": [message],
+                "usage": counted,
+            }
+            | RESPONSE
+        )
 
     def _run(self, body: Body, prompt: str) -> tuple[str, Body]:
         mark, tokens = self._checked(body), tokens_of(prompt)
         with self.generator.slot():
             cached = self.generator.prefill(mark, tokens)
             words = list(self.generator.decode(mark, limit(body)))
-        return " ".join(words), usage_of(len(tokens), len(words), cached)
+        return " ".join(words), self._usage(len(tokens), len(words), cached)
 
-    def _stream(self, body: Body, prompt: str, kind: str, choice: Callable[[str], Body]) -> Answer:
-        mark, tokens, head = self._checked(body), tokens_of(prompt), self._head(body, "chatcmpl", kind)
+    def _stream(
+        self, body: Body, prompt: str, kind: str, choice: Callable[[str], Body], first: Body | None = None
+    ) -> Answer:
+        """``first``: what the stream begins with. Its last word says why it is the last."""
+        mark, tokens, head = self._checked(body), tokens_of(prompt), self._head(body, PREFIXES[kind], kind)
+
+        def chunk(part: Body, reason: str | None) -> Body:
+            return head | {"choices": [{"index": 0, **part, "logprobs": None, "finish_reason": reason}]}
 
         def events() -> Iterator[Body]:
-            count = 0
+            count, most = 0, limit(body)
             with self.generator.slot():
                 cached = self.generator.prefill(mark, tokens)
-                for word in self.generator.decode(mark, limit(body)):
+                if first:
+                    yield chunk(first, None)
+                for word in self.generator.decode(mark, most):
                     text = word if count == 0 else f" {word}"
                     count += 1
-                    yield head | {"choices": [{"index": 0, **choice(text), "finish_reason": None}]}
-            yield head | {"choices": [{"index": 0, **choice(""), "finish_reason": "length"}]}
+                    yield chunk(choice(text), "length" if count == most else None)
             if (body.get("stream_options") or {}).get("include_usage"):
-                yield head | {"choices": [], "usage": usage_of(len(tokens), count, cached)}
+                usage = self._usage(len(tokens), count, cached)
+                yield head | {"choices": [], "usage": usage, "system_fingerprint": self.fingerprint}
 
         return as_events(events())
 
@@ -103,7 +164,7 @@ class OpenAI:
         self._checked(body)
         given = body.get("input")
         if given is None:
-            raise Refused(400, "BadRequestError", "input: Field required")
+            raise missing(body, "input")
         texts = [text_of(item) for item in given] if isinstance(given, list) else [text_of(given)]
         data = [
             {"object": "embedding", "index": at, "embedding": vector(text, self.dimensions)}
@@ -138,13 +199,31 @@ class OpenAI:
     def _checked(self, body: Body) -> str:
         return self.mark(str(body.get("model") or ""))
 
+    def _usage(self, prompt: int, completion: int, cached: int) -> Body:
+        return usage_of(prompt, completion, cached if self.tells_cached else None)
+
+    def _whole(self, body: Body, prefix: str, kind: str, choice: Body, usage: Body) -> Body:
+        more = {"choices": [choice], "usage": usage, "system_fingerprint": self.fingerprint}
+        return self._head(body, prefix, kind) | more
+
     def _head(self, body: Body, prefix: str, kind: str) -> Body:
         return {
-            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "id": f"{prefix}-{uuid.uuid4().hex[:16]}",
             "object": kind,
             "created": int(time.time()),
             "model": body.get("model"),
         }
+
+
+def missing(body: Body, field: str) -> Refused:
+    """A field that a body has to have, in the words of pydantic as vLLM passes them on."""
+    fault = {
+        "type": "missing",
+        "loc": f"body.{field}",
+        "msg": "Field required",
+        "input": f"<dict of {len(body)} items>",
+    }
+    return Refused(400, "Bad Request", f"1 validation error:\n  {fault}", f"body.{field}")
 
 
 def text_of(content: Any) -> str:
@@ -160,8 +239,8 @@ def limit(body: Body) -> int:
     return max(1, int(body.get("max_completion_tokens") or body.get("max_tokens") or 16))
 
 
-def usage_of(prompt: int, completion: int, cached: int) -> Body:
-    details = {"prompt_tokens_details": {"cached_tokens": cached}}
+def usage_of(prompt: int, completion: int, cached: int | None) -> Body:
+    details = {} if cached is None else {"prompt_tokens_details": {"cached_tokens": cached}}
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion} | details
 
 

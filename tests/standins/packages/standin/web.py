@@ -56,10 +56,10 @@ class Answer:
 class Refused(Exception):
     """Answered with this status and vLLM's form of an error, which OpenAI's clients read."""
 
-    def __init__(self, status: int, kind: str, message: str) -> None:
+    def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
         super().__init__(message)
         self.answer = as_json(
-            {"error": {"message": message, "type": kind, "param": None, "code": status}}, status=status
+            {"error": {"message": message, "type": kind, "param": param, "code": status}}, status=status
         )
 
 
@@ -94,14 +94,21 @@ def routes(table: Mapping[str, Handler]) -> Handler:
     return route
 
 
-def serve(handler: Handler, host: str, port: int, log: bool = True, tls: ssl.SSLContext | None = None) -> None:
-    """Serves until SIGTERM or SIGINT, then ends the process."""
+def serve(
+    handler: Handler,
+    host: str,
+    port: int,
+    log: bool = True,
+    tls: ssl.SSLContext | None = None,
+    ending: Callable[[], None] = lambda: None,
+) -> None:
+    """Serves until SIGTERM or SIGINT, then ends the process. ``ending`` is called before it stops to listen."""
     server = Server(handler, host, port, log)
     if tls:
         # Hands are shaken by the thread of a connection: a client that is slow at it holds up no other one.
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: threading.Thread(target=server.end).start())
+        signal.signal(number, lambda _number, _frame: (ending(), threading.Thread(target=server.end).start()))
     server.serve_forever(poll_interval=0.05)
     server.server_close()
     server.idle.wait()
@@ -185,7 +192,8 @@ class Connection(BaseHTTPRequestHandler):
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)
-        self.send_header("Content-Type", answer.kind)
+        if answer.kind:
+            self.send_header("Content-Type", answer.kind)
         for name, value in answer.headers.items():
             self.send_header(name, value)
         if self.server.ending:

@@ -105,6 +105,14 @@ def test_a_profile_that_is_not_there_is_told_with_those_that_are() -> None:
     assert caught.value.reason == "UnknownCacheProfile"
 
 
+def test_a_profile_that_is_misspelled_is_told_with_what_was_meant() -> None:
+    with pytest.raises(InvalidSpecError, match=r"did you mean cpu\?$"):
+        parse("").resource_profile("cpuu:1")
+    config = parse("cacheProfiles: {efs: {sharedFilesystem: {storageClassName: efs}}}")
+    with pytest.raises(InvalidSpecError, match=r"no cache profile 'efss': .* has efs; did you mean efs\?$"):
+        config.cache_profile("efss")
+
+
 @pytest.mark.parametrize(
     ("engine", "profile", "image"),
     [

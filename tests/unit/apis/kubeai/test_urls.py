@@ -63,7 +63,8 @@ def test_a_url_has_these_parts(text: str) -> None:
         ("pvc://claim?model=-x", "neither a model's name"),
         ("ollama://gemma2?pull=never", "pull must be true or false"),
         ("ollama://gemma2?insecure=", "insecure must be true or false"),
-        ("ollama://gemma2?Pull=false", "the option Pull is not known, but model, insecure and pull"),
+        ("ollama://gemma2?Pull=false", r"the option Pull is not known, but model, insecure, pull; did you mean pull\?"),
+        ("olama://gemma2", r"but hf, ollama, pvc, .*; did you mean ollama\?"),
     ],
 )
 def test_a_url_that_names_no_model_is_refused_with_what_is_expected(text: str, told: str) -> None:

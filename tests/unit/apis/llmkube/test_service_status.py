@@ -150,6 +150,17 @@ def test_a_missing_model_a_failed_one_and_one_on_its_way_are_told_apart() -> Non
     assert [told(asked)["modelReady"] for asked in (failed, world())] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nowhere", "There is no Model nowhere in the namespace models."),
+        ("tinny", "There is no Model tinny in the namespace models; did you mean tiny?"),
+    ],
+)
+def test_a_missing_model_is_told_with_one_that_is_called_alike(name: str, told: str) -> None:
+    assert condition(world(modelRef=name), "Accepted")["message"] == told
+
+
 def test_a_model_that_is_told_of_an_older_spec_is_not_ready() -> None:
     assert reasons(world(model={"phase": "Ready", "observedGeneration": 0}))["Available"] == "False/ModelNotReady"
 

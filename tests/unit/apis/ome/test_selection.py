@@ -436,6 +436,13 @@ def test_a_name_means_the_namespaces_runtime_whatever_kind_is_given() -> None:
             ),
         ),
         (
+            [runtime("aa"), runtime("zz")],
+            (
+                "RuntimeNotFound: spec.runtime names a, but there is no ServingRuntime in its namespace and no"
+                " ClusterServingRuntime of this name"
+            ),
+        ),
+        (
             [runtime("a", disabled=True)],
             "RuntimeDisabled: the ClusterServingRuntime a is disabled: enable it, or name another one in spec.runtime",
         ),
@@ -452,6 +459,11 @@ def test_a_named_runtime_that_cannot_serve_is_refused(candidates: list[Candidate
     found = select(model(), candidates, wanted=named("a"))
     assert found.chosen is None
     assert message(found) == fault
+
+
+def test_a_misspelled_runtime_is_asked_about() -> None:
+    found = select(model(), [runtime("llama-cpu"), runtime("zz")], wanted=named("lama-cpu"))
+    assert message(found).endswith("of this name; did you mean llama-cpu?")
 
 
 # --- none

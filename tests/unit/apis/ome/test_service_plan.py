@@ -15,7 +15,7 @@ from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.freedoms import NO_LABELS
 from slipway.serving.groups import LEADER_WORKER_SET
 from slipway.serving.keda import SCALED_OBJECT
-from slipway.serving.route import ROUTE, Route
+from slipway.serving.route import ROUTE, Route, Target
 from slipway.serving.scaling import ScaleTarget
 from slipway.serving.settings import NetworkPolicies, Settings
 from tests import worlds
@@ -457,11 +457,9 @@ def test_a_new_spec_is_tried_beside_the_one_that_is_rolled_out() -> None:
     assert msgspec.json.decode(told["metadata"]["annotations"][ROUTE])["internal"] is True
     selectors = [made(first, SERVICE, name)["spec"]["selector"]["app"] for name in ("chat", "chat-engine-canary")]
     assert selectors == ["chat-engine", "chat-engine-canary"]
-    assert route(first).canary is None, "nothing is there yet that could answer"
+    assert not route(first).targets, "nothing is there yet that could answer"
     there = canary(10, STABLE, observed(tried))
-    found = route(there).canary
-    assert found is not None
-    assert (found.service, found.percent) == ("chat-engine-canary", 10)
+    assert route(there).targets == (Target(weight=90), Target("chat-engine-canary", 10))
 
 
 def test_a_canary_of_all_requests_is_rolled_out_and_goes_when_that_is_complete() -> None:
@@ -472,7 +470,7 @@ def test_a_canary_of_all_requests_is_rolled_out_and_goes_when_that_is_complete()
         assert made(rolling, DEPLOYMENT, "chat-engine-canary") is not None
         done = canary(percent, observed(made(rolling, DEPLOYMENT, "chat-engine")), tried)
         assert made(done, DEPLOYMENT, "chat-engine-canary") is None
-        assert route(done).canary is None
+        assert not route(done).targets
 
 
 def test_behind_a_router_and_in_groups_requests_are_not_shared_out() -> None:

@@ -125,11 +125,12 @@ function facts() {
   return {
     node: el("section", { className: "facts", attributes: { "aria-label": "Figures" } }, list),
     update(model) {
-      const { ids = [], active = 0, waiting = 0, answered = 0, failed = 0 } = model;
+      const { ids = [], active = 0, waiting = 0, answered = 0, failed = 0, passed_over: passedOver = 0 } = model;
       const served = ids.length > 0;
       fact("Replicas", replicas(model));
       fact("Under way", served ? `${active}` : "");
       fact("Waiting", served ? `${waiting}` : "");
+      fact("Passed over", passedOver ? `${passedOver}: answers errors or nothing` : "");
       fact("First byte", duration(model.first_byte_ms));
       fact("Answered", served ? `${answered}` : "");
       fact("Failed", failed ? `${failed}` : "");
@@ -198,7 +199,7 @@ function told() {
       controller.hidden = !all.length;
       routes.hidden = !own.length;
       conditions.replaceChildren(...all.map((cells) => line(cells)));
-      services.replaceChildren(...own.map((one) => line([one.name, one.ids.join("\n"), one.endpoints.join("\n") || "none", one.strategy, one.canary])));
+      services.replaceChildren(...own.map((one) => line([one.name, one.ids.join("\n"), one.endpoints.join("\n") || "none", one.strategy, one.targets.join("\n")])));
     },
   };
 }

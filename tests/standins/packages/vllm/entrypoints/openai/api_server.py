@@ -1,5 +1,8 @@
 """vLLM's OpenAI server, without a model: ``python3 -m vllm.entrypoints.openai.api_server --model=...``.
 
+It answers what vLLM 0.32.0 was recorded to (tests/engines/recorded), but for every task at once. On SIGTERM it
+generates nothing any more, and ends only when nothing is under way; with ``--shutdown-timeout`` it finishes first.
+
 It listens once the model is loaded, which takes ``STANDIN_LOAD_SECONDS`` (0). A folder must hold a ``config.json``; a
 repository's is asked for at ``HF_ENDPOINT`` where that is set, and taken for granted where it is not.
 """
@@ -18,10 +21,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from standin.generation import Generator
-from standin.openai import OpenAI
+from standin.openai import OpenAI, missing
 from standin.web import Answer, Handler, Refused, Request, as_json, routes, serve
 
+from vllm.entrypoints.anthropic import Messages
 from vllm.entrypoints.openai.flags import parse
+
+VERSION = "0.32.0"
+CONTEXT = 4096
+"""Tokens of a prompt and its answer where ``--max-model-len`` says nothing."""
 
 
 class CannotLoad(Exception):
@@ -73,7 +81,9 @@ class Server:
     def __init__(self, flags: argparse.Namespace) -> None:
         self.root = flags.model
         self.names = flags.served_model_name or [flags.model]
+        self.context = int(flags.max_model_len) if flags.max_model_len.isdecimal() else CONTEXT
         self.takes_adapters = flags.enable_lora
+        self.tells_cached = flags.enable_prompt_tokens_details
         self.created = int(time.time())
         self.generator = Generator()
         self.adapters: dict[str, tuple[str, str]] = {}
@@ -84,10 +94,17 @@ class Server:
             self.adapters[name] = (path, self.read(name, path))
 
     def application(self) -> Handler:
-        table = OpenAI(self.generator, self.mark).table() | {
-            "GET /health": lambda _request: Answer(),
-            "GET /ping": lambda _request: Answer(),
-            "GET /version": lambda _request: as_json({"version": "0.10.2"}),
+        openai = OpenAI(self.generator, self.mark)
+        openai.fingerprint = f"vllm-{VERSION}-standin"
+        openai.tells_cached = self.tells_cached
+        messages = Messages(openai, self.context)
+        table = openai.table() | {
+            "POST /v1/messages": messages.message,
+            "POST /v1/messages/count_tokens": messages.count,
+            "POST /tokenize": messages.tokenize,
+            "GET /health": lambda _request: Answer(kind=""),
+            "GET /ping": lambda _request: Answer(kind=""),
+            "GET /version": lambda _request: as_json({"version": VERSION}),
             "GET /v1/models": self.models,
             "GET /metrics": self.metrics,
         }
@@ -100,7 +117,8 @@ class Server:
             return "base"
         found = self.adapters.get(model)
         if found is None:
-            raise Refused(404, "NotFoundError", f"The model `{model}` does not exist.")
+            text = f"The model `{model}` does not exist. Valid aliases: {', '.join(self.names)}."
+            raise Refused(404, "NotFoundError", text, "model")
         return found[1]
 
     def models(self, _request: Request) -> Answer:
@@ -110,20 +128,31 @@ class Server:
 
     def _card(self, name: str, root: str, parent: str | None) -> dict[str, object]:
         card = {"id": name, "object": "model", "created": self.created, "owned_by": "vllm"}
-        return card | {"root": root, "parent": parent, "permission": []}
+        length = self.context if parent is None else None
+        return card | {"root": root, "parent": parent, "max_model_len": length, "permission": [self._permission()]}
+
+    def _permission(self) -> dict[str, object]:
+        allowed = ("sampling", "logprobs", "view")
+        others = ("create_engine", "search_indices", "fine_tuning")
+        rights = {f"allow_{name}": name in allowed for name in (*allowed, *others)}
+        head = {"id": "modelperm-1", "object": "model_permission", "created": self.created}
+        return head | rights | {"organization": "*", "group": None, "is_blocking": False}
 
     # --- adapters ---------------------------------------------------------------------------------------------------
 
     def load(self, request: Request) -> Answer:
         body = request.json()
-        name, path = body.get("lora_name"), body.get("lora_path")
-        if not name or not path:
-            raise Refused(400, "InvalidUserInput", "Both 'lora_name' and 'lora_path' must be provided.")
+        for field in ("lora_name", "lora_path"):
+            if field not in body:
+                raise missing(body, field)
+        name, path = body["lora_name"], body["lora_path"]
         with self._lock:
             if name in self.adapters and not body.get("load_inplace"):
-                raise Refused(400, "InvalidUserInput", f"The lora adapter '{name}' has already been loaded.")
+                text = f"The lora adapter '{name}' has already been loaded. "
+                text += "If you want to load the adapter in place, set 'load_inplace' to True."
+                raise Refused(400, "InvalidUserInput", text)
             self.adapters[name] = (path, self.read(name, path))
-        return Answer(f"Success: LoRA adapter '{name}' added successfully.".encode(), kind="text/plain")
+        return Answer(f"Success: LoRA adapter '{name}' added successfully.".encode(), kind="")
 
     def read(self, name: str, path: str) -> str:
         """The mark of an adapter."""
@@ -135,14 +164,15 @@ class Server:
         return digest_of(config.parent)
 
     def unload(self, request: Request) -> Answer:
-        name = request.json().get("lora_name")
-        if not name:
-            raise Refused(400, "InvalidUserInput", "'lora_name' needs to be provided to unload a LoRA adapter.")
+        body = request.json()
+        if "lora_name" not in body:
+            raise missing(body, "lora_name")
+        name = body["lora_name"]
         with self._lock:
             if name not in self.adapters:
                 raise Refused(404, "NotFoundError", f"The lora adapter '{name}' cannot be found.")
             del self.adapters[name]
-        return Answer(f"Success: LoRA adapter '{name}' removed successfully.".encode(), kind="text/plain")
+        return Answer(f"Success: LoRA adapter '{name}' removed successfully.".encode(), kind="")
 
     # --- metrics ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +183,9 @@ class Server:
             ("gauge", "num_requests_waiting", "", generator.waiting),
             ("counter", "prefix_cache_queries", "_total", cache.queries),
             ("counter", "prefix_cache_hits", "_total", cache.hits),
+            ("counter", "prompt_tokens", "_total", cache.queries),
             ("counter", "generation_tokens", "_total", generator.generated),
+            ("gauge", "kv_cache_usage_perc", "", cache.usage()),
         ]
         labels = f'{{engine="0",model_name="{self.names[0]}"}}'
         lines = [
@@ -175,7 +207,8 @@ def main(arguments: Sequence[str]) -> None:
     flags = parse(arguments)
     template = flags.chat_template
     if template.startswith("/") and not Path(template).is_file():
-        sys.exit(f"ValueError: The supplied chat template ({template}) looks like a path, but it cannot be opened.")
+        told = f"The supplied chat template string ({template}) appears path-like, but doesn't exist!"
+        sys.exit(f"vllm.exceptions.VLLMValidationError: {told} Tried: {template} (parameter=chat_template)")
     try:
         check_model(flags.model or "Qwen/Qwen3-0.6B", flags.load_format)
         server = Server(flags)
@@ -183,7 +216,9 @@ def main(arguments: Sequence[str]) -> None:
         sys.exit(str(error))
     time.sleep(float(os.environ.get("STANDIN_LOAD_SECONDS", "0")))
     print(f"INFO:     Started server on {flags.host or '0.0.0.0'}:{flags.port}", flush=True)
-    serve(server.application(), flags.host or "0.0.0.0", flags.port)
+    finishes = int(flags.shutdown_timeout or 0) > 0
+    stop = (lambda: None) if finishes else server.generator.stopped.set
+    serve(server.application(), flags.host or "0.0.0.0", flags.port, ending=stop)
 
 
 if __name__ == "__main__":

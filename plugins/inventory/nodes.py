@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nodes
+short_description: The nodes of a Kubernetes cluster, by their accelerators
+version_added: 0.5.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+  - Gives every node of a cluster as a host of the same name, with what the cluster knows of it as variables.
+  - Nodes with accelerators are in the group C(accelerators) and, by whose they are, in C(accelerator_nvidia),
+    C(accelerator_amd) or C(accelerator_intel). More groups come from O(groups) and O(keyed_groups).
+  - V(node_accelerator) is V(nvidia), V(amd), V(intel) or empty. The role P(slipway.inference.device_plugin#role) labels
+    nodes with it; without that label, those of feature discovery tell it, and else what the node offers.
+    V(node_accelerator_product) is the name of the product as feature discovery gives it, empty where none does.
+  - V(node_accelerators) is how many accelerators pods can ask for, V(node_accelerators_capacity) how many there are,
+    and V(node_accelerator_resources) tells the first by resource. A slice of a GPU counts as one.
+  - V(node_ready) is whether the kubelet says that it is, V(node_schedulable) whether nobody has cordoned the node.
+  - V(node_addresses) lists addresses by type, such as V(InternalIP). The first of these is C(ansible_host), where there
+    is none the first of V(ExternalIP) or V(Hostname).
+  - V(node_labels), V(node_taints), V(node_architecture), V(node_os_image), V(node_kernel), V(node_kubelet) and
+    V(node_container_runtime) are as the node has them.
+  - The account needs the verb C(list) on nodes. It is one request for 500 nodes.
+extends_documentation_fragment:
+  - slipway.inference.k8s_auth
+  - constructed
+  - inventory_cache
+options:
+  plugin:
+    description: Says that the file is for this plugin. The name of the file has to end in V(.yml) or V(.yaml).
+    type: str
+    required: true
+    choices: [slipway.inference.nodes]
+  label_selectors:
+    description: Only nodes whose labels match all of these, such as V(pool=gpu).
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+# nodes.yml, with the credentials in the environment: K8S_AUTH_HOST and K8S_AUTH_API_KEY, or a kubeconfig.
+# Try it with: ansible-inventory --inventory nodes.yml --graph --vars
+plugin: slipway.inference.nodes
+
+# The playbook slipway.inference.gpu_nodes prepares the hosts of this group.
+groups:
+  gpu_nodes: node_accelerator == "nvidia" and "control-plane" not in inventory_hostname
+
+# product_NVIDIA_H100_80GB_HBM3 and so on.
+keyed_groups:
+  - key: node_accelerator_product
+    prefix: product
+
+compose:
+  ansible_user: "'ops'"
+
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.ansible/tmp/nodes
+cache_timeout: 600
+"""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.slipway.inference.plugins.module_utils import _auth
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._bulk import API_SECONDS
+from ansible_collections.slipway.inference.plugins.module_utils._client import Client, Request
+from ansible_collections.slipway.inference.plugins.module_utils._errors import InferenceError
+from ansible_collections.slipway.inference.plugins.plugin_utils import _nodes
+
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Reads the nodes of a cluster, or what was read of them before."""
+
+    NAME = "slipway.inference.nodes"
+
+    def verify_file(self, path: str) -> bool:
+        return bool(super().verify_file(path)) and path.endswith((".yml", ".yaml"))
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        super().parse(inventory, loader, path)
+        self._read_config_data(path)
+        self.load_cache_plugin()
+        for name, variables in self._hosts(self.get_cache_key(path), cache=cache).items():
+            self._add(name, variables)
+
+    def _hosts(self, key: str, *, cache: bool) -> dict[str, dict[str, Any]]:
+        """Name of each node to its variables, from the cache where it may be."""
+        is_cached = self.get_option("cache")
+        if is_cached and cache:
+            try:
+                known: dict[str, dict[str, Any]] = self._cache[key]
+            except KeyError:
+                pass  # Nothing is kept, or it is too old.
+            else:
+                return known
+        hosts = {node["metadata"]["name"]: _nodes.variables(node) for node in self._nodes()}
+        if is_cached:
+            self._cache[key] = hosts
+        return hosts
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        query = {"labelSelector": ",".join(self.get_option("label_selectors"))}
+        try:
+            connection = _auth.connect({name: self.get_option(name) for name in _auth.ARGUMENTS})
+            client = Client(connection, self.display.warning)
+            return client.pages(Request("list", NODE, query=query), time.monotonic() + API_SECONDS)[0]
+        except InferenceError as error:
+            # Ansible would show the cause beside the text that has it already.
+            raise AnsibleParserError(f"The nodes could not be read. {error.text}") from None
+
+    def _add(self, name: str, variables: dict[str, Any]) -> None:
+        self.inventory.add_host(name)
+        variables = wrap_var(variables)  # Kubelets write them, so they are no templates.
+        for variable, value in variables.items():
+            self.inventory.set_variable(name, variable, value)
+        for group in _nodes.groups(variables):
+            self.inventory.add_host(name, group=self.inventory.add_group(group))
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), variables, name, strict=strict)
+        known = self.inventory.get_host(name).get_vars()
+        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict)

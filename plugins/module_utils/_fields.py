@@ -1,0 +1,62 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# Simplified BSD License (see LICENSES/BSD-2-Clause.txt or https://opensource.org/licenses/BSD-2-Clause)
+# SPDX-License-Identifier: BSD-2-Clause
+
+# Private to this collection: it may change in any release.
+
+"""Fields that a definition does not have: which ones the API server named, and which may have been meant. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.slipway.inference.plugins.module_utils._apis import Kind
+from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
+
+# .spec.containers[0].imge: field not declared in schema
+_UNDECLARED = re.compile(r"(\.[^\s:]{1,500}): field not declared in schema")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[[^\]]*\]")
+# Of how many fields a message says what may have been meant.
+_TOLD = 5
+
+
+def undeclared(message: str) -> list[str]:
+    """Paths of the fields, such as ``.spec.minReplica``."""
+    return list(dict.fromkeys(_UNDECLARED.findall(message)))[:_TOLD]
+
+
+def meant(paths: list[str], document: Mapping[str, Any], kind: Kind) -> str:
+    """A sentence for each of the paths that is like a field of the kind; ``document``: the OpenAPI of its group."""
+    schemas = _mapping(_mapping(document, "components"), "schemas")
+    whole = next((one for one in schemas.values() if _is_of(one, kind)), {})
+    told = []
+    for path in paths:
+        parent, _dot, name = path.rpartition(".")
+        guess = did_you_mean(name, _mapping(_below(whole, parent, schemas), "properties"))
+        told.append(guess.replace("Did you mean", f"Instead of {name}, did you mean") if len(paths) > 1 else guess)
+    return " ".join(filter(None, told))
+
+
+def _is_of(schema: Any, kind: Kind) -> bool:
+    wanted = {"group": kind.group, "kind": kind.kind, "version": kind.version}
+    return isinstance(schema, Mapping) and wanted in (schema.get("x-kubernetes-group-version-kind") or ())
+
+
+def _below(schema: Mapping[str, Any], path: str, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of what is at a path below; empty where it is not known."""
+    for step in _STEP.finditer(path):
+        schema = _resolved(schema, schemas)
+        schema = _mapping(schema, "items") if step[1] is None else _mapping(_mapping(schema, "properties"), step[1])
+    return _resolved(schema, schemas)
+
+
+def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    named = schema.get("$ref") or next((one.get("$ref") for one in schema.get("allOf") or () if one.get("$ref")), "")
+    return _mapping(schemas, named.rpartition("/")[2]) if named else schema
+
+
+def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,94 @@
+"""Status of a LoRAAdapter: whether a service loads it, and how far its replicas are. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube import loras, names
+from slipway.apis.llmkube.lora_plan import View
+from slipway.kube.conditions import Condition, find, timestamp
+from slipway.kube.objects import Object, generation, key
+from slipway.serving.api import Rejection, StatusResult
+from slipway.serving.report import ROUTED, routed
+
+CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
+"""Types of the conditions that LoRAAdapters have."""
+PASSED_THROUGH = frozenset({"LoadingAdapter", "ServiceNotReady"})
+"""Reasons that they go through on their way."""
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    world, resource = view.world, view.world.resource
+    refused = view.spec if isinstance(view.spec, Exception) else None
+    fault = Rejection(refused.reason, refused.message) if refused else rejection
+    loaded = _loaded(view, fault)
+    conditions = [_available(fault), loaded, _error(fault, loaded), *_routed(view, fault)]
+    observed = generation(resource)
+    told: Object = {
+        "observedGeneration": observed,
+        "conditions": [
+            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
+        ],
+    }
+    if loaded.status == "True":
+        told["loadedPath"] = resource["spec"]["path"]
+        told["lastLoadedAt"] = _since(resource, world.now)
+    return StatusResult(told, None, PASSED_THROUGH)
+
+
+def _available(fault: Rejection | None) -> Condition:
+    if fault:
+        return Condition("Available", "False", fault.reason, fault.message)
+    return Condition("Available", "True", "Valid", "The service has its engine load the adapter.")
+
+
+def _loaded(view: View, fault: Rejection | None) -> Condition:
+    if fault or view.service is None:
+        reason = fault.reason if fault else "ServiceNotReady"
+        return Condition("Loaded", "False", reason, "See the condition Available.")
+    name = key(view.service).name
+    told = _told(view.service, view.world.resource["spec"])
+    if told is None:
+        text = f"The InferenceService {name} has not taken it yet; its own status says what it waits for."
+        return Condition("Loaded", "False", "ServiceNotReady", text)
+    message = told.get("message", "")
+    if told["phase"] == "Loaded":
+        return Condition("Loaded", "True", "Loaded", f"Every replica of {name} has loaded it.")
+    if told["phase"] == "Failed":
+        return Condition("Loaded", "False", "AdapterFailed", f"{name} cannot load it {message}")
+    if told["phase"] == "Stopped":
+        return Condition("Loaded", "False", "ScaledToZero", f"{name} has no replicas; each loads it when it starts.")
+    return Condition("Loaded", "False", "LoadingAdapter", f"It is on its way to the replicas of {name}.")
+
+
+def _told(service: Object, spec: Object) -> Object | None:
+    """What the service says of this adapter; None: nothing, or of another path."""
+    entries: list[Object] = (service.get("status") or {}).get("adapters") or []
+    found = next((one for one in entries if one["name"] == spec["name"]), None)
+    return found if found and found.get("path") == spec["path"] else None
+
+
+def _error(fault: Rejection | None, loaded: Condition) -> Condition:
+    if fault:
+        return Condition("Error", "True", fault.reason, "See the condition Available.")
+    if loaded.reason == "AdapterFailed":
+        return Condition("Error", "True", loaded.reason, "See the condition Loaded.")
+    return Condition("Error", "False", "AsExpected", "Nothing is wrong.")
+
+
+def _routed(view: View, fault: Rejection | None) -> list[Condition]:
+    if fault:
+        return []
+    resource = view.world.resource
+    spec, (namespace, name) = resource["spec"], key(resource)
+    public = loras.public_name(spec["inferenceServiceRef"]["name"], spec["name"])
+    return [routed(f"{namespace}/{names.lora_service(name)}", (public,), view.world.routed)]
+
+
+def _since(resource: Object, now: float) -> str:
+    """Since when it is loaded from this path by all."""
+    before = find(resource, "Loaded") or {}
+    known: Object = resource.get("status") or {}
+    same = before.get("status") == "True" and known.get("loadedPath") == resource["spec"]["path"]
+    stamp: str = known.get("lastLoadedAt", "") if same else ""
+    return stamp or timestamp(now)

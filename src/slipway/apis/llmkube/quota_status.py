@@ -1,0 +1,86 @@
+"""Status of a GPUQuota: what is in use of it, and who waits. It has no children. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipway.apis.llmkube import quotas
+from slipway.apis.llmkube.quota_types import GPUQuotaSpec
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.kube.conditions import Condition, timestamp
+from slipway.kube.objects import Object, generation, key
+from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+
+CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
+"""Types of the conditions that GPUQuotas have."""
+WITHOUT_EFFECT = {
+    "vramBytes": "nobody counts GPU memory",
+    "costBudgetRef": "there is no kind CostBudget",
+}
+
+
+class View(msgspec.Struct, frozen=True):
+    """A GPUQuota that may not be valid."""
+
+    world: World
+    spec: GPUQuotaSpec | InvalidSpecError
+
+
+def resolve(world: World) -> View:
+    resource = world.resource
+    try:
+        spec = msgspec.convert(resource["spec"], GPUQuotaSpec)
+        quotas.requirements(resource)
+    except (msgspec.ValidationError, quotas.InvalidSelectorError) as error:
+        return View(world, InvalidSpecError("InvalidSpec", f"spec: {error}"))
+    return View(world, spec)
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    if isinstance(view.spec, InvalidSpecError):
+        raise view.spec
+    return Plan(children=())
+
+
+def status(view: View, _rejection: Rejection | None) -> StatusResult:
+    world, resource = view.world, view.world.resource
+    name, observed = str(key(resource)), generation(resource)
+    used = quotas.used(world.listers, name)
+    waiting = world.listers.count(INFERENCE_SERVICE, quotas.DENIED, name)
+    before: Object = resource.get("status") or {}
+    more = max(0, waiting - before.get("waiting", 0))
+    conditions = (_accepted(view), _exceeded(view, used), _fields_used(resource["spec"]))
+    told: Object = {
+        "usedGPUCount": used,
+        "usedVRAMBytes": 0,
+        "waiting": waiting,
+        "admissionDenials": before.get("admissionDenials", 0) + more,
+        "observedGeneration": observed,
+        "conditions": [
+            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
+        ],
+    }
+    last = timestamp(world.now) if more else before.get("lastDenial")
+    return StatusResult(told | ({"lastDenial": last} if last else {}))
+
+
+def _accepted(view: View) -> Condition:
+    if isinstance(view.spec, InvalidSpecError):
+        return Condition("Accepted", "False", view.spec.reason, f"It limits nobody. {view.spec.message}")
+    return Condition("Accepted", "True", "Valid", "Services of its namespaces start while it has room for them.")
+
+
+def _exceeded(view: View, used: int) -> Condition:
+    """Running services are never stopped for a quota."""
+    if not isinstance(view.spec, InvalidSpecError) and used > view.spec.gpu_count:
+        text = f"{used} GPUs are taken, and {view.spec.gpu_count} allowed: what ran before goes on."
+        return Condition("Exceeded", "True", "QuotaExceeded", text)
+    return Condition("Exceeded", "False", "AsExpected", "No more GPUs are taken than it allows.")
+
+
+def _fields_used(spec: Object) -> Condition:
+    idle = [f"{field} ({why})" for field, why in WITHOUT_EFFECT.items() if spec.get(field)]
+    if idle:
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
+    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")

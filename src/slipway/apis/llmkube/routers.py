@@ -1,0 +1,224 @@
+"""ModelRouters: resolved, planned and judged. A router is a Service without pods, whose route has targets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from slipway.apis.llmkube import readiness
+from slipway.apis.llmkube.router_rules import Routing, routing
+from slipway.apis.llmkube.router_types import KIND, MODEL_ROUTER, Backend, ModelRouterSpec
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.apis.llmkube.updated import last_updated
+from slipway.kube.conditions import Condition
+from slipway.kube.names import fitting, label_value
+from slipway.kube.objects import SERVICE, Object, created_unix, generation, key
+from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
+from slipway.serving.report import routed
+from slipway.serving.route import InvalidRouteError, Route, route_metadata, routed_service
+from slipway.serving.settings import Settings
+from slipway.serving.table import Table
+from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
+from slipway.serving.workload import child
+
+CONDITIONS = frozenset({"Accepted", "Available", "Routed", "BackendsReady", "FieldsUsed"})
+"""Types of the conditions that ModelRouters have."""
+ROUTER_LABEL = "inference.llmkube.dev/router"
+WITHOUT_EFFECT = {
+    "proxy": "the gateway routes, but for responseHeaderTimeout",
+    "endpoint": "the gateway has the router's id",
+    "policy.auditLog": "the gateway has an access log",
+    "backends[].healthCheck": "readiness is the pods' own",
+    "backends[].costPerMillionTokens": "nobody counts dollars",
+}
+
+
+class Router(msgspec.Struct, frozen=True, kw_only=True):
+    """A ModelRouter that can be served."""
+
+    spec: ModelRouterSpec
+    routing: Routing
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A ModelRouter that may not be valid."""
+
+    world: World
+    router: Router | InvalidSpecError
+
+
+def references(resource: Object) -> Iterator[Reference]:
+    """The InferenceServices that it names, whether it is valid or not."""
+    for backend in resource["spec"].get("backends") or ():
+        name = (backend.get("inferenceServiceRef") or {}).get("name")
+        if name:
+            yield Reference(INFERENCE_SERVICE, resource["metadata"]["namespace"], name)
+
+
+def watches(_settings: Settings) -> Sequence[Watch]:
+    return (
+        *owned_by(KIND, SERVICE),
+        Watch(kind=KIND, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
+        Watch(kind=INFERENCE_SERVICE, enqueue=referenced_by(KIND, INFERENCE_SERVICE)),
+    )
+
+
+def resolve(world: World) -> View:
+    try:
+        spec = msgspec.convert(world.resource["spec"], ModelRouterSpec)
+        return View(world=world, router=Router(spec=spec, routing=routing(spec, _ids(world.resource))))
+    except msgspec.ValidationError as error:
+        return View(world=world, router=InvalidSpecError("InvalidSpec", f"spec: {error}"))
+    except InvalidSpecError as error:
+        return View(world=world, router=error)
+
+
+def _ids(resource: Object) -> tuple[str, str]:
+    namespace, name = key(resource)
+    return name, f"{namespace}/{name}"
+
+
+def service_name(router: str) -> str:
+    """Of the Service: that of the original's proxy."""
+    return fitting(f"{router}-router-proxy")
+
+
+def plan(view: View) -> Plan:
+    """Raises InvalidSpecError."""
+    if isinstance(view.router, InvalidSpecError):
+        raise view.router
+    resource = view.world.resource
+    namespace, name = key(resource)
+    route = Route(
+        models=(name,),
+        created=created_unix(resource),
+        owned_by="llmkube",
+        name=name,
+        aliases=view.router.routing.aliases,
+        targets=view.router.routing.targets,
+    )
+    labels, annotations = route_metadata(route)
+    spec = {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]}
+    made = child(SERVICE, service_name(name), namespace, {**labels, ROUTER_LABEL: label_value(name)}, spec=spec)
+    made["metadata"]["annotations"] = dict(annotations)
+    _check_route(made, resource)
+    return Plan(children=(made,))
+
+
+def _check_route(made: Object, resource: Object) -> None:
+    """Raises InvalidSpecError where the gateway would not take the route, such as for what it cannot compare."""
+    since = {"creationTimestamp": resource["metadata"]["creationTimestamp"]}
+    try:
+        routed_service({**made, "metadata": made["metadata"] | since})
+    except InvalidRouteError as error:
+        raise InvalidSpecError("InvalidSpec", f"spec.rules cannot be written as a route: {error}") from error
+
+
+def status(view: View, rejection: Rejection | None) -> StatusResult:
+    world, resource = view.world, view.world.resource
+    router = view.router if isinstance(view.router, Router) else None
+    if isinstance(view.router, InvalidSpecError):
+        rejection = rejection or Rejection(view.router.reason, view.router.message)
+    namespace, name = key(resource)
+    observed = generation(resource)
+    backends = [_backend(world, backend) for backend in router.spec.backends] if router else []
+    answering = sum(backend["healthy"] for backend in backends)
+    conditions = (
+        _accepted(rejection),
+        _available(answering, rejection),
+        routed(f"{namespace}/{service_name(name)}", (name,), world.routed),
+        _backends_ready(backends),
+        _fields_used(resource["spec"]),
+    )
+    told: Object = {
+        "phase": _phase(len(backends), answering, rejection),
+        "activeRules": router.routing.active if router else 0,
+        "backends": backends,
+        "observedGeneration": observed,
+        "conditions": [
+            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
+        ],
+    }
+    told["lastUpdated"] = last_updated(resource.get("status") or {}, told, CONDITIONS, world.now)
+    return StatusResult(told)
+
+
+def _phase(backends: int, answering: int, rejection: Rejection | None) -> str:
+    if rejection and not rejection.retryable:
+        return "Failed"
+    return "Pending" if not answering else "Ready" if answering == backends else "Degraded"
+
+
+def _backend(world: World, backend: Backend) -> dict[str, Any]:
+    name = backend.inference_service_ref.name if backend.inference_service_ref else ""
+    found = world.get(Reference(INFERENCE_SERVICE, key(world.resource).namespace, name))
+    told: Object = (found or {}).get("status") or {}
+    healthy = bool(told.get("readyReplicas"))
+    told_of = {"name": backend.name, "tier": backend.tier, "healthy": healthy}
+    if told.get("endpoint"):
+        told_of["address"] = told["endpoint"]
+    if found is None:
+        told_of["message"] = f"There is no InferenceService {name} in this namespace."
+    elif not healthy:
+        told_of["message"] = f"No pod of the InferenceService {name} answers; its status says why."
+    return told_of
+
+
+def _accepted(rejection: Rejection | None) -> Condition:
+    if rejection:
+        status = "Unknown" if rejection.retryable else "False"
+        return Condition("Accepted", status, rejection.reason, rejection.message)
+    return Condition("Accepted", "True", "Valid", "The spec is valid and its route is in place.")
+
+
+def _available(answering: int, rejection: Rejection | None) -> Condition:
+    if answering:
+        backends = "backend answers" if answering == 1 else "backends answer"
+        return Condition("Available", "True", "Ready", f"{answering} {backends}.")
+    if rejection and not rejection.retryable:
+        return Condition("Available", "False", rejection.reason, "See the condition Accepted.")
+    return Condition("Available", "False", "WaitingForBackends", "No backend answers yet.")
+
+
+def _backends_ready(backends: Sequence[Object]) -> Condition:
+    silent = [backend["name"] for backend in backends if not backend["healthy"]]
+    if not backends:
+        return Condition("BackendsReady", "Unknown", "NotAccepted", "See the condition Accepted.")
+    if silent:
+        return Condition("BackendsReady", "False", "BackendsSilent", f"These do not answer: {', '.join(silent)}.")
+    return Condition("BackendsReady", "True", "AllReady", "Every backend answers.")
+
+
+def _fields_used(spec: Object) -> Condition:
+    idle = [f"{field} ({why})" for field, why in WITHOUT_EFFECT.items() if _is_set(spec, field)]
+    if idle:
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
+    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
+
+
+def _is_set(spec: Object, field: str) -> bool:
+    if field.startswith("backends[]."):
+        backends = spec.get("backends")
+        name = field.removeprefix("backends[].")
+        return isinstance(backends, list) and any(isinstance(one, dict) and one.get(name) for one in backends)
+    value: object = spec
+    for name in field.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if field == "proxy" and isinstance(value, dict):
+        return bool(value.keys() - {"responseHeaderTimeout"})
+    return bool(value)
+
+
+ROUTERS = Table(
+    name="llmkube",
+    resource=MODEL_ROUTER,
+    condition_types=CONDITIONS,
+    readiness=readiness.MODEL_ROUTER,
+    watches=watches,
+    resolve=resolve,
+    plan=plan,
+    status=status,
+)
+"""Served by the gateway alone: there is no proxy."""

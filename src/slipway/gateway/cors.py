@@ -1,0 +1,47 @@
+"""Answers to browsers, which ask whether a page of another origin may read them (CORS). Pure.
+
+Only origins that are named may. Keys come in headers that a page has to know, so no answer ever allows credentials,
+which would let a page use what the browser knows. What engines say of origins is taken off: it is not theirs to allow.
+Without named origins there are no rules, and nobody pays for them.
+"""
+
+from __future__ import annotations
+
+from slipway.gateway.settings import Settings
+
+ORIGIN = "txn.origin"
+"""Variable with the request's origin, where it is one of those that are named."""
+_EXPOSED = (
+    "retry-after",
+    "x-request-id",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+)
+_SECONDS = 600
+"""How long a browser may remember what it was told."""
+
+
+def rules(settings: Settings) -> tuple[str, ...]:
+    """Rules of the public frontend, before keys are asked for: a browser's first question has none."""
+    if not settings.cors_origins:
+        return ()
+    from_page = f"{{ var({ORIGIN}) -m found }}"
+    return (
+        f"""\
+    http-request set-var({ORIGIN}) req.fhdr(origin) if {{ req.fhdr(origin) -m str {" ".join(settings.cors_origins)} }}
+    acl preflight method OPTIONS
+    acl asks req.fhdr(access-control-request-method) -m found
+    http-request set-var(txn.preflight) req.fhdr(access-control-request-headers) if preflight asks {from_page}
+    http-request set-var(txn.preflight) str() if preflight asks {from_page} !{{ var(txn.preflight) -m found }}
+    http-request return status 204 if {{ var(txn.preflight) -m found }}
+    http-after-response del-header access-control- -m beg
+    http-after-response add-header vary origin
+    http-after-response set-header access-control-allow-origin %[var({ORIGIN})] if {from_page}
+    http-after-response set-header access-control-expose-headers "{", ".join(_EXPOSED)}" if {from_page}
+    acl told var(txn.preflight) -m found
+    http-after-response set-header access-control-allow-methods "GET, POST, DELETE" if told
+    http-after-response set-header access-control-allow-headers %[var(txn.preflight)] if told
+    http-after-response set-header access-control-max-age {_SECONDS} if told""",
+    )

@@ -1,0 +1,48 @@
+-- What a request is about whose path takes no body with a model and is not that of the model list: only those come here.
+--
+-- Sets txn.leads to the backend that takes it (see beside.py), txn.asked to the number of its path, and txn.response to an id.
+-- Loaded once in each thread; keeps no state. Arguments: the numbers of stored responses and sessions.
+
+local stored, session = ...
+stored, session = math.tointeger(stored), math.tointeger(session)
+
+local refusals = require("refusals")
+
+local ID = "^/v1/responses/(%w[%w_.-]*)(.*)$"
+local LONGEST = 128
+-- Methods by what follows the id.
+local METHODS = {
+    [""] = {GET = true, DELETE = true}, ["/cancel"] = {POST = true}, ["/input_items"] = {GET = true},
+}
+
+local function other_path(txn)
+    local path = txn.f:path()
+    if path == "/v1/realtime" then
+        txn:set_var("txn.leads", "beside")
+        txn:set_var("txn.asked", session)
+    else
+        local id, rest = path:match(ID)
+        if id and #id <= LONGEST and METHODS[rest] then
+            txn:set_var("txn.leads", "beside")
+            txn:set_var("txn.asked", stored)
+            txn:set_var("txn.response", id)
+        end
+    end
+end
+
+local function allowed(txn, method)
+    local leads, asked = txn:get_var("txn.leads"), txn:get_var("txn.asked")
+    if leads == "control" then return method == "GET" or method == "HEAD" end
+    if asked == session then return method == "GET" end
+    local _, rest = txn.f:path():match(ID)
+    return METHODS[rest][method]
+end
+
+-- Answers where there is nothing, or nothing for this method.
+local function refuse_path(txn)
+    if not txn:get_var("txn.leads") then return refusals.answer(txn, "unknown_path") end
+    if not allowed(txn, txn.f:method()) then return refusals.answer(txn, "wrong_method") end
+end
+
+core.register_action("other_path", {"http-req"}, other_path)
+core.register_action("refuse_path", {"http-req"}, refuse_path)

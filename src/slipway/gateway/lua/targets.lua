@@ -1,0 +1,210 @@
+-- Chooses who answers a request for an id whose route has targets: the public frontend asks "choose_target", the frontend
+-- of the hop "take_turn" for each try. The entries of the map are written by targets.py.
+--
+-- choose_target reads txn.targets and sets txn.be. Where several targets may have their turn it also sets txn.turns, how
+-- many may follow the first, and a header that names them. Where a target's engine knows the model by another name only, it
+-- sets txn.name; txn.within is the seconds that a target has to begin its answer.
+-- take_turn reads the header and txn.turn, the number of the try from 0 on, and sets txn.be, txn.model, txn.name,
+-- txn.within and, where another target follows, txn.wait: the seconds to wait for an endpoint.
+-- Where no target's engine knows the path it sets txn.unserved.
+-- Loaded once in each thread. Arguments: the maps of backends whose requests are held, of plain names and of paths that
+-- engines lack; where keys are asked for, those of keys that may ask some models only, and of what these may ask.
+
+local held_map, names_map, lacks_map, restricted_map, allowed_map = ...
+
+local refusals = require("refusals")
+
+local held = Map.new(held_map, Map._str)
+local plain_names = Map.new(names_map, Map._str)
+local lacks = Map.new(lacks_map, Map._str)
+local restricted = restricted_map and Map.new(restricted_map, Map._str)
+local allowed = allowed_map and Map.new(allowed_map, Map._str)
+
+local HEADER, NEXT, CHANGED = "x-slipway-targets", "x-slipway-turn", "x-slipway-backend"
+local KEY = "x-slipway-key"
+local MOST_KNOWN = 1 << 20    -- characters of routes that are kept in the form that is worked with
+
+-- Each draw is the next number of a sequence, in which the shares of any part are as even as can be: random numbers would
+-- miss a share by more than a point in each sixth series of 5,000. LENGTH is a prime, and STEP its golden section.
+local LENGTH, STEP = 997, 616
+local drawn = 0
+
+local function set_of(words, separator)
+    local found, any = {}, false
+    for word in words:gmatch("[^" .. separator .. "]+") do found[word], any = true, true end
+    return found, any
+end
+
+local function decoded(text)
+    return (text:gsub("%%(%x%x)", function(code) return string.char(tonumber(code, 16)) end))
+end
+
+local function conditions(text)
+    local found = {}
+    for name, values in text:gmatch("([^!=]+)=([^!]*)") do
+        local accepted = {}
+        for value in (values .. "^"):gmatch("([^^]*)^") do accepted[decoded(value)] = true end
+        found[#found + 1] = {name = name, accepted = accepted}
+    end
+    return found
+end
+
+local function read(text)
+    local targets = {}
+    for word in text:gmatch("[^|]+") do
+        local fields = {}
+        for field in (word .. "&"):gmatch("([^&]*)&") do fields[#fields + 1] = field end
+        local models, some = set_of(fields[10], "^")
+        targets[#targets + 1] = {
+            backend = fields[1], order = tonumber(fields[2]), weight = tonumber(fields[3]), wait = tonumber(fields[4]),
+            within = tonumber(fields[5]), only = fields[6] == "1", like_own = fields[7] == "1", name = fields[8],
+            known = set_of(fields[9], "^"), models = some and models or nil, headers = conditions(fields[11]),
+        }
+    end
+    return targets
+end
+
+local known, size_known = {}, 0
+
+local function targets_of(text)
+    local targets = known[text]
+    if not targets then
+        if size_known + #text > MOST_KNOWN then known, size_known = {}, 0 end
+        targets = read(text)
+        known[text], size_known = targets, size_known + #text
+    end
+    return targets
+end
+
+local function has_one(values, accepted)
+    for _, value in pairs(values or {}) do
+        if accepted[value] then return true end
+    end
+    return false
+end
+
+-- Whether the request is one that the target is for.
+local function is_for(target, model, headers)
+    if target.models and not target.models[model] then return false end
+    for _, condition in ipairs(target.headers) do
+        if not has_one(headers()[condition.name], condition.accepted) then return false end
+    end
+    return true
+end
+
+local function answers(backend)
+    if held:lookup(backend) then return false end
+    local proxy = core.backends[backend]
+    return proxy ~= nil and proxy:get_srv_act() > 0
+end
+
+-- Of the targets of one order that have an endpoint, one by weight. Of those that have none, the first that may be waited for.
+local function draw(targets)
+    local alive, total, patient = {}, 0, nil
+    for _, target in ipairs(targets) do
+        if answers(target.backend) then
+            alive[#alive + 1] = target
+            total = total + target.weight
+        elseif target.wait > 0 then
+            patient = patient or target
+        end
+    end
+    if total == 0 then return alive[1] or patient end
+    drawn = (drawn + STEP) % LENGTH
+    local place = drawn * total // LENGTH
+    for _, target in ipairs(alive) do
+        place = place - target.weight
+        if place < 0 then return target end
+    end
+end
+
+-- Those that may have the request, by order: lists of equals.
+local function orders_of(targets, model, headers, may)
+    local orders, last, closed = {}, nil, nil
+    for _, target in ipairs(targets) do
+        if closed and target.order > closed then break end
+        if is_for(target, model, headers) then
+            if target.only then closed = target.order end
+            if may(target) then
+                if not last or target.order > last.order then
+                    last = {order = target.order}
+                    orders[#orders + 1] = last
+                end
+                last[#last + 1] = target
+            end
+        end
+    end
+    return orders
+end
+
+local function rename(target, model)
+    if target.like_own then return plain_names:lookup(model) or "" end
+    return target.known[model] and "" or target.name
+end
+
+local function told(target, model)
+    return ("%s&%d&%d&%s"):format(target.backend, target.wait, target.within, rename(target, model))
+end
+
+local function send(txn, backend, within, name)
+    txn:set_var("txn.be", backend)
+    if name ~= "" then txn:set_var("txn.name", name) end
+    if within > 0 then
+        txn:set_var("txn.within", within * 1000)
+        txn:set_var("txn.text", "")   -- it takes the hop of those that are changed, which has the timer
+    end
+end
+
+local function choose_target(txn)
+    local model, key = txn:get_var("txn.model"), txn:get_var("txn.key")
+    local bound = restricted and key and restricted:lookup(key)
+    local seen
+    local function headers()
+        seen = seen or txn.http:req_get_headers()
+        return seen
+    end
+    local kind, unserved = txn:get_var("txn.kind"), false
+    local function serves(target)
+        local lacking = lacks:lookup(target.backend)
+        if not lacking or math.tointeger(lacking) & kind == 0 then return true end
+        unserved = true
+        return false
+    end
+    local function may(target)
+        return (not bound or target.like_own or allowed:lookup(key .. "/" .. target.backend) ~= nil) and serves(target)
+    end
+    local orders, turns = orders_of(targets_of(txn:get_var("txn.targets")), model, headers, may), {}
+    if #orders == 0 and unserved then return txn:set_var("txn.unserved", true) end
+    if #orders == 0 then return refusals.answer(txn, "untargeted") end
+    for _, equals in ipairs(orders) do turns[#turns + 1] = draw(equals) end
+    if #turns == 0 then turns[1] = orders[1][1] end
+    -- What does not fit a buffer cannot be sent twice.
+    if #turns == 1 or txn:get_var("txn.ticket") then
+        return send(txn, turns[1].backend, turns[1].within, rename(turns[1], model))
+    end
+    local words = {model}
+    for _, target in ipairs(turns) do words[#words + 1] = told(target, model) end
+    txn:set_var("txn.be", turns[1].backend)
+    txn:set_var("txn.turns", #turns - 1)
+    txn.http:req_set_header(HEADER, table.concat(words, "|"))
+    if key then txn.http:req_set_header(KEY, key) end
+end
+
+local function take_turn(txn)
+    local words = {}
+    for word in (txn.f:req_fhdr(HEADER) or ""):gmatch("[^|]+") do words[#words + 1] = word end
+    local number = tonumber((txn:get_var("txn.turn") or ""):match("%d+")) or 0
+    local backend, wait, within, name = (words[number + 2] or words[#words] or ""):match("^([^&]*)&(%d+)&(%d+)&(.*)$")
+    txn.http:req_del_header(HEADER)
+    txn.http:req_del_header(NEXT)
+    txn.http:req_del_header(CHANGED)   -- the name of the target is written, not that of the route
+    txn:set_var("txn.model", words[1])
+    send(txn, backend, tonumber(within), name)
+    if number + 2 < #words then
+        txn:set_var("txn.wait", tonumber(wait))
+        txn.http:req_set_header(NEXT, "next")
+    end
+end
+
+core.register_action("choose_target", {"http-req"}, choose_target)
+core.register_action("take_turn", {"http-req"}, take_turn)

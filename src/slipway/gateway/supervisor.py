@@ -1,0 +1,110 @@
+"""The first process of the control container: it starts the control process anew when that ends or hangs.
+
+A pod is Ready while all of its containers run. Were it the kubelet that starts the control process anew, the pod would
+get no connections meanwhile, after a few deaths for minutes, though HAProxy works on beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import signal
+import struct
+import time
+import traceback
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 60.0
+"""After so long without a beat a process hangs."""
+_LOOK_SECONDS = 5.0
+_LIVED_SECONDS = 20.0
+"""A process that lived so long is started anew at once."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_ORDERS = frozenset({signal.SIGTERM, signal.SIGINT})
+_SIGNALS = _ORDERS | {signal.SIGCHLD}
+
+
+class Pulse:
+    """When the control process was last seen alive, in memory that both processes share."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 8)
+        self.beat()
+
+    def beat(self) -> None:
+        """The process is alive now."""
+        struct.pack_into("d", self._memory, 0, time.monotonic())
+
+    def silent_seconds(self) -> float:
+        """For how long it has not been."""
+        last: float = struct.unpack_from("d", self._memory)[0]
+        return time.monotonic() - last
+
+
+Run = Callable[[int, Pulse], int]
+"""Runs a control process, told how often one was started anew before it; returns its exit status."""
+
+
+def keep(run: Run) -> int:
+    """Keeps a process running until SIGTERM or SIGINT, which it gets too; returns the exit status of the last one.
+
+    No other thread may run, as processes are forked.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    restarts, pause = 0, 0.0
+    while True:
+        began, pulse = time.monotonic(), Pulse()
+        child = os.fork()
+        if not child:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _be(run, restarts, pulse)
+        status, ordered = _until_ended(child, pulse)
+        if ordered:
+            return status if status >= 0 else 128 - status
+        pause = next_pause(time.monotonic() - began, pause)
+        log.error("The control process ended (%s); HAProxy goes on. Starting another in %.1f s", _why(status), pause)
+        if signal.sigtimedwait(_ORDERS, pause):
+            return 0
+        restarts += 1
+
+
+def next_pause(lived: float, pause: float) -> float:
+    """Seconds to wait before the next start, by how long the last process lived and what was waited before it."""
+    if lived >= _LIVED_SECONDS:
+        return 0.0
+    return min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+
+
+def _be(run: Run, restarts: int, pulse: Pulse) -> None:
+    """Becomes the control process; does not return."""
+    status = 1
+    try:
+        status = run(restarts, pulse)
+    except BaseException:  # noqa: BLE001 - whatever it was ends this process, and not by way of the supervisor's code
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        os._exit(status)
+
+
+def _until_ended(child: int, pulse: Pulse) -> tuple[int, bool]:
+    """Exit status of the process (negative: the signal that ended it), and whether it was told to end."""
+    ordered = False
+    while True:
+        came = signal.sigtimedwait(_SIGNALS, _LOOK_SECONDS)
+        if came and came.si_signo in _ORDERS:
+            ordered = True
+            os.kill(child, signal.SIGTERM)
+        elif came is None and pulse.silent_seconds() > SILENT_SECONDS and not ordered:
+            log.error("The control process has hung for %.0f s: ending it", pulse.silent_seconds())
+            os.kill(child, signal.SIGKILL)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), ordered
+
+
+def _why(status: int) -> str:
+    return f"exit status {status}" if status >= 0 else signal.Signals(-status).name

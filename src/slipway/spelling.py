@@ -1,0 +1,27 @@
+"""Spelling: which of the names that there are somebody may have meant. Pure, and bounded, as strangers write names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+NAMES = 200
+"""That are compared."""
+CHARACTERS = 100
+"""Of a name: a longer one is not compared."""
+SUGGESTED = 3
+ALIKE = 0.7
+"""How alike two names have to be, from 0 to 1."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean a or b?`` for the end of a message, the likeliest first; empty where nothing is like it."""
+    if len(name) > CHARACTERS:
+        return ""
+    compared: dict[str, str] = {}
+    for one in islice(known, NAMES):
+        if len(one) <= CHARACTERS:
+            compared.setdefault(one.lower(), one)
+    alike = get_close_matches(name.lower(), compared, SUGGESTED, ALIKE)
+    return f"; did you mean {' or '.join(compared[one] for one in alike)}?" if alike else ""

@@ -1,0 +1,160 @@
+"""Requests that name their model in the query: for stored responses, and sessions of the Realtime API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import aiohttp
+import pytest
+import requests
+
+from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle
+from tests.gateway.standalone import Standalone
+
+ONLY_PLAIN = "sk-only-plain"
+RESPONSES = "/v1/responses"
+REALTIME = "/v1/realtime"
+
+
+@pytest.fixture(scope="module")
+def pods(make_engine: Callable[..., Engine]) -> list[Engine]:
+    """Three of one model; each has a response that no other has."""
+    made = [make_engine(name) for name in ("one", "two", "three")]
+    for pod in made:
+        pod.responses.add(f"resp_{pod.name}")
+    return made
+
+
+@pytest.fixture(scope="module")
+def gateways(make_gateway: Callable[..., Standalone], engine: Engine, pods: list[Engine]) -> Iterator[list[Standalone]]:
+    """Two that know nothing of each other, with the same table."""
+    models = {
+        "stored": [pod.endpoint for pod in pods],
+        "plain": [engine.endpoint],
+        "declared": {"endpoints": [engine.endpoint], "route": {"paths": ["/v1/responses"]}},
+        "empty": [],
+    }
+    first, second = made = [make_gateway(apiKeysSecret="keys", holdSeconds=1) for _unused in range(2)]
+    for gateway in made:
+        keys, rights = {"all": KEY, "plain": ONLY_PLAIN}, {"plain": {"models": ["plain"]}}
+        gateway.table.write_text(json.dumps({"models": models, "keys": keys, "rights": rights}))
+    with first, second:
+        for gateway in made:
+            settle(gateway)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def api(gateways: list[Standalone]) -> Iterator[Api]:
+    with Api(gateways[0].url) as made:
+        yield made
+
+
+def engine_of(answer: requests.Response) -> str:
+    assert answer.status_code == HTTPStatus.OK, answer.text
+    return answer.headers["x-engine"]
+
+
+@pytest.mark.parametrize("name", ["one", "two", "three"])
+@pytest.mark.parametrize(
+    ("method", "rest"), [("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("GET", "/input_items")]
+)
+@pytest.mark.parametrize("prefix", ["", "/openai"])
+def test_a_stored_response_is_found_at_the_pod_that_has_it(
+    api: Api, pods: list[Engine], name: str, method: str, rest: str, prefix: str
+) -> None:
+    answer = api.request(method, f"{prefix}{RESPONSES}/resp_{name}{rest}?model=stored&limit=5")
+    assert engine_of(answer) == name
+    assert next(pod for pod in pods if pod.name == name).paths[-1] == f"{RESPONSES}/resp_{name}{rest}"
+
+
+def test_every_gateway_finds_it_and_so_does_one_that_was_started_anew(gateways: list[Standalone]) -> None:
+    for gateway in gateways:
+        with Api(gateway.url) as api:
+            assert engine_of(api.get(f"{RESPONSES}/resp_two?model=static/stored")) == "two"
+    gateways[1].kill_haproxy()
+    gateways[1].start_haproxy()
+    gateways[1].wait_ready()
+    settle(gateways[1])
+    with Api(gateways[1].url) as api:
+        assert engine_of(api.get(f"{RESPONSES}/resp_three?model=stored")) == "three"
+
+
+def test_what_no_pod_has_is_answered_by_an_engine_as_it_does(api: Api) -> None:
+    answer = api.get(f"{RESPONSES}/resp_none?model=stored")
+    assert (answer.status_code, answer.json()) == (404, {"error": {"message": "There is no such response."}})
+
+
+def test_a_key_that_may_not_ask_the_model_reaches_none_of_its_responses(api: Api, pods: list[Engine]) -> None:
+    before = [len(pod.paths) for pod in pods]
+    answer = requests.get(
+        f"{api.url}{RESPONSES}/resp_one?model=stored", headers={"x-api-key": ONLY_PLAIN}, timeout=PATIENCE
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    assert [len(pod.paths) for pod in pods] == before
+
+
+def test_the_engine_sees_no_key(api: Api, engine: Engine) -> None:
+    engine.responses.add("resp_0")
+    assert api.get(f"{RESPONSES}/resp_0?model=plain", headers={"x-api-key": KEY}).status_code == HTTPStatus.OK
+    assert not {"authorization", "x-api-key", "x-slipway-backend"} & set(engine.headers[-1])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", f"{RESPONSES}/resp_one", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?model=", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?model=stored&model=plain", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?model=stored&mode%6c=plain", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?a=1;model=stored&model=plain", 400, None),
+        ("GET", f"{RESPONSES}/resp_one?model=nope", 404, "model_not_found"),
+        ("GET", f"{RESPONSES}/resp_one?model=empty", 404, "response_not_found"),
+        ("GET", f"{RESPONSES}/resp_one?model=declared", 404, "unsupported_endpoint"),
+        ("POST", f"{RESPONSES}/resp_one?model=stored", 405, "method_not_supported"),
+        ("GET", f"{RESPONSES}/resp_one/cancel?model=stored", 405, "method_not_supported"),
+        ("GET", f"{RESPONSES}/resp_one/other?model=stored", 404, "unknown_url"),
+        ("GET", f"{RESPONSES}/a%2Fb?model=stored", 404, "unknown_url"),
+        ("GET", f"{RESPONSES}/{'x' * 129}?model=stored", 404, "unknown_url"),
+        ("GET", f"{REALTIME}?model=plain", 400, None),
+        ("POST", f"{REALTIME}?model=plain", 405, "method_not_supported"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(api: Api, method: str, path: str, status: int, code: str | None) -> None:
+    answer = api.request(method, path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_a_body_of_any_size_is_of_no_use_there(api: Api) -> None:
+    answer = api.post(f"{RESPONSES}/resp_one/cancel?model=stored", data=b"x" * 60000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+
+
+async def test_a_session_goes_both_ways(api: Api, engine: Engine) -> None:
+    headers = {"authorization": f"Bearer {KEY}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as client,
+        client.ws_connect(f"{api.url}{REALTIME}?model=plain") as session,
+    ):
+        for text in ("hello", "x" * 100_000):
+            await session.send_str(text)
+            assert await session.receive_str(timeout=PATIENCE) == f"{engine.name}: {text}"
+    assert "authorization" not in engine.headers[-1]
+
+
+async def test_a_page_whose_origin_is_not_named_gets_no_session(api: Api) -> None:
+    headers = {"authorization": f"Bearer {KEY}", "origin": "https://evil.example"}
+    async with aiohttp.ClientSession(headers=headers) as client:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await client.ws_connect(f"{api.url}{REALTIME}?model=plain")
+    assert refusal.value.status == HTTPStatus.FORBIDDEN
+
+
+@pytest.mark.parametrize(("model", "status"), [("nope", 404), ("declared", 404), ("empty", 503)])
+async def test_a_session_that_cannot_be_is_refused(api: Api, model: str, status: int) -> None:
+    async with aiohttp.ClientSession(headers={"authorization": f"Bearer {KEY}"}) as client:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await client.ws_connect(f"{api.url}{REALTIME}?model={model}")
+    assert refusal.value.status == status

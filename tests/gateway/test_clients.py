@@ -1,0 +1,174 @@
+"""The official clients of OpenAI and Anthropic through the gateway: what they send arrives, and what they raise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle, wait_for
+from tests.gateway.standalone import Standalone
+
+ASKED: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+USAGE = {"input_tokens": 9, "output_tokens": 3}
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m1", "stop_sequence": None, "usage": USAGE}
+TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Oslo"}}
+
+
+@pytest.fixture(scope="module")
+def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
+    made = make_gateway(apiKeysSecret="keys", holdSeconds=1)
+    embedder = {"endpoints": [engine.endpoint], "route": {"paths": ["/v1/embeddings"]}}
+    made.route({"m1": [engine.endpoint], "embedder": embedder, "empty": []}, {"tester": KEY})
+    with made, Api(made.url) as api:
+        settle(made)
+        wait_for(lambda: api.post("/v1/completions", json={"model": "m1"}).status_code == 200)
+        yield made
+
+
+@pytest.fixture
+def chat(gateway: Standalone) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=KEY, max_retries=0, timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.fixture
+def claude(gateway: Standalone) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=gateway.url, api_key=KEY, max_retries=0, timeout=PATIENCE) as client:
+        yield client
+
+
+def answering(answer: dict[str, Any]) -> dict[str, Any]:
+    """The part of a body that has the engine send this answer."""
+    return {"x": {"pieces": [json.dumps(answer)]}}
+
+
+def streaming(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same as events of Anthropic's protocol, each sent by itself."""
+    pieces = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events]
+    return {"x": {"pieces": pieces, "type": "text/event-stream"}}
+
+
+def test_openai_streams(chat: openai.OpenAI) -> None:
+    stream = chat.chat.completions.create(model="m1", messages=ASKED, stream=True, extra_body={"x": {"events": 5}})
+    assert [chunk.choices[0].delta.content for chunk in stream] == [f"{number} " for number in range(5)]
+
+
+def test_openai_calls_tools(chat: openai.OpenAI, engine: Engine) -> None:
+    tools: list[Any] = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "tool_calls": [CALL]}}
+    answer = {"id": "c", "object": "chat.completion", "created": 1, "model": "m1", "choices": [choice]}
+    made = chat.chat.completions.create(model="m1", messages=ASKED, tools=tools, extra_body=answering(answer))
+    call: Any = (made.choices[0].message.tool_calls or [])[0]
+    assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Oslo"})
+    assert json.loads(engine.bodies[-1])["tools"] == tools
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "code"),
+    [
+        ("nope", openai.NotFoundError, "model_not_found"),
+        ("embedder", openai.NotFoundError, "unsupported_endpoint"),
+        ("empty", openai.InternalServerError, "model_not_ready"),
+    ],
+)
+def test_openai_raises_what_it_should(
+    chat: openai.OpenAI, model: str, error: type[openai.APIStatusError], code: str
+) -> None:
+    with pytest.raises(error) as raised:
+        chat.chat.completions.create(model=model, messages=ASKED)
+    assert raised.value.code == code
+    assert raised.value.request_id
+
+
+def test_openai_reads_stored_responses_with_the_model_in_its_query(gateway: Standalone, engine: Engine) -> None:
+    engine.responses.add("resp_mine")
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key=KEY, default_query={"model": "m1"}) as client:
+        client.responses.retrieve("resp_mine")
+        assert engine.paths[-1] == "/v1/responses/resp_mine"
+        client.responses.cancel("resp_mine")
+        assert engine.paths[-1] == "/v1/responses/resp_mine/cancel"
+        client.responses.input_items.list("resp_mine")
+        assert engine.paths[-1] == "/v1/responses/resp_mine/input_items"
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve("resp_other")
+
+
+def test_anthropic_gets_messages(claude: anthropic.Anthropic, engine: Engine) -> None:
+    answer = MESSAGE | {"content": [{"type": "text", "text": "Rain."}], "stop_reason": "end_turn"}
+    made: Any = claude.messages.create(model="m1", max_tokens=9, messages=ASKED, extra_body=answering(answer))
+    assert (made.content[0].text, made.usage.output_tokens) == ("Rain.", 3)
+    assert engine.headers[-1]["anthropic-version"]
+    assert not {"x-api-key", "authorization"} & set(engine.headers[-1])
+
+
+def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": MESSAGE | {"content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+            for text in ("Ra", "in", ".")
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ]
+    with claude.messages.stream(model="m1", max_tokens=9, messages=ASKED, extra_body=streaming(events)) as stream:
+        assert list(stream.text_stream) == ["Ra", "in", "."]
+        assert stream.get_final_message().stop_reason == "end_turn"
+
+
+def test_anthropic_calls_tools_over_many_turns_with_beta_headers(claude: anthropic.Anthropic, engine: Engine) -> None:
+    tools: list[Any] = [{"name": "weather", "input_schema": SCHEMA, "description": "long " * 10_000}]
+    answer = MESSAGE | {"content": [TOOL_USE], "stop_reason": "tool_use"}
+    turns = list(ASKED)
+    for turn in range(20):
+        made: Any = claude.beta.messages.create(
+            model="m1", max_tokens=9, messages=turns, tools=tools, betas=["tools-1"], extra_body=answering(answer)
+        )
+        assert made.content[0].input == {"city": "Oslo"}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": f"{turn} degrees"}
+        turns += [{"role": "assistant", "content": [TOOL_USE]}, {"role": "user", "content": [result]}]
+    body = json.loads(engine.bodies[-1])
+    assert (len(body["messages"]), body["tools"]) == (39, tools)
+    assert engine.headers[-1]["anthropic-beta"] == "tools-1"
+
+
+def test_anthropic_counts_tokens(claude: anthropic.Anthropic, engine: Engine) -> None:
+    made = claude.messages.count_tokens(model="m1", messages=ASKED, extra_body=answering({"input_tokens": 9}))
+    assert (made.input_tokens, engine.paths[-1]) == (9, "/v1/messages/count_tokens")
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "kind"),
+    [
+        ("nope", anthropic.NotFoundError, "not_found_error"),
+        ("embedder", anthropic.NotFoundError, "not_found_error"),
+        ("empty", anthropic.InternalServerError, "overloaded_error"),
+    ],
+)
+def test_anthropic_raises_what_it_should(
+    claude: anthropic.Anthropic, model: str, error: type[anthropic.APIStatusError], kind: str
+) -> None:
+    with pytest.raises(error) as raised:
+        claude.messages.create(model=model, max_tokens=9, messages=ASKED)
+    body: Any = raised.value.body
+    assert (body["type"], body["error"]["type"]) == ("error", kind)
+
+
+def test_anthropic_may_send_its_key_in_either_header(gateway: Standalone) -> None:
+    answer = answering({"input_tokens": 9})
+    with anthropic.Anthropic(base_url=gateway.url, auth_token=KEY, max_retries=0) as client:
+        assert client.messages.count_tokens(model="m1", messages=ASKED, extra_body=answer).input_tokens == 9
+    with (
+        anthropic.Anthropic(base_url=gateway.url, api_key="wrong", max_retries=0) as client,
+        pytest.raises(anthropic.AuthenticationError),
+    ):
+        client.messages.count_tokens(model="m1", messages=ASKED)

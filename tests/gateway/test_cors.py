@@ -1,0 +1,81 @@
+"""What a browser is told about pages of other origins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import aiohttp
+import pytest
+import requests
+
+from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle
+from tests.gateway.standalone import Standalone
+
+CHAT = "/v1/chat/completions"
+NAMED, OTHER = "https://chat.example.org", "https://evil.example"
+ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,x-stainless-os"}
+
+
+@pytest.fixture(scope="module")
+def api(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api]:
+    """For pages of two origins."""
+    gateway = make_gateway(apiKeysSecret="keys", corsOrigins=[NAMED, "http://localhost:3000"])
+    gateway.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with gateway, Api(gateway.url) as made:
+        settle(gateway)
+        yield made
+
+
+def told(answer: requests.Response) -> dict[str, str]:
+    return {name.lower(): text for name, text in answer.headers.items() if name.lower().startswith("access-control-")}
+
+
+def preflight(api: Api, origin: str, path: str = CHAT) -> requests.Response:
+    return requests.options(f"{api.url}{path}", headers={"origin": origin, **ASKED}, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/v1/messages", "/v1/responses/resp_1?model=m1"])
+@pytest.mark.parametrize("origin", [NAMED, "http://localhost:3000"])
+def test_a_page_of_a_named_origin_may_ask_and_needs_no_key_to_ask_whether(api: Api, origin: str, path: str) -> None:
+    answer = preflight(api, origin, path)
+    said = told(answer)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert said["access-control-allow-origin"] == origin
+    assert said["access-control-allow-headers"] == ASKED["access-control-request-headers"]
+    assert "POST" in said["access-control-allow-methods"]
+    assert "access-control-allow-credentials" not in said
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_it_may_read_answers_and_errors_with_the_headers_that_clients_read(api: Api, status: int) -> None:
+    answer = api.post(CHAT, json={"model": "m1" if status == 200 else "nope"}, headers={"origin": NAMED})
+    assert answer.status_code == status
+    assert told(answer)["access-control-allow-origin"] == NAMED
+    assert "x-request-id" in told(answer)["access-control-expose-headers"]
+    assert "origin" in answer.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("origin", [OTHER, f"{NAMED}.evil.example", NAMED.upper(), "null", f"{NAMED}:443"])
+def test_a_page_of_another_origin_is_told_nothing(api: Api, origin: str) -> None:
+    assert (preflight(api, origin).status_code, told(preflight(api, origin))) == (401, {})
+    assert told(api.post(CHAT, json={"model": "m1"}, headers={"origin": origin})) == {}
+
+
+def test_what_an_engine_allows_is_taken_off(api: Api) -> None:
+    allowing = {"model": "m1", "x": {"headers": {"access-control-allow-origin": "*"}}}
+    assert told(api.post(CHAT, json=allowing, headers={"origin": OTHER})) == {}
+    assert told(api.post(CHAT, json=allowing, headers={"origin": NAMED}))["access-control-allow-origin"] == NAMED
+
+
+def test_without_named_origins_nobody_is_told_anything(client: Api) -> None:
+    answer = client.options(CHAT, headers={"origin": NAMED, **ASKED})
+    assert (answer.status_code, told(answer)) == (405, {})
+
+
+async def test_a_page_of_a_named_origin_may_open_a_session(api: Api) -> None:
+    async with (
+        aiohttp.ClientSession(headers={"authorization": f"Bearer {KEY}", "origin": NAMED}) as client,
+        client.ws_connect(f"{api.url}/v1/realtime?model=m1") as session,
+    ):
+        await session.send_str("hello")
+        assert (await session.receive_str(timeout=PATIENCE)).endswith("hello")

@@ -1,0 +1,97 @@
+"""Which paths there are, which of them an engine is asked for, and errors in the shape of each path's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from slipway.serving.paths import PATHS
+from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle, wait_for
+from tests.gateway.standalone import Standalone
+
+MESSAGES = "/v1/messages"
+DECLARED = ["/v1/embeddings", "/v1/audio/transcriptions", "/v2/something/of/a/later/release"]
+
+
+@pytest.fixture(scope="module")
+def api(make_gateway: Callable[..., Standalone], engine: Engine, make_engine: Callable[..., Engine]) -> Iterator[Api]:
+    """`declared` says which paths its engine serves, `m1` says nothing; `empty` has no pod, and `dead` one that is
+    gone."""
+    gateway = make_gateway(apiKeysSecret="keys", holdSeconds=1, streamIdleSeconds=3)
+    declared = {"endpoints": [engine.endpoint], "route": {"paths": DECLARED}}
+    dead = make_engine("dead")
+    gateway.route(
+        {"m1": [engine.endpoint], "declared": declared, "empty": [], "dead": [dead.endpoint]}, {"tester": KEY}
+    )
+    with gateway, Api(gateway.url) as made:
+        settle(gateway)
+        dead.kill()
+        wait_for(lambda: made.post("/v1/embeddings", json={"model": "declared"}).status_code == 200)
+        yield made
+
+
+def form(model: str) -> dict[str, Any]:
+    return {"files": {"model": (None, model), "file": ("a.wav", b"RIFF")}}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda one: one.path)
+def test_a_path_that_the_route_does_not_declare_is_refused_before_an_engine_is_asked(
+    api: Api, engine: Engine, path: Any
+) -> None:
+    before = len(engine.paths)
+    answer = api.post(path.path, **(form("declared") if path.form else {"json": {"model": "declared"}}))
+    if path.path in DECLARED:
+        assert (answer.status_code, engine.paths[-1]) == (200, path.path)
+        return
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unsupported_endpoint")
+    assert "`declared`" in answer.json()["error"]["message"]
+    assert len(engine.paths) == before
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda one: one.path)
+@pytest.mark.parametrize("model", ["m1", "static/m1"])
+def test_a_route_that_declares_nothing_gets_them_all(api: Api, engine: Engine, path: Any, model: str) -> None:
+    answer = api.post(path.path, **(form(model) if path.form else {"json": {"model": model, "pad": "x" * 20}}))
+    assert (answer.status_code, engine.paths[-1]) == (200, path.path)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}/count_tokens", f"/openai{MESSAGES}"])
+@pytest.mark.parametrize(
+    ("method", "body", "status", "kind", "code"),
+    [
+        ("GET", None, 405, "invalid_request_error", "method_not_supported"),
+        ("POST", [], 400, "invalid_request_error", None),
+        ("POST", {"model": 'no"pe'}, 404, "not_found_error", "model_not_found"),
+        ("POST", {"model": "declared"}, 404, "not_found_error", "unsupported_endpoint"),
+        ("POST", {"model": "empty"}, 503, "overloaded_error", "model_not_ready"),
+        ("POST", {"model": "dead"}, 503, "overloaded_error", "model_not_ready"),
+        ("POST", {"model": "m1", "x": {"delay": 3 * PATIENCE}}, 504, "timeout_error", "upstream_timeout"),
+        ("POST", {"model": "static/m1", "x": {"delay": 3 * PATIENCE}}, 504, "timeout_error", "upstream_timeout"),
+        ("POST", {"model": "m1", "pad": "x" * (17 << 20)}, 413, "request_too_large", "request_too_large"),
+    ],
+)
+def test_on_paths_of_anthropics_protocol_our_errors_have_its_shape(
+    api: Api, path: str, method: str, body: Any, status: int, kind: str, code: str | None
+) -> None:
+    answer = api.request(method, path, json=body, headers={"x-request-id": "req-1"})
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("application/json")
+    said = answer.json()
+    assert (said["type"], said["error"]["type"], said["error"]["code"]) == ("error", kind, code)
+    assert (said["error"]["message"] != "", said["request_id"]) == (True, "req-1")
+
+
+def test_so_has_the_error_about_a_missing_key(api: Api) -> None:
+    answer = requests.post(f"{api.url}{MESSAGES}", json={"model": "m1"}, timeout=PATIENCE)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["type"] == "authentication_error"
+
+
+def test_headers_of_anthropics_protocol_reach_the_engine_and_its_key_does_not(api: Api, engine: Engine) -> None:
+    sent = {"x-api-key": KEY, "anthropic-version": "2023-06-01", "anthropic-beta": "interleaved-thinking-2025-05-14"}
+    answer = requests.post(f"{api.url}{MESSAGES}", json={"model": "m1"}, headers=sent, timeout=PATIENCE)
+    assert answer.status_code == 200
+    assert {name: engine.headers[-1].get(name) for name in sent} == {**sent, "x-api-key": None}

@@ -1,0 +1,119 @@
+"""The death of the control process beside a running HAProxy costs no request, and the container lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import requests
+
+from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for
+from tests.gateway.standalone import Standalone
+
+CHAT = "/v1/chat/completions"
+SMALL = b'{"model":"m1","messages":[]}'
+REQUESTS = int(os.environ.get("SLIPWAY_REQUESTS", "500"))
+"""More of them for a measurement."""
+KILLS = 5
+
+
+@pytest.fixture
+def supervised(make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]) -> Iterator[Standalone]:
+    """The model m1 on one engine; the control process is started as in a pod."""
+    engine = make_engine("only")
+    with make_gateway(threads=2) as gateway:
+        assert gateway.control
+        gateway.control.kill()
+        gateway.control.wait()
+        gateway.start_control("--supervise")
+        gateway.route({"m1": [engine.endpoint]})
+        settle(gateway)
+        yield gateway
+
+
+def control(gateway: Standalone) -> int:
+    """The supervisor's child; 0 while there is none."""
+    assert gateway.control
+    supervisor = gateway.control.pid
+    found = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    return int(found[0]) if found else 0
+
+
+def steers(gateway: Standalone) -> bool:
+    """Whether there is a control process that has applied its table."""
+    try:
+        return requests.get(f"{gateway.control_url}/readyz", timeout=PATIENCE).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def restarts(gateway: Standalone) -> float:
+    """As often as the control process says that one was started anew before it."""
+    text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
+    return float(text.split("\nslipway_gateway_control_restarts_total ")[1].split("\n")[0])
+
+
+async def test_no_new_connection_is_refused_while_it_is_killed_again_and_again(supervised: Standalone) -> None:
+    """Neither by a model nor by the list of models, and the pod stays Ready: container and /readyz are there."""
+    seen: Counter[Any] = Counter()
+    over = asyncio.Event()
+
+    async def ask(method: str, path: str, body: bytes | None) -> None:
+        while not over.is_set() or seen.total() < REQUESTS:
+            try:
+                # Not kept, so that each request has a connection of its own.
+                async with session.request(method, supervised.url + path, data=body) as answer:
+                    said = await answer.read()
+                    known = path != "/v1/models" or b'"m1"' in said
+                    seen[path, answer.status if known else said] += 1
+            except (aiohttp.ClientError, TimeoutError) as error:
+                seen[path, type(error).__name__] += 1
+            await asyncio.sleep(0.002)
+
+    def die() -> None:
+        for _unused in range(KILLS):
+            before = seen.total()
+            wait_for(lambda: control(supervised) != 0 and steers(supervised))
+            os.kill(control(supervised), signal.SIGKILL)
+            wait_for(lambda known=before: seen.total() > known + REQUESTS // KILLS)
+
+    limit = aiohttp.ClientTimeout(total=PATIENCE)
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True, limit=0), timeout=limit
+    ) as session:
+        clients = [asyncio.create_task(ask("POST", CHAT, SMALL)) for _unused in range(6)]
+        clients += [asyncio.create_task(ask("GET", path, None)) for path in ("/v1/models", "/readyz")]
+        await asyncio.to_thread(die)
+        await asyncio.to_thread(wait_for, lambda: steers(supervised))
+        over.set()
+        await asyncio.gather(*clients)
+    assert supervised.control
+    assert supervised.control.poll() is None, "the container's first process"
+    assert {status for _path, status in seen} == {200}, seen
+    assert seen.total() >= REQUESTS
+    assert restarts(supervised) == KILLS
+
+
+def test_the_next_one_steers(supervised: Standalone, make_engine: Callable[..., Engine]) -> None:
+    other = make_engine("other")
+    os.kill(control(supervised), signal.SIGKILL)
+    supervised.route({"m1": [other.endpoint]})
+    settle(supervised)
+    answer = requests.post(supervised.url + CHAT, data=SMALL, timeout=PATIENCE)
+    assert answer.headers["x-engine"] == "other"
+
+
+def test_an_order_to_stop_is_obeyed_by_both(supervised: Standalone) -> None:
+    child = control(supervised)
+    assert supervised.control
+    supervised.kill_haproxy()
+    supervised.control.terminate()
+    assert supervised.control.wait(PATIENCE) == 0
+    assert not Path(f"/proc/{child}").exists()

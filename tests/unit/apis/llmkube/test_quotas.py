@@ -1,0 +1,722 @@
+"""GPUQuotas: who may have GPUs, who waits and until when, and what each is told. Services are looked at one after
+another until nothing changes any more, as the controller does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.llmkube import QUOTAS, SERVICES, quotas
+from slipway.apis.llmkube.api import QUOTA_INDEXES
+from slipway.apis.llmkube.hardware import gpus_of
+from slipway.apis.llmkube.model_types import KIND as MODEL
+from slipway.apis.llmkube.quota_types import KIND
+from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
+from slipway.kube.objects import DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, Key
+from slipway.kube.store import Change, Store, Stores
+from slipway.serving.api import InvalidSpecError, Reference, Rejection, World
+from slipway.serving.settings import Settings
+from tests import worlds
+
+from .services import GGUF, model
+
+NOW = 1_795_252_000.0
+LABELS = {"team": "blue"}
+
+
+class Cluster:
+    """Services, and quotas, as the controller's caches have them."""
+
+    def __init__(self, *found: dict[str, Any]) -> None:
+        namespace = {"kind": "Namespace", "metadata": {"name": "models", "labels": LABELS}}
+        self.objects = {(one["kind"], one["metadata"]["name"]): one for one in (*found, namespace)}
+        self.deployments: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, list[dict[str, Any]]] = {}
+        self.model = model("tiny", GGUF)
+
+    def world(self, name: str) -> World:
+        kinds = {"GPUQuota": KIND, "InferenceService": INFERENCE_SERVICE, "Namespace": quotas.NAMESPACES}
+        known = {
+            Reference(kinds[kind], "" if kind == "Namespace" else "models", one): found
+            for (kind, one), found in self.objects.items()
+        }
+        made = self.deployments.get(name)
+        return World(
+            resource=self.objects["InferenceService", name],
+            children={(DEPLOYMENT, Key("models", name)): made} if made else {},
+            pods=self.pods.get(name, []),
+            routed=[],
+            settings=Settings(),
+            now=NOW,
+            listers=worlds.known(SERVICES, objects=known | {Reference(MODEL, "models", "tiny"): self.model}),
+        )
+
+    def decide(self, name: str) -> dict[str, Any]:
+        """One reconciliation, whose writes are not yet seen: the status that it writes."""
+        asked, rejection = self.world(name), None
+        try:
+            for made in worlds.plan(SERVICES, asked).children:
+                if made["kind"] == "Deployment":
+                    self.deployments[name] = made
+        except InvalidSpecError as error:
+            rejection = Rejection(error.reason, error.message)
+        return worlds.status(SERVICES, asked, rejection).status
+
+    def edit(self, name: str, **spec: Any) -> None:
+        found = self.objects["InferenceService", name]
+        self.objects["InferenceService", name] = {**found, "spec": {**found["spec"], **spec}}
+
+    def record(self, name: str) -> quotas.Record:
+        return quotas.record_of(self.objects["InferenceService", name])
+
+    def held(self, name: str) -> int:
+        """GPUs of all pods of the Deployment."""
+        made = self.deployments[name]["spec"]
+        return int(made["replicas"]) * gpus_of(made["template"]["spec"], 0)
+
+    def write(self, name: str, status: dict[str, Any]) -> bool:
+        """Whether anything is new."""
+        before = self.objects["InferenceService", name]
+        self.objects["InferenceService", name] = {**before, "status": status}
+        return before.get("status", {}).get("quota") != status.get("quota")
+
+    def settle(self, names: Iterable[str] = ()) -> None:
+        """Looks at services, by default all, until nothing is new."""
+        for _unused in range(20):
+            services = names or [name for kind, name in self.objects if kind == "InferenceService"]
+            news = [self.write(name, self.decide(name)) for name in services]
+            if not any(news):
+                return
+        pytest.fail("the services never come to rest")
+
+    def running(self) -> dict[str, int]:
+        """Replicas of each service that runs."""
+        return {name: made["spec"]["replicas"] for name, made in sorted(self.deployments.items())}
+
+    def waits(self, name: str) -> str:
+        """Reason of the condition Progressing."""
+        return str(_conditions(self.objects["InferenceService", name])["Progressing"]["reason"])
+
+    def quota(self, name: str = "team", before: dict[str, Any] | None = None) -> dict[str, Any]:
+        resource = {**self.objects["GPUQuota", name], "status": before or {}}
+        asked = World(
+            resource=resource,
+            children={},
+            pods=[],
+            routed=[],
+            settings=Settings(),
+            now=NOW,
+            listers=worlds.known(QUOTAS, others=[resource, *self.services()]),
+        )
+        return worlds.status(QUOTAS, asked).status
+
+    def services(self) -> list[dict[str, Any]]:
+        return [one for (kind, _name), one in self.objects.items() if kind == "InferenceService"]
+
+
+def _conditions(resource: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["type"]: one for one in resource["status"]["conditions"]}
+
+
+def service(name: str, gpus: int = 1, minute: int = 0, **spec: Any) -> dict[str, Any]:
+    since = f"2026-11-21T09:{minute:02}:00Z"
+    metadata = {"name": name, "namespace": "models", "uid": name, "generation": 1, "creationTimestamp": since}
+    return {
+        "kind": "InferenceService",
+        "metadata": metadata,
+        "spec": {"modelRef": "tiny", "resources": {"gpu": gpus}, **spec},
+    }
+
+
+def quota(gpus: int, name: str = "team", **spec: Any) -> dict[str, Any]:
+    since = "2026-11-21T08:00:00Z"
+    metadata = {"name": name, "namespace": "models", "uid": name, "generation": 1, "creationTimestamp": since}
+    chosen = {} if "selector" in spec else {"namespaceRef": "models"}
+    return {"kind": "GPUQuota", "metadata": metadata, "spec": {"gpuCount": gpus, **chosen, **spec}}
+
+
+def test_without_a_quota_nothing_is_written_down() -> None:
+    cluster = Cluster(service("a"))
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert "quota" not in cluster.objects["InferenceService", "a"]["status"]
+
+
+def test_the_oldest_start_and_the_rest_waits_with_the_reason() -> None:
+    cluster = Cluster(quota(3), service("a", 1, 1), service("b", 1, 2), service("c", 2, 3))
+    cluster.settle()
+    assert cluster.running() == {"a": 1, "b": 1}
+    assert cluster.waits("c") == "QuotaExceeded"
+    assert "has 3 GPUs, of which 2 are taken; the service wants 2" in str(cluster.objects["InferenceService", "c"])
+
+
+def test_all_replicas_and_all_that_autoscaling_allows_are_counted() -> None:
+    cluster = Cluster(quota(5), service("a", 2, replicas=2), service("b", 1, 1, autoscaling={"maxReplicas": 2}))
+    cluster.settle()
+    assert cluster.running() == {"a": 2}
+    assert cluster.waits("b") == "QuotaExceeded"
+
+
+@pytest.mark.parametrize("idle", [{"suspend": True}, {"replicas": 0}, {"resources": {}}])
+def test_who_has_no_gpus_needs_none(idle: dict[str, Any]) -> None:
+    cluster = Cluster(quota(0), service("a", **idle))
+    cluster.settle()
+    assert "a" in cluster.running()
+
+
+def test_nobody_is_passed_over_by_one_that_needs_less() -> None:
+    cluster = Cluster(quota(3), service("a", 2, 1), service("b", 2, 2), service("c", 1, 3))
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert (cluster.waits("b"), cluster.waits("c")) == ("QuotaExceeded", "QuotaExceeded")
+
+
+def test_the_first_in_the_queue_starts_when_there_is_room() -> None:
+    cluster = Cluster(quota(2), service("a", 2, 1), service("b", 1, 2), service("c", 1, 3), service("d", 1, 4))
+    cluster.settle()
+    del cluster.objects["InferenceService", "a"], cluster.deployments["a"]
+    cluster.settle()
+    assert cluster.running() == {"b": 1, "c": 1}
+
+
+def test_priority_goes_before_age() -> None:
+    cluster = Cluster(quota(1), service("a", 1, 1), service("b", 1, 2), service("c", 1, 3, priority="high"))
+    cluster.settle(["a"])
+    cluster.settle(["b", "c"])
+    del cluster.objects["InferenceService", "a"], cluster.deployments["a"]
+    cluster.settle()
+    assert cluster.running() == {"c": 1}
+
+
+def test_who_runs_is_not_stopped_for_an_older_one() -> None:
+    cluster = Cluster(quota(1), service("young", 1, 9))
+    cluster.settle()
+    cluster.objects["InferenceService", "old"] = service("old", 1, 1)
+    cluster.settle()
+    assert cluster.running() == {"young": 1}
+
+
+def test_more_replicas_wait_and_those_that_there_are_serve_on() -> None:
+    cluster = Cluster(quota(2), service("a", 1, 1), service("b", 1, 2))
+    cluster.settle()
+    cluster.objects["InferenceService", "a"]["spec"]["replicas"] = 2
+    cluster.settle()
+    assert cluster.running() == {"a": 1, "b": 1}
+    assert cluster.waits("a") == "QuotaExceeded"
+    assert cluster.objects["InferenceService", "a"]["status"]["quota"]["gpus"] == 1
+
+
+def test_that_its_model_is_not_ready_gives_nobody_more_replicas() -> None:
+    cluster = Cluster(quota(1), service("a", 1, 1))
+    cluster.settle()
+    cluster.model["status"] = {"phase": "Downloading", "observedGeneration": 1}
+    cluster.objects["InferenceService", "a"]["spec"]["replicas"] = 2
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert cluster.waits("a") == "ModelNotReady"
+
+
+def test_an_autoscaler_goes_no_further_than_what_was_granted() -> None:
+    cluster = Cluster(quota(2), service("a", 1, 1, autoscaling={"maxReplicas": 2}))
+    cluster.settle()
+    cluster.objects["InferenceService", "a"]["spec"]["autoscaling"] = {"maxReplicas": 9}
+    cluster.settle()
+    children = worlds.plan(SERVICES, cluster.world("a")).children
+    [scaler] = [made for made in children if made["kind"] == HORIZONTAL_POD_AUTOSCALER.kind]
+    assert scaler["spec"]["maxReplicas"] == 2
+
+
+def pod(gpus: int = 1, *, node: bool = True, **fields: Any) -> dict[str, Any]:
+    """As the caches have one that holds GPUs."""
+    spec = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}]} if gpus else {}
+    scheduled = {"type": "PodScheduled", "status": "True" if node else "False"}
+    metadata = {"name": "a-1", "namespace": "models", "uid": "p", "creationTimestamp": "2026-11-21T09:00:00Z"}
+    status = {"phase": "Running", "conditions": [scheduled]}
+    return {"metadata": metadata | fields.pop("metadata", {}), "spec": spec, "status": status | fields}
+
+
+def test_what_ran_before_there_was_a_quota_is_granted() -> None:
+    cluster = Cluster(service("a", 1, 9, replicas=2))
+    cluster.settle()
+    cluster.pods["a"] = [pod(), pod()]
+    cluster.objects["GPUQuota", "team"] = quota(1)
+    cluster.objects["InferenceService", "b"] = service("b", 1, 1)
+    cluster.settle(["b"])
+    cluster.settle(["a"])
+    assert cluster.running() == {"a": 2, "b": 1}
+    assert cluster.quota()["usedGPUCount"] == 3
+
+
+@pytest.mark.parametrize(
+    "none",
+    [
+        pod(0),
+        pod(node=False),
+        pod(phase="Failed"),
+        pod(metadata={"deletionTimestamp": "2026-11-21T09:01:00Z"}),
+    ],
+)
+def test_what_a_deployment_says_that_runs_counts_only_where_its_pods_hold_gpus(none: dict[str, Any]) -> None:
+    cluster = Cluster(service("a", 1, 9, replicas=10))
+    cluster.settle()
+    cluster.pods["a"] = [pod(), none]
+    cluster.objects["GPUQuota", "team"] = quota(20)
+    assert quotas.record_of({"status": cluster.decide("a")}) == quotas.Record(
+        names=("models/team",), gpus=1, reserved=9, wanted=10
+    )
+    assert cluster.running() == {"a": 1}
+
+
+def test_a_quota_that_is_lowered_stops_nobody_and_starts_nobody() -> None:
+    cluster = Cluster(quota(2), service("a", 1, 1), service("b", 1, 2))
+    cluster.settle()
+    cluster.objects["GPUQuota", "team"] = quota(1)
+    cluster.objects["InferenceService", "c"] = service("c", 1, 3)
+    cluster.settle()
+    assert cluster.running() == {"a": 1, "b": 1}
+    told = _conditions({"status": cluster.quota()})["Exceeded"]
+    assert (told["status"], told["reason"]) == ("True", "QuotaExceeded")
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_two_that_decide_at_the_same_time_do_not_both_get_the_last_gpu(first: str) -> None:
+    """Neither sees the other's decision before its own is written; then they are looked at in either order."""
+    cluster = Cluster(quota(1), service("a", 1, 1), service("b", 1, 1))
+    decided = {name: cluster.decide(name) for name in ("a", "b")}
+    assert cluster.running() == {}
+    for name, status in decided.items():
+        cluster.write(name, status)
+    cluster.settle([first, "b" if first == "a" else "a"])
+    assert cluster.running() == {"a": 1}
+    assert cluster.waits("b") == "QuotaExceeded"
+
+
+def test_all_quotas_of_a_namespace_have_to_have_room() -> None:
+    both = quota(9), quota(2, "all", selector={"matchLabels": LABELS})
+    cluster = Cluster(*both, service("a", 1), service("b", 2, 1))
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert "models/all has 2" in str(cluster.objects["InferenceService", "b"]["status"])
+
+
+def test_nothing_starts_before_its_grant_is_written_down() -> None:
+    cluster = Cluster(quota(1), recorded("a", reserved=1, wanted=1))
+    cluster.write("a", cluster.decide("a"))
+    assert (cluster.running(), cluster.record("a").gpus) == ({}, 1)
+    cluster.decide("a")
+    assert cluster.running() == {"a": 1}
+
+
+def test_a_deployment_for_which_nothing_was_granted_has_no_replicas_whatever_an_autoscaler_said() -> None:
+    cluster = Cluster(service("a", 1, autoscaling={"maxReplicas": 2}))
+    cluster.settle()
+    cluster.objects["GPUQuota", "team"] = quota(1)
+    asked = cluster.world("a")
+    scaled = {"status": {"lastScaleTime": "2026-11-21T09:00:00Z"}}
+    children = {**asked.children, (HORIZONTAL_POD_AUTOSCALER, Key("models", "a")): scaled}
+    made = worlds.plan(SERVICES, msgspec.structs.replace(asked, children=children)).children
+    [replicas] = [one["spec"]["replicas"] for one in made if one["kind"] == "Deployment"]
+    assert replicas == 0
+
+
+def test_who_lost_in_any_quota_steps_back() -> None:
+    """The first that is over is one that it holds."""
+    both = quota(2, "a-first"), quota(1, "b-second")
+    names = ["models/a-first", "models/b-second"]
+    rival = {**service("rival", minute=1), "status": {"quota": {"names": names[1:], "gpus": 1, "wanted": 1}}}
+    behind = {**service("behind", 2, minute=9), "status": {"quota": {"names": names[:1], "reserved": 2, "wanted": 2}}}
+    own = {**service("own", minute=5), "status": {"quota": {"names": names, "reserved": 1, "wanted": 1}}}
+    cluster = Cluster(*both, rival, behind, own)
+    cluster.write("own", cluster.decide("own"))
+    assert (cluster.record("own").reserved, cluster.waits("own")) == (0, "QuotaExceeded")
+
+
+def test_the_deployment_that_is_kept_holds_no_more_gpus_than_were_granted() -> None:
+    cluster = Cluster(quota(9), service("a", 8))
+    cluster.settle()
+    cluster.edit("a", resources={"gpu": 1}, replicas=10)
+    cluster.settle()
+    assert (cluster.held("a"), cluster.running()) == (8, {"a": 1})
+
+
+@pytest.mark.parametrize("limit", [5, 10])
+def test_what_runs_serves_on_while_larger_pods_wait(limit: int) -> None:
+    cluster = Cluster(quota(limit), service("a", 1, replicas=2))
+    cluster.settle()
+    cluster.objects["InferenceService", "other"] = service("other", limit - 2)
+    cluster.settle(["other"])
+    cluster.edit("a", resources={"gpu": 4})
+    cluster.settle()
+    assert cluster.running() == {"a": 2, "other": 1}
+    assert cluster.held("a") == 2
+
+
+def test_pods_without_gpus_serve_on_while_their_service_waits_for_some() -> None:
+    cluster = Cluster(quota(1), service("a", 0), service("b", 1))
+    cluster.settle()
+    cluster.edit("a", resources={"gpu": 1}, replicas=2)
+    cluster.settle()
+    assert cluster.running() == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(("gpus", "replicas"), [(1, 4), (0, 4), (4, 1)])
+def test_gpus_that_the_deployment_holds_while_its_model_is_not_ready_are_not_given_back(
+    gpus: int, replicas: int
+) -> None:
+    cluster = Cluster(quota(8), service("a", 8))
+    cluster.settle()
+    cluster.model["status"] = {"phase": "Downloading", "observedGeneration": 1}
+    cluster.edit("a", resources={"gpu": gpus}, replicas=replicas)
+    cluster.settle()
+    assert (cluster.held("a"), cluster.record("a").gpus) == (8, 8)
+
+
+def test_gpus_that_nothing_holds_any_more_are_given_back_while_the_model_is_not_ready() -> None:
+    cluster = Cluster(quota(8), service("a", 2, replicas=4))
+    cluster.settle()
+    cluster.model["status"] = {"phase": "Downloading", "observedGeneration": 1}
+    cluster.edit("a", replicas=1)
+    cluster.settle()
+    assert (cluster.held("a"), cluster.record("a").gpus) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (service("big", 5, 1, replicas=2), "QuotaTooSmall"),
+        (service("big", 1, 1, priority="low"), "PriorityTooLow"),
+    ],
+)
+def test_who_never_gets_what_it_wants_is_in_nobodys_way(found: dict[str, Any], reason: str) -> None:
+    shared = quota(9, "shared", selector={"matchLabels": LABELS})
+    cluster = Cluster(quota(8, minPriority="normal"), shared, found, service("b", 8, 2))
+    cluster.settle()
+    assert cluster.running() == {"b": 1}
+    assert cluster.waits("big") == reason
+    assert cluster.quota("shared")["waiting"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"modelRef": "none"},
+        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 4}},
+        {"autoscaling": {"minReplicas": 3, "maxReplicas": 1}},
+    ],
+)
+@pytest.mark.parametrize("record", [{"reserved": 1, "wanted": 1}, {"gpus": 1, "wanted": 1}, {"wanted": 1}])
+def test_who_cannot_start_has_nothing_set_aside(wrong: dict[str, Any], record: dict[str, Any]) -> None:
+    cluster = Cluster(quota(1), recorded("a", 1, **record), service("b", 1, 2))
+    cluster.edit("a", **wrong)
+    cluster.settle()
+    assert cluster.running() == {"b": 1}
+    assert cluster.record("a") == quotas.Record()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"modelRef": "none"}, {"autoscaling": {"minReplicas": 3, "maxReplicas": 2}}, {"replicas": 2}]
+)
+def test_what_runs_keeps_its_gpus_and_gets_no_more_while_its_spec_is_refused(wrong: dict[str, Any]) -> None:
+    cluster = Cluster(quota(3), service("a", 1, 1))
+    cluster.settle()
+    if "replicas" in wrong:
+        cluster.model["status"] = {"phase": "Failed", "observedGeneration": 1}
+    cluster.edit("a", **wrong)
+    cluster.settle()
+    assert cluster.record("a") == quotas.Record(names=("models/team",), gpus=1, wanted=1)
+
+
+@pytest.mark.parametrize("gone", ["Failed", "Downloading"])
+def test_who_waits_for_its_model_gives_back_its_reservation(gone: str) -> None:
+    cluster = Cluster(quota(1), recorded("a", 1, reserved=1, wanted=1))
+    cluster.model["status"] = {"phase": gone, "observedGeneration": 1}
+    cluster.settle()
+    assert cluster.record("a") == quotas.Record()
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [Rejection("Retrying", "Busy.", retryable=True), Rejection("Invalid", "Deployment a: No.", of_object=True)],
+)
+def test_who_starts_keeps_its_gpus_where_an_object_is_refused(passing: Rejection) -> None:
+    """Else it would have them set aside, start and give them back without end."""
+    cluster = Cluster(quota(1), recorded("a", 1, gpus=1, wanted=1))
+    told = worlds.status(SERVICES, cluster.world("a"), passing).status
+    assert quotas.record_of({"status": told}).gpus == 1
+
+
+@pytest.mark.parametrize("none", [{"namespaceRef": ""}, {}])
+def test_a_quota_that_names_no_namespace_limits_nobody(none: dict[str, Any]) -> None:
+    found = quota(0)
+    found["spec"] = {"gpuCount": 0, **none}
+    cluster = Cluster(found, service("a"))
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert _conditions({"status": cluster.quota()})["Accepted"]["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("selector", "limits"),
+    [
+        ({"matchLabels": {"team": "red"}}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["blue", "red"]}]}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, False),
+        ({}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "Like", "values": ["b"]}]}, False),
+    ],
+)
+def test_labels_choose_namespaces(selector: dict[str, Any], limits: bool) -> None:
+    cluster = Cluster(quota(0, selector=selector), service("a"))
+    cluster.settle()
+    assert cluster.running() == ({} if limits else {"a": 1})
+
+
+@pytest.mark.parametrize("priority", ["low", "high"])
+def test_a_least_priority_keeps_others_out(priority: str) -> None:
+    cluster = Cluster(quota(8, minPriority="normal"), service("a", priority=priority))
+    cluster.settle()
+    assert cluster.running() == ({} if priority == "low" else {"a": 1})
+    if priority == "low":
+        assert cluster.waits("a") == "PriorityTooLow"
+
+
+def test_who_waits_for_its_model_takes_nothing() -> None:
+    cluster = Cluster(quota(1), service("a", 1, 1, modelRef="none"), service("b", 1, 2))
+    cluster.settle(["b"])
+    assert cluster.running() == {"b": 1}
+
+
+def test_a_status_that_the_controller_would_not_write_counts_for_nothing() -> None:
+    forged = {"quota": {"names": "models/team", "gpus": "many"}}
+    assert quotas.record_of({"status": forged}) == quotas.Record()
+    assert list(quotas.by_taken({"status": forged, "metadata": {}})) == []
+
+
+def test_a_quota_says_what_is_taken_and_how_often_somebody_had_to_wait() -> None:
+    cluster = Cluster(quota(5), service("a", 3, 1), service("b", 1, 2), service("c", 2, 3))
+    cluster.settle()
+    told = cluster.quota()
+    assert {name: told[name] for name in ("usedGPUCount", "usedVRAMBytes", "waiting", "admissionDenials")} == {
+        "usedGPUCount": 4,
+        "usedVRAMBytes": 0,
+        "waiting": 1,
+        "admissionDenials": 1,
+    }
+    again = cluster.quota(before={**told, "lastDenial": "2026-11-21T08:30:00Z"})
+    assert (again["admissionDenials"], again["lastDenial"]) == (1, "2026-11-21T08:30:00Z")
+
+
+def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
+    cluster = Cluster(
+        quota(1, vramBytes=1, costBudgetRef="x", selector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
+    )
+    told = _conditions({"status": cluster.quota()})
+    assert told["FieldsUsed"]["reason"] == "FieldsIgnored"
+    assert (told["Accepted"]["status"], told["Accepted"]["reason"]) == ("False", "InvalidSpec")
+
+
+# Who is looked at again
+
+
+def stores(*found: dict[str, Any]) -> Stores:
+    services, limits = Store(QUOTA_INDEXES), Store({quotas.COVERS: quotas.by_namespace_ref})
+    for one in found:
+        (services if one["kind"] == "InferenceService" else limits).put(one)
+    return Stores({INFERENCE_SERVICE: services, KIND: limits})
+
+
+def recorded(name: str, minute: int = 0, **record: Any) -> dict[str, Any]:
+    return {**service(name, minute=minute), "status": {"quota": {"names": ["models/team"], **record}}}
+
+
+def test_room_wakes_as_many_as_fit_and_no_more() -> None:
+    waiting = [recorded(f"w{number}", number, wanted=1) for number in range(5)]
+    gone = recorded("a", gpus=2)
+    found = list(quotas.after(Change(gone, None), stores(quota(2), *reversed(waiting))))
+    assert found == [Key("models", "w0"), Key("models", "w1")]
+
+
+def test_one_that_is_granted_what_it_waited_for_wakes_the_next() -> None:
+    before, now = recorded("a", wanted=1, reserved=1), recorded("a", wanted=1, gpus=1)
+    found = list(quotas.after(Change(before, now), stores(quota(2), now, recorded("b", 5, wanted=1))))
+    assert found == [Key("models", "b")]
+
+
+def test_news_that_leave_everything_as_it_was_wake_nobody() -> None:
+    before = recorded("a", gpus=1, wanted=1)
+    now = {**before, "metadata": {**before["metadata"], "labels": {"x": "y"}}}
+    known = stores(quota(2), now, recorded("b", 5, wanted=1))
+    assert list(quotas.after(Change(before, now), known)) == []
+    assert list(quotas.quotas_of(Change(before, now), known)) == []
+
+
+def test_sums_cost_the_same_however_many_services_there_are() -> None:
+    many = stores(quota(9), *(recorded(f"s{number}", gpus=number % 7) for number in range(500)))
+    asked: list[str] = []
+
+    class Counting:
+        def count(self, kind: Any, index: str, value: str) -> int:
+            asked.append(value)
+            return many.count(kind, index, value)
+
+    listers: Any = Counting()
+    assert quotas.used(listers, "models/team") == sum(number % 7 for number in range(500))
+    assert len(asked) == quotas.DIGITS
+
+
+def priced(name: str, number: int, **record: Any) -> dict[str, Any]:
+    found = recorded(name, **record)
+    return {**found, "status": {**found["status"], "effectivePriority": number}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (priced("a", 100, wanted=2), priced("a", 100, wanted=1)),
+        (priced("a", 100, wanted=2), priced("a", 1, wanted=2)),
+        (priced("a", 100, reserved=1, wanted=1), priced("a", 100, wanted=1)),
+        (priced("a", 100, reserved=1, wanted=1), priced("a", 100, gpus=1, wanted=1)),
+        (priced("a", 100, wanted=2), None),
+    ],
+)
+def test_who_moves_in_the_queue_wakes_those_behind(before: dict[str, Any], now: dict[str, Any] | None) -> None:
+    behind = recorded("b", 5, wanted=1)
+    behind["status"]["effectivePriority"] = 50
+    known = stores(quota(3), behind, *([now] if now else []))
+    assert list(quotas.after(Change(before, now), known)) == [Key("models", "b")]
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(recorded("a", gpus=0), recorded("a", wanted=1)), (recorded("a", wanted=1), recorded("a", reserved=1, wanted=1))],
+)
+def test_who_joins_the_queue_or_reserves_wakes_nobody(before: dict[str, Any], now: dict[str, Any]) -> None:
+    known = stores(quota(3), now, recorded("b", 5, wanted=1))
+    assert list(quotas.after(Change(before, now), known)) == []
+
+
+def test_whoever_has_a_reservation_looks_again_though_there_is_no_room() -> None:
+    now, holder = recorded("a", gpus=1, wanted=1), recorded("b", 5, reserved=1, wanted=1)
+    known = stores(quota(1), now, holder, recorded("c", 6, wanted=1))
+    found = list(quotas.after(Change(recorded("a", reserved=1, wanted=1), now), known))
+    assert found == [Key("models", "b")]
+
+
+# All orders in which things may happen
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """What there is between two steps: services as the caches have them, writes that they do not have yet, and whose
+    turn it is."""
+
+    services: tuple[tuple[str, str], ...]
+    """Name, and the part of its status that decides as JSON."""
+    written: tuple[tuple[str, str], ...] = ()
+    turns: frozenset[str] = frozenset()
+
+
+class Race:
+    """Services that are looked at by several workers, whose writes come to the caches in any order. A service is looked
+    at where the controller would: after a change of its own, and when a watch says so."""
+
+    def __init__(self, limit: int, *found: dict[str, Any]) -> None:
+        self.found = {one["metadata"]["name"]: one for one in found}
+        self.limit = quota(limit)
+        self.most = limit
+        self.watches = [watch for watch in SERVICES.watches(Settings()) if watch.kind == INFERENCE_SERVICE]
+        self.decided: dict[tuple[Any, str], str] = {}
+
+    def start(self) -> Moment:
+        return Moment(tuple((name, "{}") for name in self.found), (), frozenset(self.found))
+
+    def cluster(self, moment: Moment) -> Cluster:
+        known = [{**self.found[name], "status": json.loads(told)} for name, told in moment.services]
+        return Cluster(self.limit, *known)
+
+    def ends(self, first: Moment) -> list[Moment]:
+        """The moments after which nothing is left to be done, whatever came first."""
+        seen, todo, found = {first}, [first], []
+        while todo:
+            moment = todo.pop()
+            assert sum(_gpus(told) for told in {**dict(moment.services), **dict(moment.written)}.values()) <= self.most
+            following = [self.look(moment, name) for name in moment.turns if name not in dict(moment.written)]
+            following += [self.arrive(moment, *write) for write in moment.written]
+            if not following:
+                found.append(moment)
+            todo += [one for one in dict.fromkeys(following) if one not in seen]
+            seen.update(following)
+        return found
+
+    def look(self, moment: Moment, name: str) -> Moment:
+        """A worker takes the service from the queue, and writes what follows from the caches."""
+        if (moment.services, name) not in self.decided:
+            status = self.cluster(moment).decide(name)
+            kept = {one: status[one] for one in ("quota", "effectivePriority") if one in status}
+            self.decided[moment.services, name] = json.dumps(kept, sort_keys=True)
+        told = self.decided[moment.services, name]
+        news = () if dict(moment.services)[name] == told else ((name, told),)
+        return Moment(moment.services, tuple(sorted((*moment.written, *news))), moment.turns - {name})
+
+    def arrive(self, moment: Moment, name: str, told: str) -> Moment:
+        """A write comes to the caches."""
+        services = tuple((one, told if one == name else before) for one, before in moment.services)
+        written = tuple(write for write in moment.written if write[0] != name)
+        return self.woken(moment, Moment(services, written, moment.turns | {name}), name)
+
+    def without(self, moment: Moment, name: str) -> Moment:
+        """A service is deleted."""
+        services = tuple(one for one in moment.services if one[0] != name)
+        return self.woken(moment, Moment(services, moment.written, moment.turns - {name}), name)
+
+    def woken(self, before: Moment, now: Moment, name: str) -> Moment:
+        old, new = (self.cluster(one).objects.get(("InferenceService", name)) for one in (before, now))
+        listers = worlds.known(SERVICES, others=[self.limit, *self.cluster(now).services()])
+        keys = {one for watch in self.watches for one in watch.enqueue(Change(old, new), listers)}
+        return Moment(now.services, now.written, now.turns | {one.name for one in keys})
+
+
+def _gpus(told: str) -> int:
+    return int(json.loads(told).get("quota", {}).get("gpus", 0))
+
+
+def granted(moment: Moment) -> list[str]:
+    return [name for name, told in moment.services if _gpus(told)]
+
+
+def reserving(moment: Moment) -> list[str]:
+    return [name for name, told in moment.services if json.loads(told)["quota"].get("reserved")]
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"),
+    [
+        (1, (service("a", 1, 1), service("b", 1, 2))),
+        (2, (service("a", 1, 1), service("b", 2, 2))),
+        (2, (service("a", 2, 1), service("b", 1, 2, priority="high"))),
+        (2, (service("a", 1, 1, replicas=2), service("b", 2, 1))),
+    ],
+)
+def test_of_two_that_race_one_starts_and_the_other_when_it_is_gone(
+    limit: int, found: tuple[dict[str, Any], ...]
+) -> None:
+    race = Race(limit, *found)
+    ends = race.ends(race.start())
+    assert {tuple(granted(end)) for end in ends} == {("a",), ("b",)}
+    for end in ends:
+        [first], [second] = granted(end), sorted({"a", "b"}.difference(granted(end)))
+        assert reserving(end) == []
+        later = race.ends(race.without(end, first))
+        assert {tuple(granted(one)) for one in later} == {(second,)}
+        assert {tuple(reserving(one)) for one in later} == {()}
+
+
+def test_of_three_that_race_for_two_gpus_two_start_and_then_the_third() -> None:
+    race = Race(2, service("a", 1, 1), service("b", 1, 2), service("c", 1, 3))
+    for end in race.ends(race.start()):
+        assert (len(granted(end)), reserving(end)) == (2, [])
+        later = race.ends(race.without(end, granted(end)[0]))
+        assert [len(granted(one)) for one in later] == [2] * len(later)

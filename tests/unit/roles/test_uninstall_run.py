@@ -1,0 +1,47 @@
+"""The playbook uninstall, run against an API server: it says what it has left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .cluster_api import ClusterApi, Kind
+from .role_run import run_play
+
+pytestmark = [pytest.mark.plays, pytest.mark.timeout(900)]
+
+CACHE = {"app.kubernetes.io/managed-by": "slipway"}
+OURS = {"app.kubernetes.io/part-of": "slipway"}
+
+
+def uninstall(folder: Path, api: ClusterApi) -> str:
+    cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
+    return run_play(
+        folder,
+        {"import_playbook": "slipway.inference.uninstall"},
+        *("--extra-vars", json.dumps({"slipway_environment": cluster}), "--tags", "models,crds"),
+    )
+
+
+def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
+    api.kinds += (Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False),)
+    definition = {"name": "things.example.com", "labels": OURS}
+    api.put(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": definition,
+            "spec": {},
+        }
+    )
+    claim = {"name": "cache", "namespace": "models", "labels": CACHE}
+    storage = {"resources": {"requests": {"storage": "100Gi"}}}
+    api.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": storage})
+
+    said = uninstall(tmp_path, api)
+    assert "Definitions that are left: things.example.com" in said
+    assert "Volumes with caches that are left: models/cache (100Gi)" in said
+    assert "--extra-vars slipway_purge=true" in said
+    assert "Removing" not in said

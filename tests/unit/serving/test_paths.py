@@ -1,0 +1,40 @@
+"""The table of paths, and what engines say of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.engines import ENGINES
+from slipway.engines.engine import Engine
+from slipway.serving import paths
+
+
+def test_each_path_has_a_number_of_its_own_that_tells_its_kind() -> None:
+    assert len(set(paths.BITS.values())) == len(paths.PATHS) + 2
+    for one in paths.PATHS:
+        assert one.form == (paths.BITS[one.path] >= paths.FIRST_FORM)
+        assert one.anthropic == (paths.BITS[one.path] < paths.FIRST_OPENAI)
+
+
+def test_what_is_not_declared_is_unknown_and_nothing_is_where_nothing_is_declared() -> None:
+    assert paths.unknown(paths.NAMES) == paths.unknown(()) == 0
+    assert paths.unknown(paths.all_but("/tokenize", "/v1/score")) == paths.BITS["/tokenize"] | paths.BITS["/v1/score"]
+    assert paths.unknown(["/of/a/later/release"]) == sum(paths.BITS.values())
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
+def test_engines_declare_paths_that_there_are_and_one_for_each_of_their_tasks(engine: Engine) -> None:
+    assert set(engine.paths) <= set(paths.NAMES)
+    if engine.paths:
+        first = {
+            "generate": "/v1/chat/completions",
+            "embed": "/v1/embeddings",
+            "rerank": "/v1/rerank",
+            "transcribe": "/v1/audio/transcriptions",
+        }
+        assert {first[task] for task in engine.tasks} <= set(engine.paths)
+
+
+def test_an_engine_of_which_the_user_replaced_something_declares_nothing() -> None:
+    assert ENGINES["llamacpp"].paths_of("") == ENGINES["llamacpp"].paths != ()
+    assert ENGINES["llamacpp"].paths_of("registry.example/mine:1") == ()
