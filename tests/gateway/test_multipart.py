@@ -288,7 +288,9 @@ def test_a_control_character_in_the_field_is_refused(gateway: Standalone, engine
     assert len(engine.bodies) == before
 
 
-def test_a_form_below_the_prefix_of_openai_arrives_without_it_and_without_the_field(gateway: Standalone, engine: Engine) -> None:
+def test_a_form_below_the_prefix_of_openai_arrives_without_it_and_without_the_field(
+    gateway: Standalone, engine: Engine
+) -> None:
     form = field("model", "whisper") + upload(os.urandom(512_000)) + END
     headers = {"content-type": f"multipart/form-data; boundary={BOUNDARY}"}
     answer = requests.post(f"{gateway.url}/openai{TRANSCRIPTIONS}", data=form, headers=headers, timeout=PATIENCE)
