@@ -328,6 +328,10 @@ ADVICE: Mapping[str, str] = {
     "BenchmarkFailed": (
         "Correct what it names and make the BenchmarkJob anew: one that has ended is not run a second time."
     ),
+    "PodRemoved": (
+        "Create the BenchmarkJob anew. Where the nodes are full, ask for less CPU in podOverride.resources: the "
+        "default is half a core."
+    ),
     "OutputNotServed": ("Write results to a claim or a bucket. Name a tokenizer of the hub where the message says."),
     "TokenizerUnknown": ("Write results to a claim or a bucket. Name a tokenizer of the hub where the message says."),
     "Unschedulable": (

@@ -239,6 +239,10 @@ def _failure(view: View, summary: Summary | None, *, failed: bool) -> Failure | 
     if summary and summary.failed:
         text = f"{summary.failed} of {summary.requests} requests failed, the first with {summary.error or 'no reason'}"
         return Failure("RequestsFailed", sentence(text))
+    if not view.pods:
+        # genai-bench ends well when it is stopped, so the Job of a pod that was preempted is Complete.
+        text = "The pod was removed before its results were read: it was evicted, preempted or deleted."
+        return Failure("PodRemoved", f"{text} Delete the BenchmarkJob and create it again.")
     if failed:
         return Failure("BenchmarkFailed", f"genai-bench ended early: {last}")
     if summary is None:

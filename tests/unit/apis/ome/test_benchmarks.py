@@ -462,6 +462,14 @@ def test_last_words_are_waited_for_and_then_missed() -> None:
     assert (told["state"], reason(told)) == ("Failed", "NoResults")
 
 
+@pytest.mark.parametrize("state", ["Complete", "Failed"])
+def test_a_pod_that_was_taken_away_is_told_as_such(state: str) -> None:
+    """The tool ends well when it is stopped: the Job of a pod that was preempted is complete."""
+    told = status(msgspec.structs.replace(begun(state), pods=[]))
+    assert (told["state"], reason(told)) == ("Failed", "PodRemoved")
+    assert "preempted" in told["failureMessage"]
+
+
 def test_what_was_told_of_it_outlives_its_pod() -> None:
     over = begun("Complete", summary(), phase="Succeeded")
     told = status(over)
