@@ -9,11 +9,13 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
+from slipway.gateway import haproxy, haproxy_socket, limits, metrics, render, runtime_diff, tokens
 from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
+from slipway.gateway.limits import Counted
 from slipway.gateway.outliers import Count
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import Settings
+from slipway.gateway.sharing import Share
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +165,27 @@ class DataPlane:
                 hold=await session.query(SHOW_HOLD),
                 tokens=await self.tokens(),
             )
+
+    async def shares(self, day: str) -> tuple[dict[str, Counted], dict[str, Share]]:
+        """What keys have used, of a day (``YYYYMMDD``) too, and the shares that it keeps to. Raises CommandError."""
+        run = self._settings.run_directory
+        async with haproxy_socket.session(self._socket) as session:
+            keys = await session.query(f"show table {limits.TABLE}")
+            days = await session.query(f"show table {limits.DAYS}")
+            written = runtime_diff.parse_map(await session.query(f"show map {run}/{limits.SHARES}"))
+        return limits.counted(keys, days, day), limits.shares(written)
+
+    async def share(self, new: Mapping[str, Share], written: Mapping[str, Share]) -> None:
+        """Has HAProxy keep to new shares; `written`: those that it keeps to. Raises CommandError."""
+        path = f"{self._settings.run_directory}/{limits.SHARES}"
+        commands = [
+            runtime_diff.Command(f"{'set' if key in written else 'add'} map {path} {key} {one.text}")
+            for key, one in new.items()
+            if key not in written or written[key].text != one.text
+        ]
+        if commands:
+            async with haproxy_socket.session(self._socket) as session:
+                await self._execute(session, commands)
 
     async def tokens(self) -> tuple[str, ...]:
         """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""

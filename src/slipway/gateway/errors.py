@@ -120,6 +120,20 @@ BUSY_KEY = ErrorResponse(
     code="rate_limit_exceeded",
     retry_after=1,
 )
+SPENT_REQUESTS = ErrorResponse(
+    429,
+    "This API key has sent as many requests as it may in a day.",
+    "insufficient_quota",
+    code="insufficient_quota",
+    retry_after=3600,
+)
+SPENT_TOKENS = ErrorResponse(
+    429,
+    "This API key has used as many tokens as it may in a day.",
+    "insufficient_quota",
+    code="insufficient_quota",
+    retry_after=3600,
+)
 UNTARGETED = ErrorResponse(
     403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
 )

@@ -163,7 +163,7 @@ global
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
 {targets.start(settings)}
-{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
+{limits.scripts(settings)}{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
@@ -254,6 +254,7 @@ def _frontend(settings: Settings) -> str:
         _headers(settings),
         _body(settings),
         *tokens.rules(settings),
+        *limits.admit(settings),
         _route(settings),
         _hold(settings.run_directory),
         _endpoint(settings),
@@ -420,6 +421,7 @@ def _endpoint(settings: Settings) -> str:
 def _leave(settings: Settings) -> str:
     page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
+{limits.reserve(settings)}\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
 {limits.forget(settings)}\
 {page}    use_backend %[var(txn.leads)] unless known

@@ -23,8 +23,23 @@ Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 
+class Limits(NamedTuple):
+    """Limits of a key, in the order of limits.map and shares.map. None: there is none."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    at_once: int | None = None
+    requests_day: int | None = None
+    tokens_day: int | None = None
+
+    @property
+    def text(self) -> str:
+        """As limits.lua reads them; empty without any."""
+        return ":".join(str(limit or "") for limit in self) if any(self) else ""
+
+
 class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What a key may do. What is left out is not limited. Limits are those of one gateway pod."""
+    """What a key may do. What is left out is not limited. Limits hold over all gateway pods together."""
 
     owner: Name = ""
     """Whom its requests are put down to, in the metric ``slipway_gateway_key_info``."""
@@ -37,6 +52,8 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     requests_per_minute: Most | None = None
     tokens_per_minute: Most | None = None
     requests_at_once: Most | None = None
+    requests_per_day: Most | None = None
+    tokens_per_day: Most | None = None
 
     @property
     def restricted(self) -> bool:
@@ -44,10 +61,15 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
         return bool(self.models or self.selector.strip())
 
     @property
-    def limits(self) -> str:
-        """Requests and tokens a minute and requests at once, as the rules in haproxy.cfg split them; empty without."""
-        limits = (self.requests_per_minute, self.tokens_per_minute, self.requests_at_once)
-        return ":".join(str(limit or "") for limit in limits) if any(limits) else ""
+    def limits(self) -> Limits:
+        """Its limits; none of them may be set."""
+        return Limits(
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            self.requests_at_once,
+            self.requests_per_day,
+            self.tokens_per_day,
+        )
 
 
 UNLIMITED = Rights()
@@ -109,8 +131,9 @@ def _read(value: object, *, tokens_counted: bool) -> Rights:
     parse(rights.selector)
     if rights.ends is not None and rights.ends.tzinfo is None:
         raise ValueError("ends: it names no time zone, such as the Z in 2030-01-31T00:00:00Z")
-    if rights.tokens_per_minute and not tokens_counted:
-        raise ValueError("tokensPerMinute: this gateway counts no tokens (countTokens)")
+    for name, limit in (("tokensPerMinute", rights.tokens_per_minute), ("tokensPerDay", rights.tokens_per_day)):
+        if limit and not tokens_counted:
+            raise ValueError(f"{name}: this gateway counts no tokens (countTokens)")
     return rights
 
 

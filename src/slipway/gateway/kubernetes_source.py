@@ -14,8 +14,17 @@ from prometheus_client import Gauge
 from slipway.gateway import keys
 from slipway.gateway.handovers import Handover, Handovers, Holder
 from slipway.gateway.keys import Keyring
-from slipway.gateway.settings import Settings
-from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder
+from slipway.gateway.settings import Settings, address, endpoint
+from slipway.gateway.table import (
+    SERVICE_NAME,
+    Backend,
+    Fault,
+    Publish,
+    RoutingTable,
+    Snapshot,
+    TableBuilder,
+    ready_hosts,
+)
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.events import Recorder
@@ -42,6 +51,8 @@ log = logging.getLogger(__name__)
 _KEYS_SECONDS = 5.0
 """How often the Secret is read. Polling needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
+GATEWAY_SERVICE = "slipway-gateway"
+"""The Service whose pods are the gateways."""
 DEFAULTS = Settings()
 _MOST_HELD = 4 << 20
 """Characters of annotations that are held of one namespace: many times what its room in the table can use."""
@@ -91,6 +102,17 @@ class KubernetesSource:
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         chosen = settings.routed_namespaces
         self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
+        self._gateways = (
+            Informer(
+                client,
+                ENDPOINT_SLICE,
+                namespace=secret.namespace,
+                labels=f"{SERVICE_NAME}={GATEWAY_SERVICE}",
+                trim=_trim_slice,
+            )
+            if secret
+            else None
+        )
         self._builder = TableBuilder(foreign_endpoints=settings.foreign_endpoints)
         self._handovers, self._limiter = Handovers(), _RateLimiter()
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
@@ -110,7 +132,8 @@ class KubernetesSource:
 
     async def run(self, publish: Publish) -> None:
         """Publishes a first snapshot when table and keys are known, and each later one, until cancelled."""
-        informers = [self._services, self._slices, *([self._namespaces] if self._namespaces else [])]
+        optional = (self._namespaces, self._gateways)
+        informers = [self._services, self._slices, *(informer for informer in optional if informer)]
         for informer in informers:
             informer.add_handler(lambda _unused: self._dirty.set())
             informer.on_fault(self._recorder.record_fault)
@@ -123,7 +146,7 @@ class KubernetesSource:
                 self._keys = await self._read_keys(self._secret)
                 tasks.create_task(self._watch_keys(self._secret))
             while True:
-                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights))
+                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights, self._doors()))
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
 
@@ -134,6 +157,12 @@ class KubernetesSource:
         self._report_faults(frozenset(self.faults))
         self._report_handovers(table, services)
         return table
+
+    def _doors(self) -> tuple[str, ...]:
+        """Where each gateway that is ready tells others their shares of limits."""
+        _host, port = address(self._settings.share_listen)
+        slices = self._gateways.store.all() if self._gateways else ()
+        return tuple(sorted({endpoint(host, port) for piece in slices for host in ready_hosts(piece)}))
 
     @property
     def away_since(self) -> float:

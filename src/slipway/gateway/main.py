@@ -19,12 +19,14 @@ from prometheus_client import Counter
 
 from slipway.gateway import http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
+from slipway.gateway.exchange import Exchange, Known
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import InvalidSettingsError, Settings, load
+from slipway.gateway.spent import Store
 from slipway.gateway.supervisor import Pulse
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
@@ -84,11 +86,12 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
 
     async with AsyncExitStack() as stack:
+        store: Store | None = None
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
             look: Look = Cluster
         else:
-            feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
+            feeds, look, store = await _cluster(settings, metrics, dataplane, reconciler, stack)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:
@@ -105,9 +108,15 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         refresh = partial(_refresh, collector, counters)
         operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
+        exchange = Exchange(settings, dataplane, lambda: Known(reconciler.rights, reconciler.gateways), store)
+        if settings.api_keys_secret:
+            if exchange.serves:
+                await stack.enter_async_context(http_api.served(exchange.application(), settings.share_listen))
+            feeds.append(exchange.run)
         work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
         await _until_signalled(work)
         if not work.done():
+            await exchange.leave()
             await _leave(reconciler, dataplane, work)
             work.cancel()
         await asyncio.wait({work})
@@ -118,12 +127,14 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
 
 async def _cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
-) -> tuple[list[Run], Look]:
-    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows.
+) -> tuple[list[Run], Look, Store]:
+    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows; and
+    where budgets of keys are kept.
 
     Imported late: the init step and static tables need no client.
     """
     from slipway.gateway.kubernetes_source import KubernetesSource
+    from slipway.gateway.spent import SpentMap
     from slipway.gateway.ui.resources import Resources
     from slipway.gateway.wake import Waker
     from slipway.kube.client import Client
@@ -131,8 +142,8 @@ async def _cluster(
 
     client = await Client.connect(metrics=metrics)
     stack.push_async_callback(client.close)
-    name = settings.api_keys_secret
-    secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
+    name, namespace = settings.api_keys_secret, os.environ.get("POD_NAMESPACE", "default")
+    secret = Key(namespace, name) if name else None
     source = KubernetesSource(client, metrics, secret, settings)
     waker = Waker(client, dataplane.waiting, source.report_not_woken)
     kinds = settings.ui_kinds if settings.ui else ()
@@ -142,7 +153,12 @@ async def _cluster(
         cluster = Cluster(declared.all(), source.owners(), source.faults, source.away_since, declared.unread())
         return cluster.within(source.serves())
 
-    return [partial(source.run, reconciler.publish), partial(waker.run, lambda: reconciler.table), declared.run], look
+    runs: list[Run] = [
+        partial(source.run, reconciler.publish),
+        partial(waker.run, lambda: reconciler.table),
+        declared.run,
+    ]
+    return runs, look, SpentMap(client, namespace)
 
 
 async def _together(*runs: Run) -> None:

@@ -16,7 +16,7 @@ from slipway.gateway.table import EMPTY, RoutingTable
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
+    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua", "limits.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -79,6 +79,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         }
         | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
+        | ({limits.SHARES: ""} if settings.api_keys_secret else {})
         | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
 

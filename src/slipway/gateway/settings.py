@@ -76,6 +76,10 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """Public address of HAProxy, ``[host]:port``."""
     control_listen: str = ":8081"
     """Address of the control process: metrics and health."""
+    share_listen: str = ":8082"
+    """Address at which other gateways are told their shares of the limits of keys."""
+    share_key_file: str = ""
+    """File with the key by which gateways know each other. Empty: each of them has an equal share."""
     routed_namespaces: str = ""
     """Label selector of the namespaces whose Services are served. Empty: all."""
     id_owners: dict[str, str] = {}
@@ -140,3 +144,8 @@ def address(listen: str) -> tuple[str, int]:
     """Host and port of ``[host]:port``; without a host all interfaces are meant."""
     host, _unused, port = listen.rpartition(":")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
+
+
+def endpoint(host: str, port: int) -> str:
+    """``host:port``, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

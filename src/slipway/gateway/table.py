@@ -107,6 +107,8 @@ class Snapshot(NamedTuple):
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
     """By name of the key, of those that have any."""
+    gateways: tuple[str, ...] = ()
+    """``host:port`` of each gateway, this one too, where it tells others their shares of limits."""
 
 
 Publish = Callable[[Snapshot], None]
@@ -313,6 +315,12 @@ def _read_slice(obj: Object, *, foreign: bool) -> _Slice | None:
             "Ignoring EndpointSlice %s, which cannot be read: %s", obj["metadata"].get("name"), type(error).__name__
         )
         return None
+
+
+def ready_hosts(piece: Object) -> tuple[str, ...]:
+    """Addresses of the pods that an EndpointSlice says to be ready."""
+    read = _read_slice(piece, foreign=False)
+    return read.hosts if read else ()
 
 
 def _takes_requests(endpoint: Object) -> bool:

@@ -55,10 +55,11 @@ def test_rights_are_read_by_name_of_the_key() -> None:
         "requestsPerMinute": 5,
         "tokensPerMinute": 7,
         "requestsAtOnce": 2,
+        "tokensPerDay": 9,
     }
     ring, problems = read(with_rights({"alice": given}))
     assert (names(ring), problems) == ({"alice", "bob"}, ())
-    assert ring.rights["alice"].limits == "5:7:2"
+    assert ring.rights["alice"].limits.text == "5:7:2::9"
     assert ring.rights["alice"].restricted
     assert "bob" not in ring.rights
 
@@ -71,6 +72,9 @@ def test_rights_are_read_by_name_of_the_key() -> None:
         {"tokensPerMinute": 1.5},
         {"requestsAtOnce": "3"},
         {"requestsAtOnce": 10**30},
+        {"requestsPerDay": -1},
+        {"tokensPerDay": 0},
+        {"tokensPerDay": "NaN"},
         {"unknown": 1},
         {"models": "m"},
         {"selector": "a ==== b"},
@@ -108,6 +112,7 @@ def test_a_key_ends() -> None:
 
 
 def test_tokens_are_limited_only_where_they_are_counted() -> None:
-    ring, problems = read(with_rights({"alice": {"tokensPerMinute": 5}}), counted=False)
-    assert names(ring) == {"bob"}
-    assert "countTokens" in problems[0]
+    for limit in ("tokensPerMinute", "tokensPerDay"):
+        ring, problems = read(with_rights({"alice": {limit: 5}}), counted=False)
+        assert names(ring) == {"bob"}
+        assert f"{limit}: this gateway counts no tokens (countTokens)" in problems[0]

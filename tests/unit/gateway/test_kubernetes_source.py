@@ -201,7 +201,16 @@ async def test_keys_are_known_before_haproxy_is_ready() -> None:
     await stop(task)
 
 
-async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is_not() -> None:
+@pytest.mark.parametrize(
+    ("nonsense", "told"),
+    [
+        ('{"alice": {"requestsPerMinute": -1}}', "requestsPerMinute"),
+        ('{"alice": {"tokensPerDay": NaN}}', RIGHTS),
+        ('{"alice": {"tokensPerWeek": 1}}', "tokensPerWeek"),
+    ],
+    ids=["negative", "NaN", "unknown"],
+)
+async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is_not(nonsense: str, told: str) -> None:
     secret = {
         "kind": SECRET.kind,
         "metadata": {
@@ -209,7 +218,7 @@ async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is
             "name": "keys",
             "uid": "u-1",
             "resourceVersion": "1",
-            "annotations": {RIGHTS: '{"alice": {"requestsPerMinute": -1}}'},
+            "annotations": {RIGHTS: nonsense},
         },
         "data": {"alice": base64.b64encode(b"sk-1").decode()},
     }
@@ -218,9 +227,39 @@ async def test_rights_that_cannot_be_read_are_told_to_the_secret_and_its_text_is
     await until(lambda: api.written)
     event = api.written[0]
     assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("keys", "Warning", "InvalidKeyRights")
-    assert "requestsPerMinute" in event["message"]
+    assert told in event["message"]
     assert "sk-1" not in json.dumps(event)
     assert seen.snapshots[0].keys == ()
+    await stop(task)
+
+
+async def test_limits_of_nonsense_change_no_limit_of_a_running_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipway.gateway.kubernetes_source._KEYS_SECONDS", 0.01)
+    metadata = {"namespace": "system", "name": "keys", "uid": "u-1", "resourceVersion": "1"}
+    data = {"alice": base64.b64encode(b"sk-1").decode()}
+    good = {"annotations": {RIGHTS: '{"alice": {"requestsPerMinute": 7}}'}}
+    api = Api(Metrics(), {"kind": SECRET.kind, "metadata": {**metadata, **good}, "data": data})
+    seen, task = await follow(api, Key("system", "keys"))
+    bad = {"annotations": {RIGHTS: '{"alice": {"requestsPerMinute": -7}}'}}
+    api.objects[0] = {"kind": SECRET.kind, "metadata": {**metadata, **bad}, "data": data}
+    await until(lambda: api.written)
+    assert seen.snapshots[-1].rights["alice"].requests_per_minute == 7
+    assert len(seen.snapshots[-1].keys) == 1
+    await stop(task)
+
+
+async def test_the_gateways_that_are_ready_are_those_that_share_limits() -> None:
+    metadata = {"namespace": "system", "name": "keys", "uid": "u-1", "resourceVersion": "1"}
+    gateways = piece("slipway-gateway", "10.1.0.1")
+    gateways["metadata"]["namespace"] = "system"
+    gateways["endpoints"] = [
+        {"addresses": [f"10.1.0.{number}"], "conditions": conditions, "targetRef": {"kind": "Pod"}}
+        for number, conditions in enumerate(({"ready": True}, {"ready": False}, {"ready": True, "terminating": True}))
+    ]
+    api = Api(Metrics(), {"kind": SECRET.kind, "metadata": metadata, "data": {}}, gateways)
+    seen, task = await follow(api, Key("system", "keys"))
+    assert seen.snapshots[0].gateways == ("10.1.0.0:8082",)
+    assert ("endpointslices", "kubernetes.io/service-name=slipway-gateway") in api.asked
     await stop(task)
 
 
