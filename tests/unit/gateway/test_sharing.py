@@ -86,6 +86,14 @@ def test_whoever_is_asked_and_whenever_they_report_no_more_is_used_than_the_limi
     assert sum(one.used for one in gateways) == 300, "nothing of it is lost"
 
 
+def test_a_gateway_is_told_of_keys_that_others_have_even_where_it_has_nothing_to_say_of_them() -> None:
+    leader = Leader(0.0)
+    leader.hear(0.1, "a", {}, LIMITS, ("a", "b"))
+    leader.hear(0.2, "b", {"k": standing()}, LIMITS, ("a", "b"))
+    leader.hear(0.3, "b", {"k": standing(share=150)}, LIMITS, ("a", "b"))
+    assert leader.hear(0.4, "a", {}, LIMITS, ("a", "b"))["k"].rest[0] == 150
+
+
 def test_nobody_gets_more_before_the_other_has_said_that_it_keeps_to_less() -> None:
     leader, (a, b), now = settled("a", "b")
     two = ("a", "b")
@@ -156,6 +164,7 @@ def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader(
     following.remember(*("20261123", {"k": told.spent}))
     assert following.hear(10.1, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 400
     following.remember("20261122", {"k": (0, 999)})
+    assert following.spent() == ("20261123", {"k": (0, 600)}), "an older day is over"
     following.remember("20261124", {})
     assert following.hear(10.2, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 1000
 
