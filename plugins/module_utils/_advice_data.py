@@ -159,7 +159,10 @@ ADVICE: Mapping[str, str] = {
     "FieldsIgnored": ("Remove the fields, or take the runtime that knows them."),
     "SpeculativeMissingModel": ("Make the Model, or name another one; say what is missing."),
     "SpeculativeMissingConfig": ("Make the Model, or name another one; say what is missing."),
-    "IdleCheckUnsupported": ("Raise controller_drain_seconds above the length of your longest answers."),
+    "PodsFinish": ("Where answers take longer, raise controller_drain_seconds above the length of the longest."),
+    "IdleCheckUnsupported": (
+        "Where answers take longer, raise controller_drain_seconds above the length of the longest."
+    ),
     "NotCreated": ("Install Pyrra, or take the indicator availability."),
     "SLOCreated": ("Install Pyrra, or take the indicator availability."),
     "IndicatorUnsupportedForRuntime": ("Install Pyrra, or take the indicator availability."),

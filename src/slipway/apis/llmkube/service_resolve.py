@@ -93,6 +93,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
 
     @property
+    def waits_for_idle(self) -> bool:
+        """Whether a rollout is to take no pod that works on something."""
+        return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
+
+    @property
     def looked_after(self) -> bool:
         """Whether a loader stands beside the engine, for adapters."""
         return loras.looked_after(self.spec.runtime, self.loras, self.spec.extra_args)
