@@ -286,7 +286,7 @@ def read(world: World) -> Service:
     if model is None:
         text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
         raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, spec.model_ref)}")
-    needless = not usage.given_weights(resource["spec"])
+    needless = not usage.given_weights(resource["spec"], world.settings)
     name = key(resource).name
     wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
     if wanted.spec.hardware.accelerator == METAL:
