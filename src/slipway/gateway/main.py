@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -75,12 +75,17 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 async def _run(settings: Settings, table: Path | None, door: socket.socket, restarts: int, pulse: Pulse) -> int:
-    metrics, collector = Metrics(), HaproxyCollector()
-    metrics.registry.register(collector)
+    metrics = Metrics()
     text = "Times that the control process was started anew."
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)
+
+    def ids() -> Mapping[str, str]:
+        return reconciler.table.ids()
+
+    collector = HaproxyCollector(settings.active_requests_metric, ids)
+    metrics.registry.register(collector)
 
     async def counters() -> Answers:
         return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)

@@ -70,6 +70,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """HAProxy's memory limit (its option ``-m``); 0: unknown."""
     count_tokens: bool = False
     """Whether the tokens of answers are counted, by model and key. Costs CPU time for each event of a stream."""
+    active_requests_metric: Annotated[str, msgspec.Meta(pattern=r"\A([a-zA-Z_][a-zA-Z0-9_]*)?\Z", max_length=100)] = ""
+    """Name of a further gauge: requests under way and waiting by the model's id, as dashboards of another system expect
+    it. Empty: there is none."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"

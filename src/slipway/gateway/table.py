@@ -95,6 +95,10 @@ class RoutingTable(NamedTuple):
     refused: Mapping[str, str] = {}
     """Ids of models that are refused, which lead nowhere, and the reason of each."""
 
+    def ids(self) -> dict[str, str]:
+        """The id by which each backend is listed: of several the first one; those that are in no list have none."""
+        return {self.models[one]: one for one in reversed(self.listed) if one in self.models}
+
 
 EMPTY = RoutingTable({}, {}, {}, ())
 
