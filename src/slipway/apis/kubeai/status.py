@@ -78,9 +78,25 @@ def _ignored(view: View) -> list[Condition]:
         texts.append(f"{text}: {', '.join(withheld)}.")
     if unknown:
         texts.append(f"The system configuration has keys that are not known and have no effect: {', '.join(unknown)}.")
+    if unused := _unused_storage(view):
+        texts.append(unused)
     if not texts:
         return []
-    return [Condition("FieldsIgnored", "True", "ReservedLabels" if withheld else "UnknownKeys", " ".join(texts))]
+    reason = "ReservedLabels" if withheld else "UnknownKeys" if unknown else "CacheStorageUnused"
+    return [Condition("FieldsIgnored", "True", reason, " ".join(texts))]
+
+
+def _unused_storage(view: View) -> str:
+    """Why ``cacheStorage`` has no effect; empty: it has one, or is not given."""
+    model = view.model
+    if not isinstance(model, Model) or not model.cache_storage:
+        return ""
+    if model.place is None:
+        return "spec.cacheStorage has no effect without a cacheProfile."
+    if size := cache.kept_size(view, model):
+        name = model.place.claim.name
+        return f"spec.cacheStorage has no effect on the claim {name}, which asks for {size} already: enlarge that."
+    return ""
 
 
 class _Cache(msgspec.Struct, frozen=True, kw_only=True):
