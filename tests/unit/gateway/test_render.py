@@ -110,3 +110,16 @@ def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None
     answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]
     assert answers
     assert [line for line in answers if "lua.failure(" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("route", "told"),
+    [
+        pytest.param(Route(), {}, id="nobody starts it"),
+        pytest.param(COLD, {"team:a": "1"}, id="the gateway starts it"),
+        pytest.param(Route(wake_seconds=300), {"team:a": "300s"}, id="somebody else starts it"),
+    ],
+)
+def test_requests_wait_longer_for_what_is_started_for_them(route: Route, told: dict[str, str]) -> None:
+    table = RoutingTable({"team:a": Backend("team", "a", (), route)}, {}, {}, ())
+    assert DesiredState(table).maps(Settings())["wake.map"] == told

@@ -1,0 +1,90 @@
+"""Who is told when requests for a Service begin and end."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.controller.demands import Demands
+from slipway.controller.gateways import Traffic
+from slipway.kube.objects import Key
+from slipway.serving.demand import Demand
+
+from .conftest import TOY
+
+A, B = Key("models", "a"), Key("models", "b")
+POOL, OTHER = Key("models", "pool"), Key("models", "other")
+
+
+class Said:
+    """What the gateways say."""
+
+    def __init__(self) -> None:
+        self.requests: dict[Key, float] = {}
+        self.complete, self.asked = True, 0
+
+    async def traffic(self) -> Traffic:
+        self.asked += 1
+        return Traffic(dict(self.requests), self.complete)
+
+
+@pytest.fixture
+def said():
+    return Said()
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def demands(said, told):
+    made = Demands(said, clock=lambda: 100.0)
+    made.on_change(TOY, told.append)
+    return made
+
+
+async def test_nobody_is_asked_where_nothing_is_counted(demands, said):
+    await demands.look()
+    assert said.asked == 0
+
+
+async def test_a_resource_is_told_once_when_requests_begin_and_once_when_they_end(demands, said, told):
+    demands.follow(TOY, POOL, [A, B])
+    await demands.look()
+    told.clear()
+    for number in (1, 3, 2, 0, 0):
+        said.requests = {B: number}
+        await demands.look()
+    assert told == [POOL, POOL]
+    assert demands.known[B] == Demand(busy=False, since=100.0)
+
+
+async def test_requests_of_others_are_no_news(demands, said, told):
+    demands.follow(TOY, POOL, [A])
+    demands.follow(TOY, OTHER, [B])
+    await demands.look()
+    told.clear()
+    said.requests = {B: 1}
+    await demands.look()
+    assert told == [OTHER]
+
+
+async def test_nothing_is_kept_of_a_service_that_is_counted_no_more(demands, said, told):
+    demands.follow(TOY, POOL, [A, B])
+    await demands.look()
+    demands.follow(TOY, POOL, [B])
+    await demands.look()
+    assert set(demands.known) == {B}
+    demands.follow(TOY, POOL, ())
+    await demands.look()
+    assert not demands.known
+
+
+async def test_a_silent_gateway_makes_nobody_idle(demands, said, told):
+    demands.follow(TOY, POOL, [A])
+    said.requests = {A: 1}
+    await demands.look()
+    said.requests, said.complete = {}, False
+    await demands.look()
+    assert demands.known[A].busy
