@@ -128,6 +128,39 @@ ADVICE: Mapping[str, str] = {
         "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
         "what is in use."
     ),
+    "Asleep": (
+        "Wait. Where Swapping does not end, see what keeps the pods of residentMember: kubectl get pods; a "
+        "member whose spec is refused keeps them until it is mended. Where requests time out while others have "
+        "their turns, raise swapBudget, or give the busiest member a GPU of its own."
+    ),
+    "Starting": (
+        "Wait. Where Swapping does not end, see what keeps the pods of residentMember: kubectl get pods; a "
+        "member whose spec is refused keeps them until it is mended. Where requests time out while others have "
+        "their turns, raise swapBudget, or give the busiest member a GPU of its own."
+    ),
+    "Swapping": (
+        "Wait. Where Swapping does not end, see what keeps the pods of residentMember: kubectl get pods; a "
+        "member whose spec is refused keeps them until it is mended. Where requests time out while others have "
+        "their turns, raise swapBudget, or give the busiest member a GPU of its own."
+    ),
+    "TurnNotOver": (
+        "Wait. Where Swapping does not end, see what keeps the pods of residentMember: kubectl get pods; a "
+        "member whose spec is refused keeps them until it is mended. Where requests time out while others have "
+        "their turns, raise swapBudget, or give the busiest member a GPU of its own."
+    ),
+    "NobodyAsked": (
+        "Wait. Where Swapping does not end, see what keeps the pods of residentMember: kubectl get pods; a "
+        "member whose spec is refused keeps them until it is mended. Where requests time out while others have "
+        "their turns, raise swapBudget, or give the busiest member a GPU of its own."
+    ),
+    "MemberMissing": ("Make the service, or take it out of members. A service can be in one pool."),
+    "MemberOfOtherPool": ("Make the service, or take it out of members. A service can be in one pool."),
+    "CannotStart": (
+        "CannotStart: the message says what it waits for. SwitchedOff: set suspend: false and replicas: 1."
+    ),
+    "SwitchedOff": (
+        "CannotStart: the message says what it waits for. SwitchedOff: set suspend: false and replicas: 1."
+    ),
     "QuotaTooSmall": (
         "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
         "the service a higher priority. Else ask the operator to change the quota; the message names it."

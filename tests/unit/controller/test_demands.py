@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
+from slipway.apis.labels import RESERVED
+from slipway.controller.agents import Agents
+from slipway.controller.caches import Caches
 from slipway.controller.demands import Demands
 from slipway.controller.gateways import Traffic
+from slipway.controller.reconciler import Reconciler
+from slipway.controller.scaled import ScaledResources
+from slipway.kube.events import Recorder
+from slipway.kube.metrics import Metrics
 from slipway.kube.objects import Key
+from slipway.serving.api import Plan, Rejection, StatusResult, World
 from slipway.serving.demand import Demand
 
-from .conftest import TOY
+from .conftest import KEY, SETTINGS, TOY, Toys
 
 A, B = Key("models", "a"), Key("models", "b")
 POOL, OTHER = Key("models", "pool"), Key("models", "other")
@@ -88,3 +99,37 @@ async def test_a_silent_gateway_makes_nobody_idle(demands, said, told):
     said.requests, said.complete = {}, False
     await demands.look()
     assert demands.known[A].busy
+
+
+class Counting(Toys):
+    """Toys that count the requests of a Service, and say in their status whether there are any."""
+
+    def plan(self, world: World) -> Plan:
+        return msgspec.structs.replace(super().plan(world), counted=(A,))
+
+    def status(self, world: World, rejection: Rejection | None) -> StatusResult:
+        told = super().status(world, rejection)
+        busy = A in world.demand and world.demand[A].busy
+        return msgspec.structs.replace(told, status={**told.status, "busy": busy})
+
+
+async def test_a_resource_is_reconciled_when_requests_begin(
+    client: Any, session: Any, start: Any, cluster: Any, said: Said, eventually: Any
+) -> None:
+    api, metrics, demands = Counting(), Metrics(), Demands(said)
+    caches = Caches(client, [api], SETTINGS, pod_managers=("kubeai",))
+    agents, recorder = Agents(client, session), Recorder(client, "test", metrics=metrics)
+    agents.sign_with(KEY)
+    made = Reconciler(
+        api, client, caches, SETTINGS, recorder, agents, ScaledResources(), RESERVED, demands=demands
+    ).controller(2, metrics)
+    for informer in caches.informers:
+        start(informer.run())
+    start(made.run())
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.get_status().get("busy") is False)
+    said.requests = {A: 1}
+    await demands.look()
+    await eventually(lambda: cluster.get_status()["busy"])
+    await agents.close()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, operation, pods, service_flags, usage
+from slipway.apis.llmkube import autoscaling, operation, pods, pools, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.placement import own_claim
 from slipway.apis.llmkube.scheduling import (
@@ -46,13 +46,17 @@ CONDITIONS = REPORTED | {
     "SGLangSpecValid",
     "SLOReady",
     "ScalingActive",
+    pools.GRANTED,
     "SpeculativeInvalid",
     "Suspended",
     "VLLMSpecValid",
 }
 """Types of the conditions that InferenceServices have."""
 MODEL_FAILED = "ModelFailed"
-PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"})
+IN_POOL = "a member of a ModelPool has one replica while it has the slot"
+PASSED_THROUGH = frozenset(
+    {"Asleep", "Granted", "SwitchedOff", "ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"}
+)
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
@@ -93,7 +97,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     status: Object = {
         "phase": _phase(world, found, told),
         "replicas": told.replicas,
-        "desiredReplicas": _desired(resource, found.deployment),
+        "desiredReplicas": _desired(resource, found),
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
@@ -208,17 +212,18 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     return diagnose(deployment, judged, limits, world.now, engine.explain)
 
 
-def _desired(resource: Object, deployment: Object | None) -> int:
+def _desired(resource: Object, found: Found) -> int:
     """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
-    spec = resource["spec"] if deployment is None else deployment["spec"]
+    spec = resource["spec"] if found.deployment is None else found.deployment["spec"]
     wanted: int = spec.get("replicas", 1)
-    return 0 if resource["spec"].get("suspend") else wanted
+    asleep = found.deployment is None and found.service is not None and found.service.stopped
+    return 0 if resource["spec"].get("suspend") or asleep else wanted
 
 
 def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
     refused = found.rejection and not found.rejection.retryable
-    ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
+    ready, desired = told.ready_replicas, _desired(world.resource, found)
     if suspended:
         return "Suspended"
     if not ready and (refused or found.diagnosis.failure):
@@ -288,10 +293,12 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
     if service is None or found.rejection is OUT_OF_REACH:
         return ()
     conditions = [_fields_used(world, service)]
-    if service.accelerators.count and _desired(world.resource, found.deployment):
+    if service.accelerators.count and _desired(world.resource, found):
         conditions.append(_gpu_available(found))
     if found.adapters:
         conditions.append(_adapters_loaded(found))
+    if service.pool:
+        conditions.append(_slot_granted(view, service, service.pool))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
@@ -342,7 +349,9 @@ def _outdone(service: Service) -> dict[str, str]:
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
     told = (
-        ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and service.off, "the service is to have no replicas"),
+        ("autoscaling", spec.autoscaling and service.pool, IN_POOL),
+        ("replicas", spec.replicas > 1 and service.pool, IN_POOL),
         ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
         ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
         ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
@@ -398,6 +407,20 @@ def _sglang(service: Service) -> Condition:
         text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
         return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
     return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
+
+
+def _slot_granted(view: View, service: Service, pool: pools.Membership) -> Condition:
+    """What the pool reads of its member, too: whether it would start."""
+    if pool.awake:
+        return Condition(pools.GRANTED, "True", "Granted", f"It has the slot of the ModelPool {pool.pool}.")
+    if service.off:
+        text = f"Its spec says that it is to have no replicas: the ModelPool {pool.pool} leaves it out."
+        return Condition(pools.GRANTED, "False", "SwitchedOff", text)
+    if view.waits:
+        text = f"It gets the slot of the ModelPool {pool.pool} once it could start. {view.waits[1]}"
+        return Condition(pools.GRANTED, "False", "CannotStart", text)
+    text = f"It sleeps until requests wait for it and it gets the slot of the ModelPool {pool.pool}."
+    return Condition(pools.GRANTED, "False", "Asleep", text)
 
 
 def _degraded(told: Report, observed: int) -> Condition:
