@@ -28,6 +28,7 @@ ADVICE: Mapping[str, str] = {
         "Wait. What keeps the loader's pod from running is told as for a model's pod: Unschedulable, for "
         "example, when the claim finds no volume."
     ),
+    "CheckingSource": ("Wait: it takes seconds, two minutes at most."),
     "LoadingAdapters": (
         "Wait. Where it stays so, look for loader in pod in the controller's log. status 403 with a time in it "
         "means that the clocks of two nodes differ by more than a minute; the signature is not the controller's "
@@ -210,7 +211,19 @@ ADVICE: Mapping[str, str] = {
         "As the operator: controller_allowed_remote_hosts or controller_allowed_host_path_roots (see Operating). "
         "Then delete the Job that the message names, or change the spec."
     ),
-    "SourceNotFound": ("Correct the name. It is looked for again every five minutes."),
+    "SourceNotFound": (
+        "Correct the name or the token. It is looked for again by itself: after five minutes, of a sleeping "
+        "Model of KubeAI later and later. At once: change the spec, or after a change of a Secret remove the "
+        "annotation: kubectl annotate models.kubeai.org/NAME slipway.inference/source-."
+    ),
+    "SourceNotChecked": (
+        "Wait. Where SourceUnreachable stays and pods of models have no way to the hub either, set "
+        "controller_hugging_face_endpoint to a mirror, or a proxy for loaders."
+    ),
+    "SourceUnreachable": (
+        "Wait. Where SourceUnreachable stays and pods of models have no way to the hub either, set "
+        "controller_hugging_face_endpoint to a mirror, or a proxy for loaders."
+    ),
     "IntegrityCheckFailed": (
         "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."
     ),
