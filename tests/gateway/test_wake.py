@@ -85,7 +85,7 @@ async def cluster(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(kubeconfig_for(port)))
     client = await Client.connect(str(kubeconfig), metrics=Metrics())
-    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None)
+    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
     yield found
     task.cancel()

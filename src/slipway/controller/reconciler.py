@@ -22,6 +22,7 @@ from slipway.controller.catalogs import Catalogs
 from slipway.controller.demands import Demands
 from slipway.controller.files import content
 from slipway.controller.patches import difference, own_patch
+from slipway.controller.rollouts import begun, draining
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors
 from slipway.kube.applier import Applied, Applier, Failure
@@ -120,6 +121,8 @@ class Reconciler:
         self._demands = demands
         self._expectations = expectations = Expectations()
         self._refused: dict[Key, _Refused] = {}
+        self._draining: dict[Key, frozenset[str]] = {}
+        """Pods of each resource that are on their way out and told, by their uids."""
         self._watches = api.watches(settings)
         listed = {watch.kind: watch for watch in self._watches if watch.listed}
         self._applier = Applier(
@@ -174,6 +177,7 @@ class Reconciler:
 
     def _forget(self, name: Key) -> Result:
         self._refused.pop(name, None)
+        self._draining.pop(name, None)
         self._scaled.drop(Subject(self.kind, name))
         self._agents.forget(self.kind, name)
         if self._catalogs is not None:
@@ -199,7 +203,10 @@ class Reconciler:
                 return await self._report(look, Applied(), rejection, planned=False)
             refused = Applied((error.failure,))
             return await self._report(look, refused, _rejection(refused))
+        rollouts = begun(look.world.children, plan.children)
         applied = await self._apply(resource, plan)
+        for text in rollouts if not (applied.failures or applied.errors or applied.waiting) else ():
+            self._recorder.record(self.kind, resource, "Normal", "RolloutStarted", text)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
             look = self._look(latest)
@@ -209,7 +216,17 @@ class Reconciler:
         if self._demands is not None:
             self._demands.follow(self.kind, key(latest), plan.counted)
         self._follow(look.world, self._api.scaling(look.view))
+        self._tell_of_pods(look.world)
         return await self._report(look, applied, _rejection(applied))
+
+    def _tell_of_pods(self, world: World) -> None:
+        """One Event for pods that have begun to drain since the last look."""
+        name = key(world.resource)
+        text, going = draining(world.pods, self._draining.pop(name, frozenset()), world.now)
+        if going:
+            self._draining[name] = going
+        if text:
+            self._recorder.record(self.kind, world.resource, "Normal", "Draining", text)
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
         """Has the autoscaler look after a resource, or leave it alone."""

@@ -36,6 +36,7 @@ from slipway.kube.objects import (
     SECRET,
     SERVICE,
     Key,
+    Kind,
     Object,
     controller_owner,
     key,
@@ -216,6 +217,16 @@ class KubernetesSource:
         service = self._services.store.get(Key(backend.namespace, backend.service))
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
+
+    def report_woken(self, backend: Backend, message: str) -> None:
+        """Records an Event for the resource whose model was scaled from zero, as its Service names it."""
+        service = self._services.store.get(Key(backend.namespace, backend.service))
+        owner = controller_owner(service) if service is not None else None
+        if owner is None or not self._limiter.allows(f"models of namespace {backend.namespace} that are woken"):
+            return
+        group, _slash, version = owner.api_version.rpartition("/")
+        named = {"metadata": {"namespace": backend.namespace, "name": owner.name, "uid": owner.uid}}
+        self._recorder.record(Kind(group, version, owner.kind, ""), named, "Normal", "Scaled", message)
 
     async def _watch_keys(self, secret: Key) -> None:
         while True:
