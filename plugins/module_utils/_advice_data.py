@@ -217,12 +217,12 @@ ADVICE: Mapping[str, str] = {
         "annotation: kubectl annotate models.kubeai.org/NAME slipway.inference/source-."
     ),
     "SourceNotChecked": (
-        "Wait. Where SourceUnreachable stays and pods of models have no way to the hub either, set "
-        "controller_hugging_face_endpoint to a mirror, or a proxy for loaders."
+        "Wait. If SourceUnreachable stays, the cluster may have no way to the hub: name a mirror (see Closed "
+        "networks), or a proxy for loaders."
     ),
     "SourceUnreachable": (
-        "Wait. Where SourceUnreachable stays and pods of models have no way to the hub either, set "
-        "controller_hugging_face_endpoint to a mirror, or a proxy for loaders."
+        "Wait. If SourceUnreachable stays, the cluster may have no way to the hub: name a mirror (see Closed "
+        "networks), or a proxy for loaders."
     ),
     "IntegrityCheckFailed": (
         "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."
