@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from slipway.apis.kubeai import KUBEAI
 from slipway.controller.rollouts import begun, draining
 from slipway.kube.conditions import timestamp
 from slipway.kube.events import Recorder
-from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Object
+from slipway.kube.objects import DEPLOYMENT, POD, SERVICE, Key, Object
 from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.settings import Settings
 
@@ -101,3 +102,23 @@ async def test_a_changed_spec_has_one_event_that_a_rollout_began(
         await rest(lambda: len(server.writes))
     [message] = [message for reason, message in seen if reason == "RolloutStarted"]
     assert message.startswith("Deployment model-a: args of server changed. 1 replica of the old spec goes")
+
+
+async def test_a_pod_that_begins_to_go_is_told_on_its_resource(server, cluster, parts, eventually, rest, monkeypatch):
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        Recorder, "record", lambda _self, _kind, _obj, _type, reason, message: seen.append((reason, message))
+    )
+    await cluster.config()
+    await cluster.toy()
+    await eventually(lambda: cluster.find(DEPLOYMENT))
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-1", "uid": "1", "controller": True}
+    labels = {"app.kubernetes.io/managed-by": "slipway", "pod-template-hash": "1"}
+    metadata = {"labels": labels, "ownerReferences": [reference], "uid": "p", "deletionGracePeriodSeconds": 600}
+    metadata["deletionTimestamp"] = timestamp(time.time() + 600)
+    await server.put(cluster.path(POD, "p"), kind="Pod", metadata=metadata)
+    await eventually(lambda: [reason for reason, _message in seen if reason == "Draining"])
+    parts.controller.queue.add(Key("models", "a"))
+    await rest(lambda: len(server.log))
+    told = [message for reason, message in seen if reason == "Draining"]
+    assert told == ["Pod p gets no new requests, and has 600 s to finish its own."]
