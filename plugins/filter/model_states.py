@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, The slipway.inference authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: model_states
+short_description: Tell of each model and inference service what a report says of it
+version_added: 0.5.0
+author:
+  - The slipway.inference authors (@slipway)
+description:
+- Reads what M(slipway.inference.model_info) and M(slipway.inference.inference_service_info) return. One that sleeps is
+  ready, and has no replica until it is asked.
+- The role P(slipway.inference.status#role) uses it.
+positional: _input, serving
+options:
+  _input:
+    description: Results of these modules, each with the API as C(item).
+    type: list
+    elements: dict
+    required: true
+  serving:
+    description: APIs whose inference services serve, so that their models are weights only.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Show which models sleep
+  ansible.builtin.debug:
+    msg: "{{ read.results | slipway.inference.model_states | selectattr('asleep') | map(attribute='name') }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - For each C(api), C(kind), C(namespace), C(name), C(ready), C(asleep), C(phase), C(url), C(reason), C(message) and
+      C(weights_only).
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+Object = Mapping[str, Any]
+TOLD = ("kind", "namespace", "name", "ready", "phase", "url", "reason", "message")
+
+
+def model_states(results: Iterable[Object], serving: Collection[str] = ()) -> list[dict[str, Any]]:
+    return [_state(read["item"], model, serving) for read in results for model in _models(read)]
+
+
+def _models(read: Object) -> list[Object]:
+    return read["models"] if "models" in read else read.get("inference_services", [])
+
+
+def _state(api: str, model: Object, serving: Collection[str]) -> dict[str, Any]:
+    available = next((one for one in model["conditions"] if one["type"] == "Available"), {})
+    return {
+        "api": api,
+        **{key: model[key] for key in TOLD},
+        "asleep": available.get("reason") == "ScaledToZero",
+        "weights_only": api in serving and model["kind"] == "Model",
+    }
+
+
+class FilterModule:
+    """Registers the filter."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"model_states": model_states}
