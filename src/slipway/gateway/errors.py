@@ -99,6 +99,13 @@ CROWDED = ErrorResponse(
     code="too_many_bodies",
     retry_after=5,
 )
+CROWDED_HOP = ErrorResponse(
+    429,
+    "Your address has as many requests under way here as it may.",
+    "rate_limit_error",
+    code="too_many_requests",
+    retry_after=5,
+)
 MANY_REQUESTS = ErrorResponse(
     429,
     "This API key has sent as many requests as it may in a minute.",

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -15,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prometheus_client import Counter
 
-from slipway.gateway import http_api, render, supervisor
+from slipway.gateway import connections, http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.exchange import Exchange, Known
 from slipway.gateway.file_source import FileSource
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> int:
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        settings = load(arguments.config)
+        settings = _within_open_files(load(arguments.config))
     except (InvalidSettingsError, OSError) as error:
         sys.stderr.write(f"slipway gateway: {error}\n")
         return 2
@@ -63,6 +65,14 @@ def main(argv: list[str]) -> int:
         return asyncio.run(_run(settings, arguments.table, door, restarts, pulse))
 
     return supervisor.keep(run) if arguments.supervise else run(0, Pulse())
+
+
+def _within_open_files(settings: Settings) -> Settings:
+    """HAProxy may open as many files as we may, and does not start where its connections could need more."""
+    _unused, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return settings
+    return msgspec.structs.replace(settings, max_connections=connections.within(settings.max_connections, most))
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from slipway.gateway import errors, unanswered
+from slipway.gateway import connections, errors, unanswered
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Target
@@ -136,10 +136,11 @@ def rules(run: str, lacks: str) -> str:
     http-request lua.unsupported_endpoint if {{ var(txn.unserved) -m found }}"""
 
 
-def sections(run: str, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
+def sections(settings: Settings, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
     """The hop. `reading`: what a body is read for. `after_hold`: what becomes of requests whose wait is over.
     `last_rules`: what every request to a model is subject to. `changed`: the condition under which its body is changed.
     """
+    run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
 # Requests that further targets may answer: each turn is a try of this backend.
@@ -151,7 +152,7 @@ backend turns from base
     server turn unix@{run}/{_SOCKET} send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) %rc
 
 frontend turn from base
-    bind unix@{run}/{_SOCKET} mode 600 accept-proxy
+{connections.hop(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
@@ -162,6 +163,7 @@ frontend turn from base
     # As much as fits a buffer: what is whole in it can be sent again.
     http-request wait-for-body time 60s
 {reading}
+{connections.refuse(settings)}
     http-request lua.hold if {held} || {empty}
 {after_hold}
 {last_rules}

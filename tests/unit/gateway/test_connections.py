@@ -1,0 +1,44 @@
+"""How many connections there may be."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from slipway.gateway import connections
+from slipway.gateway.render import DesiredState, files
+from slipway.gateway.settings import Settings
+
+FULL = Settings(memory_bytes=768 << 20)
+
+
+def numbers(settings: Settings, pattern: str) -> list[int]:
+    """Numbers that the configuration has in lines of this form."""
+    return list(map(int, re.findall(pattern, files(settings, DesiredState())["haproxy.cfg"], re.MULTILINE)))
+
+
+@pytest.mark.parametrize("settings", [Settings(), FULL, Settings(max_connections=100)])
+def test_all_frontends_together_have_no_more_than_haproxy_takes(settings: Settings) -> None:
+    in_all, clients, *hops = numbers(settings, r"^    maxconn (\d+)$")
+    assert in_all == clients + sum(hops) == connections.in_all(settings)
+    assert clients == connections.clients(settings)
+
+
+def test_each_frontend_has_a_limit_and_no_client_may_fill_it() -> None:
+    text = files(Settings(), DesiredState())["haproxy.cfg"]
+    sections = re.split(r"^(?=frontend |backend )", text, flags=re.MULTILINE)
+    frontends = [section for section in sections if section.startswith("frontend ")]
+    assert len(frontends) == 5
+    for frontend in frontends:
+        most, share = (re.search(rf"{word} (\d+)", frontend) for word in ("maxconn", "sc1_conn_cur gt"))
+        assert most
+        assert share
+        assert int(share[1]) < int(most[1])
+
+
+def test_connections_need_no_more_files_than_there_are() -> None:
+    for files_ in (20_000, 65_536, 1_048_576):
+        most = connections.within(1_000_000, files_)
+        assert 2 * connections.in_all(Settings(max_connections=most)) < files_
+    assert connections.within(10_000, 1_048_576) == 10_000
