@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 
 from slipway.gateway import beside, connections, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
-from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
+from slipway.gateway.balancing import AFFINE, ENDPOINT_COOKIE, SESSION_HEADERS, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
@@ -154,7 +154,7 @@ global
     lua-load-per-thread {run}/lua/responses.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
-    lua-load-per-thread {run}/lua/prefix.lua
+    lua-load-per-thread {run}/lua/prefix.lua {BEGIN}
     lua-load-per-thread {run}/lua/forms.lua
     lua-load-per-thread {run}/lua/rewrite.lua
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
@@ -389,20 +389,32 @@ def _prompts() -> dict[str, list[str]]:
 
 
 def _endpoint(settings: Settings) -> str:
-    """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
-    rules = "\n".join(
-        f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
-        f" if hashed {{ path {' '.join(asked)} }}{condition}"
-        for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
-        for field, asked in _prompts().items()
+    """For models with PrefixHash or Affinity. Looks at a body's begin first, as Lua copies what it is given."""
+    begins, others = (
+        "\n".join(
+            f"    http-request set-var(txn.endpoint) {text},lua.{converter}({field}){condition.format(' '.join(asked))}"
+            for field, asked in _prompts().items()
+        )
+        for text, converter, condition in (
+            ("var(txn.ring),concat(|,txn.session,|),concat(,txn.begin)", "endpoint", " if hashed {{ path {} }}"),
+            (f"req.body,bytes(0,{SEARCHED})", "late_endpoint", " if hashed {{ path {} }} !chosen !begun"),
+        )
+    )
+    sessions = "\n".join(
+        f"    http-request set-var(txn.session) req.fhdr({name}),xxh64 if sticky {{ req.fhdr({name}) -m len gt 0 }}"
+        for name in reversed(SESSION_HEADERS)
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
     acl hashed var(txn.ring) -m found
+    acl sticky var(txn.ring) -m beg {AFFINE},
     acl chosen var(txn.endpoint) -m len gt 0
     acl begun req.body_len le {BEGIN}
-    http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
-{rules}
+{sessions}
+    http-request set-var(txn.begin) req.body,bytes(0,{BEGIN}) if hashed
+{begins}
+    http-request unset-var(txn.begin) if hashed
+{others}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
 

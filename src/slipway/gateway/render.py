@@ -66,7 +66,7 @@ class DesiredState(NamedTuple):
             "wake.map": {name: text for name, b in self.table.backends.items() if (text := _woken(b.route))},
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
-            "rings.map": balancing.rings(self.table),
+            "rings.map": balancing.rings(self.table, settings.strategy),
             "state.map": {"ready": "1"} if self.ready else {},
         }
         if settings.api_keys_secret:

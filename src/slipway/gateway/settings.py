@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import yaml
@@ -73,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     active_requests_metric: Annotated[str, msgspec.Meta(pattern=r"\A([a-zA-Z_][a-zA-Z0-9_]*)?\Z", max_length=100)] = ""
     """Name of a further gauge: requests under way and waiting by the model's id, as dashboards of another system expect
     it. Empty: there is none."""
+    strategy: Literal["LeastLoad", "Affinity"] = "LeastLoad"
+    """How the endpoints of models are chosen whose routes do not ask for another strategy than LeastLoad."""
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"

@@ -148,10 +148,10 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
     name: _Name = ""
     """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
-    strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
+    strategy: Literal["LeastLoad", "PrefixHash", "Affinity"] = "LeastLoad"
     """How an endpoint is chosen."""
     prefix_hash: PrefixHash = PrefixHash()
-    """Read with the strategy PrefixHash only."""
+    """Read with the strategies PrefixHash and Affinity only."""
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: unknown."""
     labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
