@@ -390,18 +390,15 @@ def _prompts() -> dict[str, list[str]]:
 
 def _endpoint(settings: Settings) -> str:
     """For models with PrefixHash or Affinity. Looks at a body's begin first, as Lua copies what it is given."""
-    begins, others = (
-        "\n".join(
-            f"    http-request set-var(txn.endpoint) {text},lua.{converter}({field}){condition.format(' '.join(asked))}"
-            for field, asked in _prompts().items()
-        )
-        for text, converter, condition in (
-            ("var(txn.ring),concat(|,txn.session,|),concat(,txn.begin)", "endpoint", " if hashed {{ path {} }}"),
-            (f"req.body,bytes(0,{SEARCHED})", "late_endpoint", " if hashed {{ path {} }} !chosen !begun"),
-        )
+    rules = "\n".join(
+        f"    http-request set-var(txn.endpoint) req.body,bytes(0,{size}),lua.{converter}({field}),xxh64,lua.endpoint"
+        f" if hashed {{ path {' '.join(asked)} }}{condition}"
+        for size, converter, condition in ((BEGIN, "begin", ""), (SEARCHED, "opening", " !chosen !begun"))
+        for field, asked in _prompts().items()
     )
     sessions = "\n".join(
-        f"    http-request set-var(txn.session) req.fhdr({name}),xxh64 if sticky {{ req.fhdr({name}) -m len gt 0 }}"
+        f"    http-request set-var(txn.endpoint) req.fhdr({name}),xxh64,lua.session"
+        f" if sticky {{ req.fhdr({name}) -m len gt 0 }}"
         for name in reversed(SESSION_HEADERS)
     )
     return f"""\
@@ -409,12 +406,10 @@ def _endpoint(settings: Settings) -> str:
     acl hashed var(txn.ring) -m found
     acl sticky var(txn.ring) -m beg {AFFINE},
     acl chosen var(txn.endpoint) -m len gt 0
-    acl begun req.body_len le {BEGIN}
+    acl begun req.body_len lt {BEGIN}
+    http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
 {sessions}
-    http-request set-var(txn.begin) req.body,bytes(0,{BEGIN}) if hashed
-{begins}
-    http-request unset-var(txn.begin) if hashed
-{others}
+{rules}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
 

@@ -9,12 +9,15 @@
 --             depends on addresses alone, so that every gateway ranks alike, whatever it saw before
 --   bound     an endpoint with more requests under way than its percentage of the mean is passed over for the next
 --
--- Two converters, as these cost a third of what a fetch or an action does. Their argument is the field with the prompt, and
--- both give an endpoint's name, or "" where there is no key or nobody takes it: then HAProxy takes the least loaded.
+-- Converters, as these cost a third of what a fetch or an action does; the first two leave what they read to the others:
 --
---   endpoint       of RING|SESSION|BEGIN: what the control process says of the model, the hash of a header, the begin of
---                  the body. Also "" where more of the body is needed
---   late_endpoint  of the body, right after: RING and SESSION are still known
+--   ring      of what the control process says of the model: kind, backend, percent of the mean that one endpoint may
+--             have, characters to hash, endpoints
+--   session   of the hash of a header by which a client says what belongs together
+--   begin     of the body's begin (argument: the field with the prompt): the key, or "" where there is none, or more of the
+--             body is needed
+--   opening   the same of the body, or of as much of it as is looked at
+--   endpoint  of the key's hash: an endpoint's name, or "" where none takes it: then HAProxy takes the least loaded
 --
 -- Loaded once in each thread; keeps rankings that can be made again. Argument: bytes of a begin. The body was read by the
 -- guard before: what is broken in it only ends the search.
@@ -24,7 +27,6 @@ local BEGIN = tonumber((...))
 local json = require("json")
 local skip, unescape = json.skip, json.unescape
 local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
-local unpack = string.unpack
 local concat = table.concat
 
 local WORK = 20000             -- steps after which a text without an opening is given up: a few milliseconds
@@ -34,6 +36,7 @@ local ESCAPED = setmetatable({['"'] = "\0"}, {__index = json.PLAIN_ESCAPE})
 local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
 local TOTAL_FOR = 8            -- choices, at least, for which the requests of all endpoints are counted once
+local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
 local PIECE = 256              -- bytes of tools and of a system prompt that tell one application from another
 local OWN = 512                -- bytes of a client's own key
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
@@ -254,18 +257,11 @@ local function conversation(body, field, limit)
     return concat({parts[1], parts[2], begin_of_member(body, "instructions", stop), said, first}, "\0")
 end
 
--- A number of 64 bits that depends on all of a text.
-local function hash(text)
-    local mixed, at = #text, 1
-    while at + 15 <= #text do
-        local one, other = unpack("<i8i8", text, at)
-        mixed = (mixed ~ one) * MULTIPLIER
-        mixed = ((mixed ~ (mixed >> 29)) ~ other) * MULTIPLIER
-        mixed = mixed ~ (mixed >> 32)
-        at = at + 16
-    end
-    for last = at, #text do
-        mixed = (mixed ~ byte(text, last)) * MULTIPLIER
+-- A number of 64 bits that depends on all of a name.
+local function hash(name)
+    local mixed = #name
+    for at = 1, #name do
+        mixed = (mixed ~ byte(name, at)) * MULTIPLIER
         mixed = mixed ~ (mixed >> 29)
     end
     return mixed
@@ -280,7 +276,7 @@ end
 
 local rings = {}               -- what ring texts say, first choices, servers
 local texts = {}               -- backend -> its newest ring text
-local current, session         -- of the request whose begin was read last
+local current, session         -- what the first two converters read for those that follow
 
 local function read_ring(text)
     local kind, backend, percent, characters, names = match(text, "^(%a),([^,]+),(%d+),(%d+),(.+)$")
@@ -345,9 +341,10 @@ local function takes(ring, load)
     return load <= 1 or load <= (ring.total + 1) * ring.share
 end
 
-local function choose(ring, key)
-    if key == "" then return "" end
-    local part = hash(key) & (PARTS - 1)
+local function choose(hashed)
+    hashed = tonumber(hashed)
+    if hashed == NOTHING then return "" end
+    local ring, part = current, hashed & (PARTS - 1)
     ring.fresh = ring.fresh - 1
     if ring.fresh < 0 then count_all(ring) end
     local first = ring.first[part] or first_choice(ring, part)
@@ -364,16 +361,18 @@ local function key_of(body, field)
     return own_key(body, session) or conversation(body, field, current.characters)
 end
 
-local function endpoint(text, field)
-    local bar = find(text, "|", 1, true)
-    local stop = find(text, "|", bar + 1, true)
-    local ring = sub(text, 1, bar - 1)
-    current, session = rings[ring] or read_ring(ring), sub(text, bar + 1, stop - 1)
-    local body = sub(text, stop + 1)
+core.register_converters("ring", function(text)
+    current, session = rings[text] or read_ring(text), ""
+    return ""
+end)
+core.register_converters("session", function(text)
+    session = text
+    return ""
+end)
+core.register_converters("begin", function(body, field)
     -- What the client says of itself may stand at the end.
     if current.sticky and #body >= BEGIN then return "" end
-    return choose(current, key_of(body, field))
-end
-
-core.register_converters("endpoint", endpoint)
-core.register_converters("late_endpoint", function(body, field) return choose(current, key_of(body, field)) end)
+    return key_of(body, field)
+end)
+core.register_converters("opening", key_of)
+core.register_converters("endpoint", choose)
