@@ -129,6 +129,15 @@ class Registry:
             return None
         return Manifest(bytes(content), _digest(content))
 
+    async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
+        """Whether there is a manifest of this digest."""
+        try:
+            place = self._at(repository, f"manifests/{digest}")
+            async with self._asked("HEAD", repository, place, {"Accept": media_type}):
+                return True
+        except GoneError:
+            return False
+
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
         """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
