@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: What is wrong, such as V(alice: there is no owners).
+  description: "What is wrong, such as V(alice: there is no owners)."
   type: list
   elements: str
 """
