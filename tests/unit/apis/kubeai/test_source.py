@@ -121,6 +121,7 @@ def test_the_job_asks_for_the_repository_and_its_file_with_the_models_own_creden
     "spec",
     [
         {"minReplicas": 1},
+        {"autoscalingDisabled": True, "replicas": 0},
         {"replicas": 1},
         {"url": "pvc://claim"},
         {"url": "s3://bucket/tiny"},
