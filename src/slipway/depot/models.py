@@ -36,6 +36,8 @@ HOLD_SECONDS, RENEW_SECONDS = 120.0, 40.0
 """For how long one may write without saying so again, and how often it says so."""
 MARGIN_SECONDS = 20.0
 """Before the end of which nothing more is begun."""
+TIDY, TIDY_SECONDS = "tidy", 300.0
+"""Who writes while an abandoned upload is taken out of the registry, and for how long at most."""
 ATTEMPTS = 8
 TIDIED_AT_ONCE = 16
 """Abandoned uploads that whoever looks for room waits for."""
@@ -197,18 +199,22 @@ class Models:
         return total
 
     async def _released(self, model: Object, tidy: Tidy) -> bool:
-        """Whether an abandoned upload has nothing of the storage any more."""
-        place = key(model)
+        """Whether an abandoned upload has nothing of the storage any more. Nobody can resume it meanwhile."""
+        place, noted = key(model), note(model)
         claim = Claim(use="upload", namespace=place.namespace, name=place.name, uid=uid(model))
+        if noted is None:
+            return False
+        held = msgspec.structs.replace(noted, writer=TIDY, until=int(self._now() + TIDY_SECONDS))
         try:
-            if not await tidy(claim):
-                return False
-            await self._note(claim, None, resource_version(model))
+            version = await self._note(claim, held, resource_version(model))
+            gone = await tidy(claim)
+            await self._note(claim, None if gone else noted, version)
         except ApiError as error:
             log.warning("could not release the abandoned upload of %s: %s", place, said(error))
             return False
-        log.info("released the abandoned upload of %s", place)
-        return True
+        if gone:
+            log.info("released the abandoned upload of %s", place)
+        return gone
 
     async def _renew(self, claim: Claim, hold: Hold) -> None:
         while True:
@@ -246,15 +252,17 @@ class Models:
         except (ApiError, RefusedError) as error:
             log.warning("could not give back the right to upload %s: %s", _key(claim), said(error))
 
-    async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> None:
-        """Raises ConflictError where the model has another ``version`` by now, if one is given."""
+    async def _note(self, claim: Claim, noted: Note | None, version: str = "") -> str:
+        """Returns the model's new version. Raises ConflictError where it has another ``version`` by now, if one is
+        given."""
         text = msgspec.json.encode(noted).decode() if noted else None
         metadata: dict[str, Any] = {"uid": claim.uid, "annotations": {UPLOAD: text}}
         if version:
             metadata["resourceVersion"] = version
-        await self._client.merge_patch(
+        changed = await self._client.merge_patch(
             self._kind(claim), _key(claim), {"metadata": metadata}, field_manager=FIELD_MANAGER
         )
+        return resource_version(changed)
 
     def _noted(self, claim: Claim, hold: Hold, writer: str = "", until: int = 0) -> Note:
         proven = proof(self._key, claim.uid, hold.length, claim.expires)

@@ -29,6 +29,7 @@ from slipway.depot.uploads import Uploads
 from slipway.kube.client import Client
 from slipway.serving.depot_token import Claim, sign
 
+from ..kube.conftest import refuse
 from .conftest import KEY, settings_with
 from .fake_registry import FakeRegistry, digest_of, running
 
@@ -586,7 +587,42 @@ async def test_an_abandoned_upload_keeps_its_room_while_the_registry_has_it(star
 
     registry.interfere = away
     assert (await depot.ask("PUT", gguf(5000))).status == 507
-    assert models_module.UPLOAD in annotations(server, "/apis/toys.test/v1/boxes/left")
+    assert noted(server, "/apis/toys.test/v1/boxes/left") == ended
+
+
+@pytest.fixture
+async def left(start_depot: Any, thing: Any, server: Any) -> tuple[Depot, str]:
+    """A depot that has no room beside an upload whose session is over, and where that is resumed."""
+    depot, uid, past = await start_depot(capacityLimit="10Ki"), "left", int(time.time()) - 1
+    path, place = "/apis/toys.test/v1/namespaces/team/things/left", f"/v1/upload/team/left/{uid}"
+    await server.put(path, metadata={"uid": uid})
+    begun = {**TUS, **bearer(name="left", uid=uid), "Upload-Offset": "0", "Upload-Length": "9000"}
+    assert (await depot.ask("PATCH", gguf(2000), begun, place)).status == 204
+    ended = {"length": 9000, "expires": past, "proof": models_module.proof(KEY, uid, 9000, past)}
+    await server.put(path, metadata={"uid": uid, "annotations": {models_module.UPLOAD: json.dumps(ended)}})
+    return depot, place
+
+
+async def test_an_abandoned_upload_that_is_resumed_just_now_stays(left, registry, server):
+    depot, _place = left
+    server.fault("PATCH", "things/left", refuse(409, "Conflict"))
+    assert (await depot.ask("PUT", gguf(5000))).status == 507
+    assert ("namespaced/team/left/left", "session") in registry.tags
+
+
+async def test_an_abandoned_upload_is_not_resumed_while_it_is_taken_away(left, registry):
+    depot, place = left
+    resumed: list[int] = []
+
+    async def resume(request: web.Request) -> web.StreamResponse | None:
+        if request.method == "DELETE" and "/left/" in request.path:
+            at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
+            resumed.append((await depot.ask("PATCH", bytes(1000), at, place)).status)
+        return None
+
+    registry.interfere = resume
+    assert (await depot.ask("PUT", gguf(5000))).status == 201
+    assert resumed == [409]
 
 
 async def test_a_replica_takes_so_many_uploads_and_no_more(start_depot, thing, server, eventually):
