@@ -17,6 +17,9 @@ _HOPS = "hops"
 _FRONTENDS = 4
 _PART = 4
 """Of the clients' number, the part that may be in one hop at a time."""
+REFUSED = 498
+"""Status of a hop's refusal on its way to the backend ``turns``, which would try 429 again, and with another target. No
+engine answers with it."""
 _OTHER_FILES = 1000
 """Files beside those of connections: listeners, checks, maps."""
 
@@ -68,12 +71,18 @@ def hop(settings: Settings, socket: str) -> str:
     return f"{listen}\n    tcp-request session track-sc1 src,ipmask(32,64) table {_HOPS}"
 
 
-def refuse(settings: Settings) -> str:
-    """Rule of a hop's frontend, once the variables are set by which an error gets the shape of its path."""
+def refuse(settings: Settings, turned: str | None = None) -> str:
+    """Rules of a hop's frontend, once the variables are set by which an error gets the shape of its path. `turned`:
+    condition of requests that came through the backend ``turns``; empty: all of them, None: none."""
     if not settings.max_connections_per_address:
         return "    # A client may have all of the room."
-    most = _share(settings, room(settings))
-    return f"    http-request {errors.return_rule(errors.CROWDED_HOP)} if {{ sc1_conn_cur gt {most} }}"
+    crowded = f"{{ sc1_conn_cur gt {_share(settings, room(settings))} }}"
+    rules = []
+    if turned is not None:
+        rules.append(f"{errors.return_rule(errors.CROWDED_HOP, REFUSED)} if {crowded} {turned}".rstrip())
+    if turned != "":
+        rules.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {crowded}")
+    return "\n".join(f"    http-request {rule}" for rule in rules)
 
 
 def tables() -> str:

@@ -234,9 +234,9 @@ def error_file(error: ErrorResponse) -> str:
     )
 
 
-def return_rule(error: ErrorResponse) -> str:
-    """``return`` arguments of an http-request rule that answers with this error."""
-    return f"return {_reply(error)}"
+def return_rule(error: ErrorResponse, status: int = 0) -> str:
+    """``return`` arguments of an http-request rule that answers with this error. `status`: in place of its own."""
+    return f"return {_reply(error, status)}"
 
 
 def http_error(error: ErrorResponse) -> str:
@@ -244,10 +244,10 @@ def http_error(error: ErrorResponse) -> str:
     return f"http-error {_reply(error)}"
 
 
-def _reply(error: ErrorResponse) -> str:
+def _reply(error: ErrorResponse, status: int = 0) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
     name = next(name for name, failure in FAILURES.items() if failure == error)
-    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
+    return f"status {status or error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:

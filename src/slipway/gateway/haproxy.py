@@ -483,7 +483,6 @@ backend {_BODIES} from base
 def _turn(settings: Settings) -> str:
     run = settings.run_directory
     reading = f"""\
-    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form"""
     last_rules = f"{_LARGE}{_LAST_RULES}\n{rewrite.rules(run)}"

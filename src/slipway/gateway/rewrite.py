@@ -9,7 +9,7 @@ filter that leads back into HAProxy, to the frontend ``again``, which leads to t
 
 from __future__ import annotations
 
-from slipway.gateway import connections
+from slipway.gateway import connections, unanswered
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import RoutingTable
 
@@ -53,6 +53,7 @@ def rules(run: str) -> str:
 def sections(settings: Settings, last_rules: str) -> str:
     """The hop. `last_rules`: what every request to a model is subject to."""
     run = settings.run_directory
+    turned = f"{{ req.fhdr({unanswered.NEXT}) -m found }}"
     return f"""\
 # Requests of which a few bytes are changed, or whose answer has to begin in time: through the filter, and back to this
 # process.
@@ -67,7 +68,7 @@ frontend again from base
 {connections.hop(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse(settings)}
+{connections.refuse(settings, turned)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

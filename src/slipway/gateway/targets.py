@@ -147,6 +147,8 @@ def sections(settings: Settings, reading: str, after_hold: str, last_rules: str,
 backend turns from base
     http-request set-retries var(txn.turns)
     retry-on conn-failure empty-response 429 500 502 503 504
+    # Of our own: the target is not what has too many.
+    http-response set-status 429 if {{ status {connections.REFUSED} }}
     http-response set-var(txn.be) res.fhdr({_ANSWERED}) if {{ res.fhdr({_ANSWERED}) -m found }}
     http-response del-header {_ANSWERED}
     server turn unix@{run}/{_SOCKET} send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) %rc
@@ -154,6 +156,8 @@ backend turns from base
 frontend turn from base
 {connections.hop(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+{connections.refuse(settings, "")}
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
     # Who waits is bounded by the key, as in the public frontend.
@@ -163,7 +167,6 @@ frontend turn from base
     # As much as fits a buffer: what is whole in it can be sent again.
     http-request wait-for-body time 60s
 {reading}
-{connections.refuse(settings)}
     http-request lua.hold if {held} || {empty}
 {after_hold}
 {last_rules}

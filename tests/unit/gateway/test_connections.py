@@ -37,6 +37,15 @@ def test_each_frontend_has_a_limit_and_no_client_may_fill_it() -> None:
         assert int(share[1]) < int(most[1])
 
 
+def test_a_hop_refuses_before_it_reads_a_body() -> None:
+    text = files(Settings(), DesiredState())["haproxy.cfg"]
+    frontends = [part.split("\nbackend ")[0] for part in text.split("\nfrontend ")[1:]]
+    reading = [part for part in frontends if "accept-proxy" in part and "wait-for-body" in part]
+    assert len(reading) == 3
+    for part in reading:
+        assert part.index("sc1_conn_cur gt") < part.index("wait-for-body")
+
+
 def test_connections_need_no_more_files_than_there_are() -> None:
     for files_ in (20_000, 65_536, 1_048_576):
         most = connections.within(1_000_000, files_)
