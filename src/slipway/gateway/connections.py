@@ -8,7 +8,7 @@ another hop can fill it, and leaves an eighth of it to others, whatever one clie
 from __future__ import annotations
 
 from slipway.gateway import errors, memory
-from slipway.gateway.settings import Settings
+from slipway.gateway.settings import LEAST_CONNECTIONS, InvalidSettingsError, Settings
 
 ADDRESSES = "addresses"
 """Stick table: connections of each address to the public port."""
@@ -33,7 +33,7 @@ def clients(settings: Settings) -> int:
 
 def room(settings: Settings) -> int:
     """How many requests may be in one hop."""
-    return clients(settings) // _PART
+    return max(1, clients(settings) // _PART)
 
 
 def in_all(settings: Settings) -> int:
@@ -42,8 +42,16 @@ def in_all(settings: Settings) -> int:
 
 
 def within(most: int, files: int) -> int:
-    """`most` clients, or as many as HAProxy can have with so many open files: two for each connection."""
-    return max(1, min(most, (files - _OTHER_FILES) * _PART // (2 * (_PART + _FRONTENDS))))
+    """`most` clients, or as many as HAProxy can have with so many open files: two for each connection. Raises
+    InvalidSettingsError where those are too few."""
+    served = (files - _OTHER_FILES) * _PART // (2 * (_PART + _FRONTENDS))
+    if served < LEAST_CONNECTIONS:
+        needed = _OTHER_FILES + LEAST_CONNECTIONS * 2 * (_PART + _FRONTENDS) // _PART
+        raise InvalidSettingsError(
+            f"{files} files may be open, and {LEAST_CONNECTIONS} clients need {needed}: raise the limit of open files"
+            " (ulimit -n) of the container runtime"
+        )
+    return min(most, served)
 
 
 def track(settings: Settings) -> str:

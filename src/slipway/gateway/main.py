@@ -68,11 +68,16 @@ def main(argv: list[str]) -> int:
 
 
 def _within_open_files(settings: Settings) -> Settings:
-    """HAProxy may open as many files as we may, and does not start where its connections could need more."""
+    """HAProxy may open as many files as we may, and does not start where its connections could need more. Raises
+    InvalidSettingsError where that is enough for hardly anybody."""
     _unused, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most == resource.RLIM_INFINITY:
         return settings
-    return msgspec.structs.replace(settings, max_connections=connections.within(settings.max_connections, most))
+    served = connections.within(settings.max_connections, most)
+    if served < settings.max_connections:
+        text = "maxConnections is %d, but with %d open files only %d clients can be connected: raise that limit"
+        log.warning(text, settings.max_connections, most, served)
+    return msgspec.structs.replace(settings, max_connections=served)
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

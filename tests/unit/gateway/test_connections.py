@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import resource
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from slipway.gateway import connections
+from slipway.gateway.main import main
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
 
@@ -51,3 +55,40 @@ def test_connections_need_no_more_files_than_there_are() -> None:
         most = connections.within(1_000_000, files_)
         assert 2 * connections.in_all(Settings(max_connections=most)) < files_
     assert connections.within(10_000, 1_048_576) == 10_000
+
+
+def test_every_hop_has_room_however_few_clients_there_may_be() -> None:
+    assert connections.room(Settings(max_connections=3)) == 1
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
+    """Writes the first files where so many may be open. Returns the exit status."""
+
+    def init(most: int) -> int:
+        config = tmp_path / "gateway.yaml"
+        config.write_text(f"runDirectory: {tmp_path}\n")
+        monkeypatch.setattr(resource, "getrlimit", lambda _unused: (most, most))
+        return main(["--config", str(config), "--init"])
+
+    return init
+
+
+def test_fewer_clients_than_asked_for_are_told_of(
+    start: Callable[[int], int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert start(4096) == 0
+    assert "maxConnections is 10000, but with 4096 open files only 774 clients" in caplog.text
+    assert "maxconn 774" in (tmp_path / "haproxy.cfg").read_text()
+    caplog.clear()
+    assert start(1_048_576) == 0
+    assert not caplog.records
+
+
+def test_a_gateway_for_hardly_anybody_does_not_start(
+    start: Callable[[int], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(1399) == 2
+    assert "1399 files may be open, and 100 clients need 1400" in capsys.readouterr().err
+    assert not (tmp_path / "haproxy.cfg").exists()
+    assert start(1400) == 0
