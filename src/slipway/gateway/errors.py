@@ -101,7 +101,7 @@ CROWDED = ErrorResponse(
 )
 CROWDED_HOP = ErrorResponse(
     429,
-    "Your address has as many requests under way here as it may.",
+    "Too many concurrent requests from your address.",
     "rate_limit_error",
     code="too_many_requests",
     retry_after=5,

@@ -2,7 +2,7 @@
 
 Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are:
 what HAProxy still remembers of deleted ones is left out.
-Counters begin at zero when HAProxy starts or is loaded anew, as Prometheus expects of a restarted process.
+Counters begin at zero when HAProxy starts or is reloaded, as Prometheus expects of a restarted process.
 """
 
 from __future__ import annotations

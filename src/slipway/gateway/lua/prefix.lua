@@ -3,7 +3,7 @@
 --
 --   key       of PrefixHash the opening: the first characters of the first user message (chat/completions), of the prompt
 --             (completions) or of the input (responses), decoded: however a client writes it, equal text is equal.
---             Of Affinity what the client says (prompt_cache_key, a header, metadata.user_id), or else the begins of
+--             Of Affinity what the client says (prompt_cache_key, a header, metadata.user_id), or else the beginnings of
 --             tools and system prompt together with the opening
 --   ranking   the hash of the key gives each endpoint a score (rendezvous hashing): the highest is first choice. It
 --             depends on addresses alone, so that every gateway ranks alike, whatever it saw before
@@ -191,7 +191,8 @@ local function first_user_content(text, at, work)
     return nil
 end
 
--- The same where the text is written as most clients write it: role before content. Outside of strings the word "role" cannot stand without being a key or a whole string.
+-- The same where the text is written as most clients write it: role before content. Quotes within a string are escaped,
+-- so "role" before a colon is a key.
 local function usual_content(text, at)
     for _ = 1, MESSAGES do
         local _, key_end = find(text, '"role"', at, true)
