@@ -28,7 +28,7 @@ from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
-from slipway.gateway.sharing import LEASE_SECONDS, MOST_GATEWAYS, Leader, Share, Standing
+from slipway.gateway.sharing import LEASE_SECONDS, MOST_GATEWAYS, Leader, Share, Standing, Told
 from slipway.gateway.spent import WRITE_SECONDS, Day, Store, budgets, is_news
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """What it is told back."""
 
     shares: dict[str, Share]
+    day: str
+    """Of which day they say what is spent."""
 
 
 class _RefusedError(Exception):
@@ -132,12 +134,11 @@ class Leading:
         self._leader: Leader | None = None
         self._asked = float("-inf")
 
-    def now(self, moment: float, day: str, spent: Mapping[str, tuple[int, ...]]) -> Leader:
-        """The leader to ask at this moment; it knows what is spent."""
+    def now(self, moment: float) -> Leader:
+        """The leader to ask at this moment."""
         if self._leader is None or moment - self._asked > LEASE_SECONDS:
             self._leader = Leader(moment)
         self._asked = moment
-        self._leader.remember(day, spent)
         return self._leader
 
 
@@ -273,7 +274,6 @@ class Exchange:
         shares = await self._ask(http, standings, own_limits, gateways)
         self._told = {**{key: old for key, old in self._told.items() if key in own_limits}}
         self._told.update((key, one.share) for key, one in standings.items())
-        self.spent.update((key, one.spent) for key, one in shares.items())
         await self._dataplane.share({key: one for key, one in shares.items() if key in own_limits}, written)
         return _BUSY_SECONDS if any(demand.values()) or any(key not in written for key in own_limits) else _REST_SECONDS
 
@@ -290,22 +290,26 @@ class Exchange:
         name = self._followed.choose(now, gateways)
         if http is None or seal is None or name == self.own:
             self._leads = True
-            leader = self._leading.now(now, self.day, self.spent)
-            shares = leader.hear(now, self.own, standings, own_limits, gateways)
-            self.spent.update(leader.spent()[1])
+            leader = self._leading.now(now)
+            shares = leader.hear(now, self.own, Told(self.day, standings, self.spent), own_limits, gateways)
+            led_day, spent = leader.spent()
+            if led_day == self.day:
+                self.spent.update(spent)
             return shares
         try:
-            shares = await self._ask_other(http, seal, name, standings)
+            answer = await self._ask_other(http, seal, name, standings)
         except _RefusedError as error:
             if self._followed.failed(now, name):
                 log.warning("The gateway %s, which shares limits out, does not answer: %s", name, error)
             return {}
         self._followed.answered(name)
-        return shares
+        if answer.day == self.day:
+            self.spent.update((key, one.spent) for key, one in answer.shares.items())
+        return answer.shares
 
     async def _ask_other(
         self, http: aiohttp.ClientSession, seal: Seal, name: str, standings: dict[str, Standing]
-    ) -> dict[str, Share]:
+    ) -> Answer:
         """Raises _RefusedError."""
         spent = {key: (known[0], known[1]) for key in standings if (known := self.spent.get(key))}
         report = Report(self.own, name, time.time_ns(), self.day, spent, standings)
@@ -318,7 +322,7 @@ class Exchange:
                 text = await _bounded(response)
                 if not seal.fits(response.headers.get(_SIGNATURE, ""), b"answer", signature.encode(), text):
                     raise _RefusedError("its answer has no signature of a gateway")
-                return msgspec.json.decode(text, type=Answer).shares
+                return msgspec.json.decode(text, type=Answer)
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError) as error:
             raise _RefusedError(str(error) or type(error).__name__) from error
 
@@ -348,7 +352,7 @@ class Exchange:
             return web.Response(status=400)
         if not self._is_new(report):
             return web.Response(status=403)
-        text = msgspec.json.encode(Answer(self._hear(report)))
+        text = msgspec.json.encode(self._hear(report))
         return web.Response(body=text, headers={_SIGNATURE: seal.of(b"answer", signature.encode(), text)})
 
     def _is_new(self, report: Report) -> bool:
@@ -361,11 +365,13 @@ class Exchange:
         self._heard[report.sender] = report.at
         return True
 
-    def _hear(self, report: Report) -> dict[str, Share]:
+    def _hear(self, report: Report) -> Answer:
         known, now = self._known(), time.monotonic()
-        leader = self._leading.now(now, self.day, self.spent)
-        leader.remember(report.day, report.spent)
-        return leader.hear(now, report.sender, report.standings, known.limits(), known.gateways[:MOST_GATEWAYS])
+        leader = self._leading.now(now)
+        leader.remember(self.day, self.spent)
+        told = Told(report.day, report.standings, report.spent)
+        shares = leader.hear(now, report.sender, told, known.limits(), known.gateways[:MOST_GATEWAYS])
+        return Answer(shares, leader.spent()[0])
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

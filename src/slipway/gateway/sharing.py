@@ -62,6 +62,17 @@ class Share(NamedTuple):
 NOTHING = (0,) * _WIDTH
 
 
+class Told(NamedTuple):
+    """What a gateway tells the one that leads."""
+
+    day: str
+    """In UTC, ``YYYYMMDD``: what the standings count of a day is of this one."""
+    standings: Mapping[str, Standing]
+    """By name of the key."""
+    spent: Mapping[str, Sequence[int]] = {}
+    """Requests and tokens of the day of all gateways together, as it knows them."""
+
+
 class _Member:
     """What the leader knows of a gateway."""
 
@@ -73,6 +84,10 @@ class _Member:
     def of(self, key: str) -> Standing:
         """Where it stood with a key when it was heard last."""
         return self.standings.get(key) or Standing(NOTHING, self.granted.get(key, NOTHING), (0, 0), 0.0)
+
+    def begin_day(self) -> None:
+        """What it counted was of a day that is over."""
+        self.standings = {key: _of_no_day(one) for key, one in self.standings.items()}
 
     def held(self, key: str) -> tuple[int, ...]:
         """The most that it can have used of each limit until it is heard again."""
@@ -99,6 +114,8 @@ class Leader:
         """Takes over what somebody knows to be spent on a day (``YYYYMMDD``), where it is more. Older days are over."""
         if day > self._day:
             self._day, self._spent = day, {}
+            for member in (*self._members.values(), *self._gone.values()):
+                member.begin_day()
         if day == self._day:
             for key, told in spent.items():
                 self._spent[key] = _most(tuple(told), self._spent.get(key, (0, 0)))
@@ -107,14 +124,19 @@ class Leader:
         self,
         now: float,
         name: str,
-        standings: Mapping[str, Standing],
+        told: Told,
         limits: Mapping[str, Limits],
         gateways: Sequence[str],
     ) -> dict[str, Share]:
-        """Takes a gateway's standings and returns its shares: of its keys, and of those that others use.
+        """Takes what a gateway tells and returns its shares: of its keys, and of those that others use.
 
-        `now`: seconds. `gateways`: all that there are, by name. Keys that have no limits are passed over.
+        `now`: seconds. `gateways`: all that there are, by name. Keys that have no limits are passed over. Of a day that
+        is over nothing is taken.
         """
+        self.remember(told.day, told.spent)
+        standings = told.standings
+        if told.day != self._day:
+            standings = {key: _of_no_day(one) for key, one in standings.items()}
         self._forget(now, {*gateways, name}, limits)
         member = self._members.setdefault(name, _Member())
         member.heard = now
@@ -181,6 +203,12 @@ class Leader:
         for index, known, told in zip(_DAILY, spent, counted or (0, 0), strict=True):
             forgotten[index] = max(known - told, 0)
         return _sum([forgotten, *taken])
+
+
+def _of_no_day(standing: Standing) -> Standing:
+    """The standing without what it counted of a day."""
+    used = tuple(0 if index in _DAILY else one for index, one in enumerate(standing.used))
+    return standing._replace(used=used, spent=(0, 0))
 
 
 def _part(whole: int, weights: Mapping[str, float], name: str) -> int:

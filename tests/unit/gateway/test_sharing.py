@@ -7,15 +7,28 @@ import random
 import pytest
 
 from slipway.gateway.keys import Limits
-from slipway.gateway.sharing import LAST, LEASE_SECONDS, NOTHING, Leader, Share, Standing
+from slipway.gateway.sharing import LAST, LEASE_SECONDS, NOTHING, Leader, Share, Standing, Told
 
 THREE = ("a", "b", "c")
 LIMITS = {"k": Limits(requests=300)}
 LONG = LEASE_SECONDS + 1
+DAY = "20261123"
 
 
 def standing(used: int = 0, share: int = 0, demand: float = 0.0, last: int = 0) -> Standing:
     return Standing((used, *NOTHING[1:]), (share, *NOTHING[1:LAST], last), (0, 0), demand)
+
+
+def hear(
+    leader: Leader,
+    now: float,
+    name: str,
+    standings: dict[str, Standing],
+    limits: dict[str, Limits],
+    gateways: tuple[str, ...],
+    day: str = DAY,
+) -> dict[str, Share]:
+    return leader.hear(now, name, Told(day, standings), limits, gateways)
 
 
 class Gateway:
@@ -34,7 +47,7 @@ class Gateway:
 
     def report(self, leader: Leader, now: float, gateways: tuple[str, ...] = THREE) -> None:
         own = Standing((self.used, *NOTHING[1:]), self.share, (0, 0), self.demand)
-        told = leader.hear(now, self.name, {"k": own}, LIMITS, gateways)["k"]
+        told = hear(leader, now, self.name, {"k": own}, LIMITS, gateways)["k"]
         self.share, self.rest = told.share, told.rest[0]
 
 
@@ -88,10 +101,10 @@ def test_whoever_is_asked_and_whenever_they_report_no_more_is_used_than_the_limi
 
 def test_a_gateway_is_told_of_keys_that_others_have_even_where_it_has_nothing_to_say_of_them() -> None:
     leader = Leader(0.0)
-    leader.hear(0.1, "a", {}, LIMITS, ("a", "b"))
-    leader.hear(0.2, "b", {"k": standing()}, LIMITS, ("a", "b"))
-    leader.hear(0.3, "b", {"k": standing(share=150)}, LIMITS, ("a", "b"))
-    assert leader.hear(0.4, "a", {}, LIMITS, ("a", "b"))["k"].rest[0] == 150
+    hear(leader, 0.1, "a", {}, LIMITS, ("a", "b"))
+    hear(leader, 0.2, "b", {"k": standing()}, LIMITS, ("a", "b"))
+    hear(leader, 0.3, "b", {"k": standing(share=150)}, LIMITS, ("a", "b"))
+    assert hear(leader, 0.4, "a", {}, LIMITS, ("a", "b"))["k"].rest[0] == 150
 
 
 def test_nobody_gets_more_before_the_other_has_said_that_it_keeps_to_less() -> None:
@@ -141,11 +154,11 @@ def test_one_that_went_leaves_its_part_to_the_others_but_what_it_used_counts_on(
 def test_a_new_leader_raises_nothing_before_it_knows_what_the_others_have() -> None:
     leader = Leader(0.0)
     mine = standing(share=40, demand=9)
-    first = leader.hear(0.1, "b", {"k": mine}, LIMITS, THREE)["k"]
+    first = hear(leader, 0.1, "b", {"k": mine}, LIMITS, THREE)["k"]
     assert (first.share[0], first.rest[0]) == (40, 1), "a request waits rather than that it is refused"
-    leader.hear(0.2, "a", {"k": standing(share=250)}, LIMITS, THREE)
-    leader.hear(0.3, "c", {"k": standing(share=10)}, LIMITS, THREE)
-    assert leader.hear(0.4, "b", {"k": mine}, LIMITS, THREE)["k"].share[0] <= 300 - 250
+    hear(leader, 0.2, "a", {"k": standing(share=250)}, LIMITS, THREE)
+    hear(leader, 0.3, "c", {"k": standing(share=10)}, LIMITS, THREE)
+    assert hear(leader, 0.4, "b", {"k": mine}, LIMITS, THREE)["k"].share[0] <= 300 - 250
 
 
 def day(used: int, spent: int, share: int = 0) -> Standing:
@@ -155,18 +168,36 @@ def day(used: int, spent: int, share: int = 0) -> Standing:
 def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader() -> None:
     limits = {"k": Limits(tokens_day=1000)}
     leader = Leader(0.0)
-    leader.remember("20261123", {})
-    told = leader.hear(0.1, "a", {"k": day(700, 600)}, limits, ("a",))["k"]
+    leader.remember(DAY, {})
+    told = hear(leader, 0.1, "a", {"k": day(700, 600)}, limits, ("a",))["k"]
     assert told.spent == (0, 600), "what is only reserved is not spent"
-    told = leader.hear(0.2, "a", {"k": day(0, 0)}, limits, ("a",))["k"]
+    told = hear(leader, 0.2, "a", {"k": day(0, 0)}, limits, ("a",))["k"]
     assert told.share[4] == 400, "its HAProxy has started anew"
     following = Leader(10.0)
-    following.remember(*("20261123", {"k": told.spent}))
-    assert following.hear(10.1, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 400
+    following.remember(*(DAY, {"k": told.spent}))
+    assert hear(following, 10.1, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 400
     following.remember("20261122", {"k": (0, 999)})
-    assert following.spent() == ("20261123", {"k": (0, 600)}), "an older day is over"
-    following.remember("20261124", {})
-    assert following.hear(10.2, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 1000
+    assert following.spent() == (DAY, {"k": (0, 600)}), "an older day is over"
+    assert hear(following, 10.2, "b", {"k": day(0, 0)}, limits, ("b",), "20261124")["k"].share[4] == 1000
+
+
+def test_a_days_use_ends_with_the_day_whoever_notices_first() -> None:
+    limits, two, tomorrow = {"k": Limits(tokens_day=1000)}, ("a", "b"), "20261124"
+    leader = Leader(0.0)
+    hear(leader, 0.1, "a", {"k": day(300, 300)}, limits, two)
+    hear(leader, 0.2, "b", {"k": day(400, 400)}, limits, two)
+    hear(leader, 0.3, "c", {"k": day(200, 200)}, limits, (*two, "c"))
+    hear(leader, 4.0, "a", {"k": day(300, 300)}, limits, two)
+    told = hear(leader, 4.1, "a", {"k": day(5, 5)}, limits, two, tomorrow)["k"]
+    assert told.spent == (0, 5), "neither what others counted of the day before, nor one that is gone"
+    late = hear(leader, 4.2, "b", {"k": day(450, 450)}, limits, two)["k"]
+    assert late.spent == (0, 5), "its clock is late: what it counted is of the day before"
+    shares = [
+        hear(leader, 4.2 + number, name, {"k": day(0, 0)}, limits, two, tomorrow)["k"].share[4]
+        for number in (1, 2)
+        for name in two
+    ]
+    assert sum(shares[2:]) == 995, "a day begins with all of its budget, of which 5 are spent"
 
 
 def test_a_share_is_written_as_the_rules_read_it() -> None:
