@@ -133,24 +133,38 @@ class Leader:
         `now`: seconds. `gateways`: all that there are, by name. Keys that have no limits are passed over. Of a day that
         is over nothing is taken.
         """
-        self.remember(told.day, told.spent)
+        self.remember(told.day, {})
         standings = told.standings
         if told.day != self._day:
             standings = {key: _of_no_day(one) for key, one in standings.items()}
         self._forget(now, {*gateways, name}, limits)
         member = self._members.setdefault(name, _Member())
+        if member.heard > -math.inf:
+            self._count(member, standings)
+        # Afterwards, as what it knows to be spent may be what it counted itself.
+        self.remember(self._day, told.spent if told.day == self._day else {})
         member.heard = now
         member.standings = {key: one for key, one in standings.items() if key in limits}
         self._active.update((key, now) for key, one in member.standings.items() if one.demand > 0)
         return {key: self._share(now, name, key, limits[key], gateways) for key in {**member.standings, **self._active}}
+
+    def _count(self, member: _Member, standings: Mapping[str, Standing]) -> None:
+        """Adds what a gateway counted of the day since it was heard last. Counters that became less began anew."""
+        for key, one in standings.items():
+            before = member.of(key).spent
+            if any(now < then for now, then in zip(one.spent, before, strict=True)):
+                before = (0, 0)
+            new = tuple(now - then for now, then in zip(one.spent, before, strict=True))
+            self._spent[key] = _sum([self._spent.get(key, (0, 0)), new])
 
     def _forget(self, now: float, gateways: set[str], limits: Mapping[str, Limits]) -> None:
         for name in self._members.keys() - gateways:
             # One that starts or ends is heard though it is not among them.
             if now - self._members[name].heard > LEASE_SECONDS:
                 self._gone[name] = self._members.pop(name)
-        for name in [name for name, one in self._gone.items() if now - one.heard > MINUTE_SECONDS or name in gateways]:
-            del self._gone[name]
+        for name in self._gone.keys() & gateways:
+            self._members[name] = self._gone.pop(name)
+        self._gone = {name: one for name, one in self._gone.items() if now - one.heard <= MINUTE_SECONDS}
         self._active = {
             key: then for key, then in self._active.items() if now - then <= ACTIVE_SECONDS and key in limits
         }
@@ -163,8 +177,11 @@ class Leader:
         others = [one for other, one in heard.items() if other != name]
         unsure = now - self._began < LEASE_SECONDS and not heard.keys() >= set(gateways)
         most = (*(limit or 0 for limit in limits), 1)
-        spent = self._spend(key)
-        lost = self._lost(key, most, heard, spent, gateways)
+        counted = _sum(one.of(key).spent for one in (*self._members.values(), *self._gone.values()))
+        spent = self._spent[key] = _most(counted, self._spent.get(key, (0, 0)))
+        # What nobody counts any more.
+        forgotten = (0, 0, 0, *(known - told for known, told in zip(spent, counted, strict=True)), 0)
+        lost = _sum([forgotten, self._lost(key, most, heard, gateways)])
         weights = {other: 1 + _WEIGHT * max(one.of(key).demand, 0.0) for other, one in heard.items()}
         own, share = heard[name], []
         for index, limit in enumerate(most):
@@ -183,26 +200,16 @@ class Leader:
         rest = tuple(max(sum(one[index] for one in left), int(unsure)) for index in range(LAST))
         return Share(tuple(share), rest, spent)
 
-    def _spend(self, key: str) -> tuple[int, ...]:
-        """What is spent of the day: what is known, or what the gateways have counted since, where that is more."""
-        counted = [one.of(key).spent for one in (*self._members.values(), *self._gone.values())]
-        self._spent[key] = _most(_sum(counted), self._spent.get(key, (0, 0)))
-        return self._spent[key]
-
     def _lost(
-        self, key: str, most: Sequence[int], heard: Mapping[str, _Member], spent: Sequence[int], gateways: Sequence[str]
+        self, key: str, most: Sequence[int], heard: Mapping[str, _Member], gateways: Sequence[str]
     ) -> tuple[int, ...]:
         """What is not to be shared out: an equal part for each that is silent or, where that is more, what it had used;
-        what was used by those that went a moment ago; and of a day what nobody counts any more."""
+        and what was used by those that went a moment ago."""
         part = tuple(limit // max(len(gateways), 1) for limit in most)
         silent = {*gateways, *self._members} - heard.keys()
         taken = [_most(part, self._members[name].of(key).used if name in self._members else NOTHING) for name in silent]
         taken += [one.of(key).used for one in self._gone.values()]
-        counted = _sum(one.of(key).spent for one in (*self._members.values(), *self._gone.values()))
-        forgotten = [0] * _WIDTH
-        for index, known, told in zip(_DAILY, spent, counted or (0, 0), strict=True):
-            forgotten[index] = max(known - told, 0)
-        return _sum([forgotten, *taken])
+        return _sum([NOTHING, *taken])
 
 
 def _of_no_day(standing: Standing) -> Standing:

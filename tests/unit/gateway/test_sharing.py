@@ -200,5 +200,38 @@ def test_a_days_use_ends_with_the_day_whoever_notices_first() -> None:
     assert sum(shares[2:]) == 995, "a day begins with all of its budget, of which 5 are spent"
 
 
+def test_a_budget_is_spent_once_however_often_haproxy_starts_anew() -> None:
+    limits = {"k": Limits(tokens_day=1000)}
+    leader = Leader(0.0)
+
+    def left(*counters: int) -> int:
+        """What is left to a gateway that counted these, one after the other."""
+        for used in counters:
+            told = hear(leader, 0.1, "a", {"k": day(used, used)}, limits, ("a",))["k"]
+        return max(told.share[4] - used, 0)
+
+    assert left(600) == 400
+    assert left(0, 250) == 150, "a HAProxy that has started anew"
+    assert left(0, 100) == 50, "and another"
+    assert left(400) == 0
+    assert leader.spent() == (DAY, {"k": (0, 1250)})
+
+
+def test_what_is_spent_is_counted_once_when_gateways_leave_and_come_back_and_leaders_change() -> None:
+    limits, two = {"k": Limits(tokens_day=1000)}, ("a", "b")
+    leader = Leader(0.0)
+    hear(leader, 0.1, "a", {"k": day(300, 300)}, limits, two)
+    hear(leader, 0.2, "b", {"k": day(200, 200)}, limits, two)
+    hear(leader, 9.0, "a", {"k": day(300, 300)}, limits, ("a",))
+    hear(leader, 9.1, "b", {"k": day(210, 210)}, limits, two)
+    assert leader.spent() == (DAY, {"k": (0, 510)}), "it was gone for a moment"
+    following = Leader(20.0)
+    told = Told(DAY, {"k": day(310, 310)}, {"k": (0, 900)})
+    following.hear(20.1, "a", told, limits, two)
+    assert following.spent() == (DAY, {"k": (0, 900)}), "the first report to a leader says where counters stand"
+    following.hear(20.2, "a", told._replace(standings={"k": day(320, 320)}), limits, two)
+    assert following.spent() == (DAY, {"k": (0, 910)})
+
+
 def test_a_share_is_written_as_the_rules_read_it() -> None:
     assert Share((1, 2, 3, 4, 5, 1), (6, 7, 8, 9, 10)).text == "1:2:3:4:5:1:6:7:8:9:10"
