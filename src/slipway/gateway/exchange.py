@@ -29,7 +29,7 @@ from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
 from slipway.gateway.sharing import LEASE_SECONDS, MOST_GATEWAYS, Leader, Share, Standing, Told
-from slipway.gateway.spent import WRITE_SECONDS, Day, Store, budgets, is_news
+from slipway.gateway.spent import WRITE_SECONDS, Day, Store, budgets, is_news, most
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ _BUSY_SECONDS, _REST_SECONDS = 0.1, 0.5
 """Between two exchanges, while requests of keys with limits come and while none do."""
 _UNLIMITED_SECONDS = 2.0
 """Between two looks whether a key has limits."""
+_RECALL_SECONDS = 5.0
+"""Between two tries to read what was spent before."""
 _ASKING_SECONDS = 1.0
 """For one exchange."""
 _AGE_SECONDS = 30.0
@@ -193,6 +195,7 @@ class Exchange:
         """`store`: where what is spent of a day outlives all gateways."""
         self._dataplane, self._store = dataplane, store
         self._written, self._written_at = Day(), float("-inf")
+        self._recalled = store is None
         self._leads = False
         self._known = known
         self._seal = read_seal(settings.share_key_file)
@@ -213,6 +216,17 @@ class Exchange:
     async def run(self) -> None:
         """Exchanges until cancelled."""
         await self.recall()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._recall_later())
+            tasks.create_task(self._exchange())
+
+    async def _recall_later(self) -> None:
+        """Until it is known what was spent before."""
+        while not self._recalled:
+            await asyncio.sleep(_RECALL_SECONDS)
+            await self.recall()
+
+    async def _exchange(self) -> None:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_ASKING_SECONDS)) as http:
             while True:
                 began = time.monotonic()
@@ -221,10 +235,16 @@ class Exchange:
                 await asyncio.sleep(max(pause, 5 * (time.monotonic() - began)) if pause == _BUSY_SECONDS else pause)
 
     async def recall(self) -> None:
-        """Reads what was spent today before this gateway began."""
-        if self._store:
-            self._written = await self._store.read()
-            self.day, self.spent = self._written.day, dict(self._written.spent)
+        """Reads what was spent today before this gateway began, or by others since it did."""
+        stored = await self._store.read() if self._store else None
+        self._recalled = stored is not None
+        if stored is None:
+            return
+        self._written = stored
+        if stored.day > self.day:
+            self.day, self.spent = stored.day, dict(stored.spent)
+        elif stored.day == self.day:
+            self.spent = most(self.spent, stored.spent)
 
     async def exchange_once(self, http: aiohttp.ClientSession | None = None) -> float:
         """Tells, is told, and keeps to it. Returns the seconds until the next time. `http`: to ask others by."""
@@ -249,7 +269,9 @@ class Exchange:
         day = Day(self.day, budgets(self.spent, own_limits))
         if is_news(self._written, day, own_limits, all_of_it=all_of_it):
             self._written_at = now
-            if await self._store.write(day):
+            await self.recall()  # others may know more, also of before this gateway began
+            day = Day(self.day, budgets(self.spent, own_limits))
+            if self._recalled and await self._store.write(day):
                 self._written = day
 
     async def leave(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from slipway.gateway.keys import Limits
 from slipway.kube.client import Client
-from slipway.kube.errors import ApiError
+from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.objects import CONFIG_MAP, Key
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class Day(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """Where it is kept."""
 
-    async def read(self) -> Day:
-        """What was written last; nothing where that cannot be read."""
+    async def read(self) -> Day | None:
+        """What was written last; None where that cannot be read now."""
 
     async def write(self, day: Day) -> bool:
         """Writes; says whether that went well."""
@@ -68,6 +68,12 @@ def is_news(written: Day, new: Day, limits: Mapping[str, Limits], *, all_of_it: 
     )
 
 
+def most(spent: Spent, other: Spent) -> dict[str, tuple[int, ...]]:
+    """Of each key what is more."""
+    nothing = (0, 0)
+    return {key: tuple(map(max, spent.get(key, nothing), other.get(key, nothing))) for key in {**other, **spent}}
+
+
 class SpentMap:
     """A ConfigMap as the store. It has to be there: the gateway may not make any."""
 
@@ -75,14 +81,19 @@ class SpentMap:
         self._client = client
         self._name = Key(namespace, NAME)
 
-    async def read(self) -> Day:
-        """What was written last; nothing where that cannot be read."""
+    async def read(self) -> Day | None:
+        """What was written last; None where that cannot be read now. What is no such text is nothing."""
         try:
             found = await self._client.get(CONFIG_MAP, self._name)
             return msgspec.json.decode(str((found.get("data") or {}).get(_FIELD, "{}")), type=Day)
-        except (ApiError, msgspec.DecodeError) as error:
-            log.warning("Could not read what keys have spent today from ConfigMap %s: %s", self._name, error)
+        except NotFoundError:
             return Day()
+        except msgspec.DecodeError as error:
+            log.warning("ConfigMap %s does not say what keys have spent today: %s", self._name, error)
+            return Day()
+        except ApiError as error:
+            log.warning("Could not read what keys have spent today from ConfigMap %s: %s", self._name, error)
+            return None
 
     async def write(self, day: Day) -> bool:
         """Writes; says whether that went well."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,9 +19,11 @@ from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.limits import UNUSED, Counted
 from slipway.gateway.settings import Settings
 from slipway.gateway.sharing import LAST, NOTHING, Share, Standing
-from slipway.gateway.spent import Day, budgets, is_news
+from slipway.gateway.spent import Day, SpentMap, budgets, is_news
+from slipway.kube.errors import ApiError, ConnectionFailedError, NotFoundError
 
 KEY = b"k" * 64
+PATIENCE = 60.0
 RIGHTS = {"team": Rights(requests_per_minute=90, tokens_per_day=1000)}
 
 
@@ -43,8 +47,14 @@ class Store:
     def __init__(self, day: Day | None = None) -> None:
         self.day = day or Day()
         self.writes = 0
+        self.failing = 0
+        self.answered = asyncio.Event()
 
-    async def read(self) -> Day:
+    async def read(self) -> Day | None:
+        if self.failing:
+            self.failing -= 1
+            return None
+        self.answered.set()
         return self.day
 
     async def write(self, day: Day) -> bool:
@@ -157,3 +167,53 @@ async def test_a_days_budget_outlives_all_gateways(tmp_path: Path) -> None:
     await second.exchange_once()
     assert fresh.written["team"].share[LAST - 1] == 400
     assert store.writes == 1
+
+
+def today() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y%m%d")
+
+
+async def test_what_is_stored_of_a_day_is_never_replaced_by_less() -> None:
+    store, plane = Store(Day(today(), {"team": (9, 900)})), DataPlane()
+    store.failing = 3
+    exchange = Exchange(Settings(), plane, lambda: Known(RIGHTS, ()), store)  # type: ignore[arg-type]
+    await exchange.recall()
+    plane.counted = {"team": Counted((0, 0, 0, 1, 50, 0), (1, 50), 1)}
+    await exchange.exchange_once()
+    await exchange.leave()
+    assert store.writes == 0, "it is not known what is stored"
+    await exchange.leave()
+    assert store.day.spent == {"team": (9, 900)}
+    await exchange.exchange_once()
+    assert plane.written["team"].share[LAST - 1] == 50 + 1000 - 900
+
+
+async def test_a_store_that_does_not_answer_at_first_is_asked_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipway.gateway.exchange._RECALL_SECONDS", 0.0)
+    store = Store(Day(today(), {"team": (9, 900)}))
+    store.failing = 3
+    exchange = Exchange(Settings(), DataPlane(), lambda: Known({}, ()), store)  # type: ignore[arg-type]
+    running = asyncio.create_task(exchange.run())
+    await asyncio.wait_for(store.answered.wait(), PATIENCE)
+    running.cancel()
+    assert exchange.spent == {"team": (9, 900)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"data": {"spent.json": '{"day": "20261123", "spent": {"team": [1, 2]}}'}}, Day("20261123", {"team": (1, 2)})),
+        ({"data": None}, Day()),
+        ({"data": {"spent.json": "[]"}}, Day()),
+        (NotFoundError("not found"), Day()),
+        (ConnectionFailedError("away"), None),
+    ],
+)
+async def test_what_is_stored_is_nothing_or_not_known(answer: dict[str, Any] | ApiError, expected: Day | None) -> None:
+    class Api:
+        async def get(self, *_unused: Any) -> dict[str, Any]:
+            if isinstance(answer, ApiError):
+                raise answer
+            return answer
+
+    assert await SpentMap(Api(), "here").read() == expected  # type: ignore[arg-type]
