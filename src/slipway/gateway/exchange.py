@@ -51,6 +51,8 @@ _AGAIN_SECONDS = 5.0
 """So often it is asked again."""
 _MOST_BYTES = 4 << 20
 _MOST_AT_ONCE = 2 * MOST_GATEWAYS
+_MOST_READ = 16 << 20
+"""Bytes of all messages that are being read, of which nobody knows yet who wrote them."""
 _LEAST_KEY = 32
 """Bytes of a key for signing."""
 _DEMAND_KEPT = 0.8
@@ -202,7 +204,7 @@ class Exchange:
         self.own = own_name(settings.share_listen, os.environ.get("POD_IP", ""))
         self._leading, self._followed, self._demand = Leading(), Followed(self.own), Demand()
         self._heard: dict[str, int] = {}
-        self._reading = 0
+        self._reading: list[int] = []
         self._told: dict[str, tuple[int, ...]] = {}
         self.day = ""
         self.spent: dict[str, tuple[int, ...]] = {}
@@ -355,16 +357,21 @@ class Exchange:
         return made
 
     async def _answer(self, request: web.Request) -> web.Response:
-        if self._reading >= _MOST_AT_ONCE:
+        size = request.content_length
+        if size is None or "content-encoding" in request.headers:
+            return web.Response(status=411)  # how much memory it takes is not known
+        if size > _MOST_BYTES:
+            return web.Response(status=413)
+        if len(self._reading) >= _MOST_AT_ONCE or sum(self._reading) + size > _MOST_READ:
             return web.Response(status=503)
-        self._reading += 1
+        self._reading.append(size)
         try:
             async with asyncio.timeout(_ASKING_SECONDS):
                 body = await request.read()
         except TimeoutError:
             return web.Response(status=408)
         finally:
-            self._reading -= 1
+            self._reading.remove(size)
         signature, seal = request.headers.get(_SIGNATURE, ""), self._seal
         if seal is None or not seal.fits(signature, b"report", body):
             return web.Response(status=403)

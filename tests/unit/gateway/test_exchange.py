@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,43 @@ async def test_a_report_is_heard_once_from_those_with_the_key_and_for_this_gatew
 async def test_a_report_that_is_too_large_is_not_read_to_its_end(exchange: Exchange) -> None:
     async with TestClient(TestServer(exchange.application())) as client:
         assert (await ask(client, b" " * (5 << 20)))[0] == 413
+
+
+async def test_a_report_that_does_not_say_how_large_it_is_is_refused(exchange: Exchange) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield report()
+
+    packed = zlib.compress(report())
+    async with TestClient(TestServer(exchange.application())) as client:
+        async with client.post(PATH, data=pieces()) as endless:
+            assert endless.status == 411
+        async with client.post(PATH, data=packed, headers={"content-encoding": "deflate"}) as answer:
+            assert answer.status == 411
+
+
+async def answered(client: TestClient[web.Request, web.Application], expected: int) -> None:
+    """Waits until reports are answered so."""
+    for _unused in range(int(PATIENCE / 0.01)):
+        if (await ask(client, report()))[0] == expected:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"no report was answered with {expected}")
+
+
+async def test_what_strangers_send_at_once_takes_little_memory(
+    exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slipway.gateway.exchange._ASKING_SECONDS", PATIENCE)
+    async with TestClient(TestServer(exchange.application())) as client:
+        slow = []
+        for _unused in range(4):
+            reader, writer = await asyncio.open_connection(client.host, client.port)
+            writer.write(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\nx" % (PATH.encode(), 4 << 20))
+            slow.append((reader, writer))
+        await answered(client, 503)
+        for _unused, writer in slow:
+            writer.close()
+        await answered(client, 200)
 
 
 @pytest.mark.parametrize("text", [b"", b"short", None])
