@@ -28,7 +28,7 @@ from slipway.gateway.haproxy_socket import CommandError
 from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
-from slipway.gateway.sharing import LEASE_SECONDS, MOST_GATEWAYS, Leader, Share, Standing, Told
+from slipway.gateway.sharing import LEASE_SECONDS, MINUTE_SECONDS, MOST_GATEWAYS, NOTHING, Leader, Share, Standing, Told
 from slipway.gateway.spent import WRITE_SECONDS, Day, Store, budgets, is_news, most
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     shares: dict[str, Share]
     day: str
     """Of which day they say what is spent."""
+    used: dict[str, tuple[int, ...]] = {}
+    """What the one that leads has used itself, of these keys. Its successor counts it on."""
 
 
 class _RefusedError(Exception):
@@ -137,11 +139,22 @@ class Leading:
     def __init__(self) -> None:
         self._leader: Leader | None = None
         self._asked = float("-inf")
+        self._before, self._used = "", dict[str, tuple[float, tuple[int, ...]]]()
+
+    def follow(self, moment: float, name: str, used: Mapping[str, tuple[int, ...]]) -> None:
+        """Remembers what the gateway that leads says to have used of some keys."""
+        if name != self._before:
+            self._before, self._used = name, {}
+        self._used.update((key, (moment, one)) for key, one in used.items())
 
     def now(self, moment: float) -> Leader:
         """The leader to ask at this moment."""
         if self._leader is None or moment - self._asked > LEASE_SECONDS:
             self._leader = Leader(moment)
+            if self._before:
+                used = {key: one for key, (then, one) in self._used.items() if moment - then <= MINUTE_SECONDS}
+                self._leader.mourn(moment, self._before, used)
+                self._before, self._used = "", {}
         self._asked = moment
         return self._leader
 
@@ -327,6 +340,7 @@ class Exchange:
                 log.warning("The gateway %s, which shares limits out, does not answer: %s", name, error)
             return {}
         self._followed.answered(name)
+        self._leading.follow(now, name, {key: answer.used.get(key, NOTHING) for key in answer.shares})
         if answer.day == self.day:
             self.spent.update((key, one.spent) for key, one in answer.shares.items())
         return answer.shares
@@ -400,7 +414,7 @@ class Exchange:
         leader.remember(self.day, self.spent)
         told = Told(report.day, report.standings, report.spent)
         shares = leader.hear(now, report.sender, told, known.limits(), known.gateways[:MOST_GATEWAYS])
-        return Answer(shares, leader.spent()[0])
+        return Answer(shares, leader.spent()[0], leader.used_by(self.own, shares))
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

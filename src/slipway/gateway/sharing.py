@@ -78,6 +78,8 @@ class _Member:
 
     def __init__(self) -> None:
         self.heard = -math.inf
+        self.counting = False
+        """Whether it has said where its counters stand."""
         self.standings: dict[str, Standing] = {}
         self.granted: dict[str, tuple[int, ...]] = {}
 
@@ -120,6 +122,17 @@ class Leader:
             for key, told in spent.items():
                 self._spent[key] = _most(tuple(told), self._spent.get(key, (0, 0)))
 
+    def used_by(self, name: str, keys: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """What a gateway had used of these keys when it was heard last, where it had used anything."""
+        member = self._members.get(name) or _Member()
+        return {key: used for key in keys if any(used := member.of(key).used)}
+
+    def mourn(self, now: float, name: str, used: Mapping[str, tuple[int, ...]]) -> None:
+        """Counts on for a minute what the gateway that led before had used. Of the day that is known besides."""
+        lost = self._members[name] = _Member()
+        lost.heard = now - 2 * LEASE_SECONDS
+        lost.standings = {key: _of_no_day(Standing(one, NOTHING, (0, 0), 0.0)) for key, one in used.items()}
+
     def hear(
         self,
         now: float,
@@ -139,8 +152,9 @@ class Leader:
             standings = {key: _of_no_day(one) for key, one in standings.items()}
         self._forget(now, {*gateways, name}, limits)
         member = self._members.setdefault(name, _Member())
-        if member.heard > -math.inf:
+        if member.counting:
             self._count(member, standings)
+        member.counting = True
         # Afterwards, as what it knows to be spent may be what it counted itself.
         self.remember(self._day, told.spent if told.day == self._day else {})
         member.heard = now

@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from slipway.gateway.exchange import PATH, Demand, Exchange, Followed, Known, Report, Seal, read_seal
+from slipway.gateway.exchange import PATH, Demand, Exchange, Followed, Known, Leading, Report, Seal, read_seal
 from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.limits import UNUSED, Counted
 from slipway.gateway.settings import Settings
@@ -150,6 +150,15 @@ def test_without_a_proper_key_a_gateway_is_on_its_own(tmp_path: Path, text: byte
         (tmp_path / "key").write_bytes(text)
     assert read_seal(str(tmp_path / "key")) is None
     assert read_seal("") is None
+
+
+def test_who_leads_after_another_knows_what_that_had_used() -> None:
+    leading = Leading()
+    used = (60, *NOTHING[1:])
+    leading.follow(0.0, "a", {"long ago": used})
+    leading.follow(60.0, "a", {"team": used, "other": used})
+    leading.follow(61.0, "a", {"other": NOTHING})
+    assert leading.now(70.0).used_by("a", ["long ago", "team", "other"]) == {"team": used}
 
 
 def test_the_first_that_answers_leads() -> None:

@@ -233,5 +233,19 @@ def test_what_is_spent_is_counted_once_when_gateways_leave_and_come_back_and_lea
     assert following.spent() == (DAY, {"k": (0, 910)})
 
 
+def test_what_the_leader_had_used_counts_on_when_it_is_gone() -> None:
+    leader, (a, b), now = settled("a", "b")
+    a.use(100)
+    a.report(leader, now, ("a", "b"))
+    following = Leader(now)
+    following.mourn(now, "a", leader.used_by("a", ["k"]))
+    for number in range(1, 50):
+        b.demand = 50
+        b.report(following, now + number, ("b",))
+    assert b.share[0] == 200
+    b.report(following, now + 61, ("b",))
+    assert b.share[0] == 300, "a minute later"
+
+
 def test_a_share_is_written_as_the_rules_read_it() -> None:
     assert Share((1, 2, 3, 4, 5, 1), (6, 7, 8, 9, 10)).text == "1:2:3:4:5:1:6:7:8:9:10"
