@@ -150,7 +150,7 @@ class Leading:
     def now(self, moment: float) -> Leader:
         """The leader to ask at this moment."""
         if self._leader is None or moment - self._asked > LEASE_SECONDS:
-            self._leader = Leader(moment)
+            self._leader = Leader()
             if self._before:
                 used = {key: one for key, (then, one) in self._used.items() if moment - then <= MINUTE_SECONDS}
                 self._leader.mourn(moment, self._before, used)
@@ -395,6 +395,8 @@ class Exchange:
             return web.Response(status=400)
         if not self._is_new(report):
             return web.Response(status=403)
+        if self._followed.choose(time.monotonic(), self._known().gateways) != self.own:
+            return web.Response(status=409)  # two that lead would share out the same
         text = msgspec.json.encode(self._hear(report))
         return web.Response(body=text, headers={_SIGNATURE: seal.of(b"answer", signature.encode(), text)})
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from slipway.gateway.keys import Limits
 
 LEASE_SECONDS = 3.0
-"""Whoever has not been heard for so long is silent. So long a new leader raises no share, too."""
+"""Whoever has not been heard for so long is silent. So long no share is raised, too, for one that is new
+and may have shares of another leader."""
 MINUTE_SECONDS = 60.0
 """So long the use of a gateway that is gone counts."""
 ACTIVE_SECONDS = 10.0
@@ -100,8 +101,9 @@ class _Member:
 class Leader:
     """Hands out shares. Every gateway has one; that of the gateway which leads is asked."""
 
-    def __init__(self, now: float) -> None:
-        self._began = now
+    def __init__(self) -> None:
+        self._appeared: dict[str, float] = {}
+        """Since when each gateway is known."""
         self._members: dict[str, _Member] = {}
         self._gone: dict[str, _Member] = {}
         self._active: dict[str, float] = {}
@@ -150,6 +152,7 @@ class Leader:
         standings = told.standings
         if told.day != self._day:
             standings = {key: _of_no_day(one) for key, one in standings.items()}
+        self._appeared = {one: self._appeared.get(one, now) for one in gateways}
         self._forget(now, {*gateways, name}, limits)
         member = self._members.setdefault(name, _Member())
         if member.counting:
@@ -189,7 +192,7 @@ class Leader:
     def _share(self, now: float, name: str, key: str, limits: Limits, gateways: Sequence[str]) -> Share:
         heard = {other: one for other, one in self._members.items() if now - one.heard <= LEASE_SECONDS}
         others = [one for other, one in heard.items() if other != name]
-        unsure = now - self._began < LEASE_SECONDS and not heard.keys() >= set(gateways)
+        unsure = any(now - then < LEASE_SECONDS and one not in heard for one, then in self._appeared.items())
         most = (*(limit or 0 for limit in limits), 1)
         counted = _sum(one.of(key).spent for one in (*self._members.values(), *self._gone.values()))
         spent = self._spent[key] = _most(counted, self._spent.get(key, (0, 0)))

@@ -67,12 +67,12 @@ class Store:
 def exchange(tmp_path: Path) -> Exchange:
     (tmp_path / "key").write_bytes(KEY)
     settings = Settings(share_listen="127.0.0.1:8082", share_key_file=str(tmp_path / "key"))
-    return Exchange(settings, DataPlane(), lambda: Known(RIGHTS, ("127.0.0.1:8082", "10.0.0.2:8082")))  # type: ignore[arg-type]
+    return Exchange(settings, DataPlane(), lambda: Known(RIGHTS, ("127.0.0.1:8082", "127.0.0.2:8082")))  # type: ignore[arg-type]
 
 
 def report(**changed: Any) -> bytes:
     standing = Standing(NOTHING, NOTHING, (0, 0), 1.0)
-    given = {"sender": "10.0.0.2:8082", "to": "127.0.0.1:8082", "at": time.time_ns(), "day": "20261123", "spent": {}}
+    given = {"sender": "127.0.0.2:8082", "to": "127.0.0.1:8082", "at": time.time_ns(), "day": "20261123", "spent": {}}
     return msgspec.json.encode(Report(**{**given, "standings": {"team": standing}, **changed}))
 
 
@@ -100,6 +100,12 @@ async def test_a_report_is_heard_once_from_those_with_the_key_and_for_this_gatew
         async with client.post(PATH, data=report()) as unsigned:
             assert unsigned.status == 403
         assert (await ask(client, report()))[0] == 200
+
+
+async def test_a_gateway_that_follows_another_shares_nothing_out(exchange: Exchange) -> None:
+    exchange._known = lambda: Known(RIGHTS, ("10.0.0.1:8082", "127.0.0.1:8082"))
+    async with TestClient(TestServer(exchange.application())) as client:
+        assert await ask(client, report()) == (409, b"")
 
 
 async def test_a_report_that_is_too_large_is_not_read_to_its_end(exchange: Exchange) -> None:

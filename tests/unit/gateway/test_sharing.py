@@ -53,7 +53,7 @@ class Gateway:
 
 def settled(*names: str) -> tuple[Leader, list[Gateway], float]:
     """Gateways that have told each other where they stand."""
-    leader, gateways, now = Leader(0.0), [Gateway(name) for name in names], 0.0
+    leader, gateways, now = Leader(), [Gateway(name) for name in names], 0.0
     for _unused in range(5):
         for one in gateways:
             now += 0.1
@@ -100,7 +100,7 @@ def test_whoever_is_asked_and_whenever_they_report_no_more_is_used_than_the_limi
 
 
 def test_a_gateway_is_told_of_keys_that_others_have_even_where_it_has_nothing_to_say_of_them() -> None:
-    leader = Leader(0.0)
+    leader = Leader()
     hear(leader, 0.1, "a", {}, LIMITS, ("a", "b"))
     hear(leader, 0.2, "b", {"k": standing()}, LIMITS, ("a", "b"))
     hear(leader, 0.3, "b", {"k": standing(share=150)}, LIMITS, ("a", "b"))
@@ -152,7 +152,7 @@ def test_one_that_went_leaves_its_part_to_the_others_but_what_it_used_counts_on(
 
 
 def test_a_new_leader_raises_nothing_before_it_knows_what_the_others_have() -> None:
-    leader = Leader(0.0)
+    leader = Leader()
     mine = standing(share=40, demand=9)
     first = hear(leader, 0.1, "b", {"k": mine}, LIMITS, THREE)["k"]
     assert (first.share[0], first.rest[0]) == (40, 1), "a request waits rather than that it is refused"
@@ -161,19 +161,31 @@ def test_a_new_leader_raises_nothing_before_it_knows_what_the_others_have() -> N
     assert hear(leader, 0.4, "b", {"k": mine}, LIMITS, THREE)["k"].share[0] <= 300 - 250
 
 
+def test_for_one_that_appears_no_share_is_raised_before_it_has_told_its_own() -> None:
+    leader, (a, _b), now = settled("a", "b")
+    hear(leader, now, "b", {"k": standing(share=20)}, LIMITS, THREE)
+    for number in range(20):
+        a.demand = 50
+        a.report(leader, now + 0.1 * number, THREE)
+    assert a.share[0] == 150, "the new one may have shares of another leader"
+    hear(leader, now + 2, "c", {"k": standing(share=20)}, LIMITS, THREE)
+    a.report(leader, now + 2.1, THREE)
+    assert a.share[0] == 260
+
+
 def day(used: int, spent: int, share: int = 0) -> Standing:
     return Standing((0, 0, 0, 0, used, 0), (0, 0, 0, 0, share, 0), (0, spent), 0.0)
 
 
 def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader() -> None:
     limits = {"k": Limits(tokens_day=1000)}
-    leader = Leader(0.0)
+    leader = Leader()
     leader.remember(DAY, {})
     told = hear(leader, 0.1, "a", {"k": day(700, 600)}, limits, ("a",))["k"]
     assert told.spent == (0, 600), "what is only reserved is not spent"
     told = hear(leader, 0.2, "a", {"k": day(0, 0)}, limits, ("a",))["k"]
     assert told.share[4] == 400, "its HAProxy has started anew"
-    following = Leader(10.0)
+    following = Leader()
     following.remember(*(DAY, {"k": told.spent}))
     assert hear(following, 10.1, "b", {"k": day(0, 0)}, limits, ("b",))["k"].share[4] == 400
     following.remember("20261122", {"k": (0, 999)})
@@ -183,7 +195,7 @@ def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader(
 
 def test_a_days_use_ends_with_the_day_whoever_notices_first() -> None:
     limits, two, tomorrow = {"k": Limits(tokens_day=1000)}, ("a", "b"), "20261124"
-    leader = Leader(0.0)
+    leader = Leader()
     hear(leader, 0.1, "a", {"k": day(300, 300)}, limits, two)
     hear(leader, 0.2, "b", {"k": day(400, 400)}, limits, two)
     hear(leader, 0.3, "c", {"k": day(200, 200)}, limits, (*two, "c"))
@@ -202,7 +214,7 @@ def test_a_days_use_ends_with_the_day_whoever_notices_first() -> None:
 
 def test_a_budget_is_spent_once_however_often_haproxy_starts_anew() -> None:
     limits = {"k": Limits(tokens_day=1000)}
-    leader = Leader(0.0)
+    leader = Leader()
 
     def left(*counters: int) -> int:
         """What is left to a gateway that counted these, one after the other."""
@@ -219,13 +231,13 @@ def test_a_budget_is_spent_once_however_often_haproxy_starts_anew() -> None:
 
 def test_what_is_spent_is_counted_once_when_gateways_leave_and_come_back_and_leaders_change() -> None:
     limits, two = {"k": Limits(tokens_day=1000)}, ("a", "b")
-    leader = Leader(0.0)
+    leader = Leader()
     hear(leader, 0.1, "a", {"k": day(300, 300)}, limits, two)
     hear(leader, 0.2, "b", {"k": day(200, 200)}, limits, two)
     hear(leader, 9.0, "a", {"k": day(300, 300)}, limits, ("a",))
     hear(leader, 9.1, "b", {"k": day(210, 210)}, limits, two)
     assert leader.spent() == (DAY, {"k": (0, 510)}), "it was gone for a moment"
-    following = Leader(20.0)
+    following = Leader()
     told = Told(DAY, {"k": day(310, 310)}, {"k": (0, 900)})
     following.hear(20.1, "a", told, limits, two)
     assert following.spent() == (DAY, {"k": (0, 900)}), "the first report to a leader says where counters stand"
@@ -237,7 +249,7 @@ def test_what_the_leader_had_used_counts_on_when_it_is_gone() -> None:
     leader, (a, b), now = settled("a", "b")
     a.use(100)
     a.report(leader, now, ("a", "b"))
-    following = Leader(now)
+    following = Leader()
     following.mourn(now, "a", leader.used_by("a", ["k"]))
     for number in range(1, 50):
         b.demand = 50
