@@ -36,9 +36,8 @@ log = logging.getLogger(__name__)
 PATH = "/shares"
 _SIGNATURE = "x-slipway-signature"
 _BUSY_SECONDS, _REST_SECONDS = 0.1, 0.5
-"""Between two exchanges, while requests of keys with limits come and while none do."""
-_UNLIMITED_SECONDS = 2.0
-"""Between two looks whether a key has limits."""
+"""Between two exchanges, while requests of keys with limits come and while none do. Well below what a request waits for
+its key's share (limits.lua): the key may just have got its limit."""
 _RECALL_SECONDS = 5.0
 """Between two tries to read what was spent before."""
 _ASKING_SECONDS = 1.0
@@ -265,7 +264,7 @@ class Exchange:
         """Tells, is told, and keeps to it. Returns the seconds until the next time. `http`: to ask others by."""
         known = self._known()
         if not (own_limits := known.limits()):
-            return _UNLIMITED_SECONDS
+            return _REST_SECONDS
         try:
             pause = await self._once(http, own_limits, known.gateways[:MOST_GATEWAYS])
         except CommandError as error:
@@ -305,14 +304,16 @@ class Exchange:
         standings = {}
         for key in own_limits:
             one, share = counted.get(key, limits.UNUSED), written.get(key)
-            mine = share.share if share else (0,) * len(one.used)
-            if share is None or any(one.used) or demand.get(key) or self._told.get(key) != mine:
+            mine = tuple(max(part, 0) for part in share.share) if share else NOTHING
+            known = share is not None and share.knows(own_limits[key])
+            if not known or any(one.used) or demand.get(key) or self._told.get(key) != mine:
                 standings[key] = Standing(one.used, mine, one.spent, demand.get(key, 0.0))
         shares = await self._ask(http, standings, own_limits, gateways)
         self._told = {**{key: old for key, old in self._told.items() if key in own_limits}}
         self._told.update((key, one.share) for key, one in standings.items())
         await self._dataplane.share({key: one for key, one in shares.items() if key in own_limits}, written)
-        return _BUSY_SECONDS if any(demand.values()) or any(key not in written for key in own_limits) else _REST_SECONDS
+        waiting = any(key not in written or not written[key].knows(own) for key, own in own_limits.items())
+        return _BUSY_SECONDS if waiting or any(demand.values()) else _REST_SECONDS
 
     async def _ask(
         self,

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from slipway.gateway import errors
 from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.settings import Settings
-from slipway.gateway.sharing import LAST, Share
+from slipway.gateway.sharing import LAST, UNSET, Share
 from slipway.gateway.table import RoutingTable
 from slipway.serving.route import Route
 from slipway.serving.selector import chosen, parse
@@ -131,7 +131,7 @@ def shares(entries: Mapping[str, str]) -> dict[str, Share]:
     """Reads the entries of SHARES, by name of the key. Without what is spent, which is not in it."""
     found = {}
     for name, value in entries.items():
-        numbers = tuple(map(int, value.split(":")))
+        numbers = tuple(UNSET if number == "-" else int(number) for number in value.split(":"))
         found[name] = Share(numbers[: LAST + 1], numbers[LAST + 1 :])
     return found
 

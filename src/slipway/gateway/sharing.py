@@ -57,9 +57,15 @@ class Share(NamedTuple):
     @property
     def text(self) -> str:
         """As limits.lua reads it."""
-        return ":".join(map(str, (*self.share, *self.rest)))
+        return ":".join("-" if one == UNSET else str(one) for one in (*self.share, *self.rest))
+
+    def knows(self, limits: Limits) -> bool:
+        """Whether it says something of each of these limits."""
+        return all(one != UNSET for one, limit in zip(self.share, limits, strict=False) if limit)
 
 
+UNSET = -1
+"""In a Share: the key had no such limit when it was told. If it has now, nobody knows yet what is left."""
 NOTHING = (0,) * _WIDTH
 
 
@@ -215,7 +221,8 @@ class Leader:
             for one in others
         ]
         rest = tuple(max(sum(one[index] for one in left), int(unsure)) for index in range(LAST))
-        return Share(tuple(share), rest, spent)
+        set_ = (*(limit is not None for limit in limits), True)
+        return Share(_where(set_, share), _where(set_[:LAST], rest), spent)
 
     def _lost(
         self, key: str, most: Sequence[int], heard: Mapping[str, _Member], gateways: Sequence[str]
@@ -233,6 +240,11 @@ def _of_no_day(standing: Standing) -> Standing:
     """The standing without what it counted of a day."""
     used = tuple(0 if index in _DAILY else one for index, one in enumerate(standing.used))
     return standing._replace(used=used, spent=(0, 0))
+
+
+def _where(chosen: Sequence[bool], row: Sequence[int]) -> tuple[int, ...]:
+    """The row, with UNSET where it is not chosen."""
+    return tuple(one if yes else UNSET for yes, one in zip(chosen, row, strict=True))
 
 
 def _part(whole: int, weights: Mapping[str, float], name: str) -> int:

@@ -270,3 +270,14 @@ async def test_what_is_stored_is_nothing_or_not_known(answer: dict[str, Any] | A
             return answer
 
     assert await SpentMap(Api(), "here").read() == expected  # type: ignore[arg-type]
+
+
+async def test_a_limit_that_a_key_gets_is_shared_out_at_once() -> None:
+    plane, rights = DataPlane(), {"team": Rights(requests_per_minute=90)}
+    exchange = Exchange(Settings(), plane, lambda: Known(rights, ()))  # type: ignore[arg-type]
+    await exchange.exchange_once()
+    await exchange.exchange_once()
+    assert plane.written["team"].text == "90:-:-:-:-:1:0:-:-:-:-"
+    rights["team"] = Rights(requests_per_minute=90, tokens_per_day=1000)
+    await exchange.exchange_once()
+    assert plane.written["team"].text == "90:-:-:-:1000:1:0:-:-:-:0"

@@ -7,6 +7,7 @@ import pytest
 from slipway.gateway import limits
 from slipway.gateway.keys import Rights
 from slipway.gateway.limits import Permissions, allowed, backends_of, maps
+from slipway.gateway.sharing import UNSET, Share
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Route
 
@@ -96,6 +97,11 @@ def test_what_permissions_depend_on_computes_them_anew(
     permissions = Permissions()
     permissions.of(RIGHTS, TABLE)
     assert permissions.of(rights, table) == expected
+
+
+def test_shares_are_read_as_they_are_written() -> None:
+    written = Share((1, UNSET, 3, UNSET, 5, 1), (6, UNSET, 8, UNSET, 10))
+    assert limits.shares({"team": written.text}) == {"team": written}
 
 
 def test_what_haproxy_counted_is_read_with_what_is_reserved() -> None:

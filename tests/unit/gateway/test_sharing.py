@@ -259,5 +259,12 @@ def test_what_the_leader_had_used_counts_on_when_it_is_gone() -> None:
     assert b.share[0] == 300, "a minute later"
 
 
+def test_of_a_limit_that_a_key_does_not_have_nothing_is_said() -> None:
+    told = hear(Leader(), 0.0, "a", {"k": standing()}, {"k": Limits(requests=9, tokens_day=5)}, ("a",))["k"]
+    assert told.text == "9:-:-:-:5:1:0:-:-:-:0"
+    assert told.knows(Limits(requests=9))
+    assert not told.knows(Limits(requests=9, at_once=1)), "it has just got this limit"
+
+
 def test_a_share_is_written_as_the_rules_read_it() -> None:
     assert Share((1, 2, 3, 4, 5, 1), (6, 7, 8, 9, 10)).text == "1:2:3:4:5:1:6:7:8:9:10"

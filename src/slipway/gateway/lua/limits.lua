@@ -16,7 +16,7 @@ local FAILURES = {
 }
 local TOKENS = {tokens = true, tokens_day = true}
 local LAST, RESTS = 6, 6      -- the field that says whether a request may take more than is left, and what precedes the rests
-local NONE = "0:0:0:0:0:0:1:1:1:1:1"   -- until the control process has said something: wait for it
+local NONE = "-:-:-:-:-:0:-:-:-:-:-"   -- a limit of which the control process has not said anything yet: wait for it
 local STEP, PATIENCE = 50, 2000        -- milliseconds that a request waits for a larger share
 
 local shares = Map.new(path, Map._str)
@@ -47,7 +47,7 @@ local function look(txn, need, counted)
     for index, name in ipairs(LIMITS) do
         local most, tokens = limits[index], TOKENS[name]
         if most and (tokens or not counted) then
-            local left, rest = (share[index] or 0) - spent[index], share[RESTS + index] or 0
+            local left, rest = (share[index] or 0) - spent[index], share[RESTS + index] or 1
             local needed = tokens and share[LAST] ~= 1 and math.min(need, most) or 1
             if tokens then room = math.min(room or left, left) end
             if left < needed and not beyond then beyond, elsewhere = name, rest > 0 end
