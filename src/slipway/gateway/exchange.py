@@ -309,7 +309,7 @@ class Exchange:
             if not known or any(one.used) or demand.get(key) or self._told.get(key) != mine:
                 standings[key] = Standing(one.used, mine, one.spent, demand.get(key, 0.0))
         shares = await self._ask(http, standings, own_limits, gateways)
-        self._told = {**{key: old for key, old in self._told.items() if key in own_limits}}
+        self._told = {key: old for key, old in self._told.items() if key in own_limits}
         self._told.update((key, one.share) for key, one in standings.items())
         await self._dataplane.share({key: one for key, one in shares.items() if key in own_limits}, written)
         waiting = any(key not in written or not written[key].knows(own) for key, own in own_limits.items())

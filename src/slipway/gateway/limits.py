@@ -116,7 +116,9 @@ def counted(keys: str, days: str, day: str) -> dict[str, Counted]:
 
 
 def _counted(row: Mapping[str, int], spent: tuple[int, int]) -> Counted:
-    reserved = max(row.get("gpc2", 0) - row.get("gpc3", 0), 0)
+    # Both begin anew at 2^32, so what is more than half of that is less than nothing, as after a reload.
+    reserved = (row.get("gpc2", 0) - row.get("gpc3", 0)) & 0xFFFFFFFF
+    reserved = reserved if reserved < 1 << 31 else 0
     minute = (row.get("gpc0_rate", 0), row.get("gpc1_rate", 0) + reserved)
     used = (*minute, row.get("conn_cur", 0), spent[0], spent[1] + reserved, 0)
     return Counted(used, spent, row.get("gpc0", 0) + row.get("gpc4", 0))

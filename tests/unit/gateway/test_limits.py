@@ -117,3 +117,5 @@ def test_what_haproxy_counted_is_read_with_what_is_reserved() -> None:
     assert found["team"] == limits.Counted((7, 440, 2, 8, 520, 0), (8, 480), 12)
     assert found["other"].used == (1, 0, 0, 0, 0, 0), "more was released than reserved: HAProxy has begun anew"
     assert set(found) == {"team", "other"}
+    wrapped = keys.replace("gpc2=90 gpc3=50", f"gpc2=10 gpc3={2**32 - 20}")
+    assert limits.counted(wrapped, days, "20261123")["team"].used[1] == 400 + 30, "HAProxy counts up to 2^32"

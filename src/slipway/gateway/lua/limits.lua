@@ -29,7 +29,9 @@ end
 
 -- What is used up of each limit. Tokens that are reserved count as used.
 local function used(fetch)
-    local reserved = math.max((fetch:sc_get_gpc(2, slot) or 0) - (fetch:sc_get_gpc(3, slot) or 0), 0)
+    -- Both begin anew at 2^32, so what is more than half of that is less than nothing, as after a reload.
+    local reserved = ((fetch:sc_get_gpc(2, slot) or 0) - (fetch:sc_get_gpc(3, slot) or 0)) & 0xFFFFFFFF
+    if reserved >= 1 << 31 then reserved = 0 end
     local today = slot + 1
     return {
         fetch:sc_gpc_rate(0, slot) or 0, (fetch:sc_gpc_rate(1, slot) or 0) + reserved, (fetch:sc_conn_cur(slot) or 1) - 1,
