@@ -43,12 +43,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import whole
+
 
 def accelerator_totals(nodes: Iterable[Mapping[str, Any]], pattern: str) -> dict[str, int]:
     totals: Counter[str] = Counter()
     for node in nodes:
         allocatable = (node.get("status") or {}).get("allocatable") or {}
-        totals.update({str(name): int(count) for name, count in allocatable.items() if re.match(pattern, name)})
+        totals.update({str(name): whole(count) for name, count in allocatable.items() if re.match(pattern, name)})
     return dict(totals)
 
 

@@ -46,12 +46,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import whole
+
 
 def lacking_resources(had: Mapping[str, Any], allocatable: Mapping[str, Any], pattern: str) -> list[str]:
     return [
         f"{count} {name}"
         for name, count in had.items()
-        if re.match(pattern, name) and int(count) > int(allocatable.get(name, 0))
+        if re.match(pattern, name) and whole(count) > whole(allocatable.get(name, 0))
     ]
 
 

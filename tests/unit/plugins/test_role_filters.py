@@ -68,6 +68,17 @@ def test_what_a_node_no_longer_offers_in_full_is_told() -> None:
     assert lacking == ["8 nvidia.com/gpu", "7 nvidia.com/mig-1g.5gb"]
 
 
+@pytest.mark.parametrize(
+    ("quantity", "number"),
+    [("1k", 1000), ("15Gi", 15 * 1024**3), ("2e3", 2000), ("1500m", 1), ("-1", 0), ("many", 0), ("1e99999", 0)],
+)
+def test_resources_count_however_kubernetes_writes_their_quantity(quantity: str, number: int) -> None:
+    resource, devices = "nvidia.com/gpu", "nvidia[.]com/"
+    assert accelerator_totals([node(allocatable={resource: quantity})], devices) == {resource: number}
+    assert lacking_resources({resource: quantity}, {resource: str(number)}, devices) == []
+    assert lacking_resources({resource: str(number + 1)}, {resource: quantity}, devices) == [f"{number + 1} {resource}"]
+
+
 # --- images and containers --------------------------------------------------------------------------------------------
 
 
