@@ -7,7 +7,7 @@ source is asked once; where nothing was found it is asked again, at longer and l
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+import zlib
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ import msgspec
 from slipway.artifacts.report import Fault, fault
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import RECONCILING, Condition
-from slipway.kube.objects import JOB, Object, annotations_of, deleting, generation, key, labels
+from slipway.kube.objects import JOB, Kind, Object, annotations_of, deleting, generation, key, labels, uid
 from slipway.serving.api import World
 from slipway.serving.diagnosis import sentence
 from slipway.serving.job import ended, last_error, pods_of, refused
@@ -27,12 +27,16 @@ RECORD = "slipway.inference/source"
 """Annotation of the resource with what is known of its source, and label of the Job with what it asks for."""
 RECORD_BYTES = 4096
 MESSAGE_LENGTH = 600
-ASKING = "asking"
-"""Index of Jobs: those that ask a source now."""
+ASKING, EVERYWHERE = "asking", ""
+"""Index of Jobs: those that ask a source now, by their namespace and all together."""
+WAITING = "waiting"
+"""Index of resources: those whose source is not known to have the weights, all together."""
 AT_ONCE, AT_ONCE_IN_A_NAMESPACE = 8, 2
-"""Jobs that ask at a time. A few more may run, as several workers decide at once."""
-TURN_SECONDS = 30.0
-"""When a resource without a turn looks again whether it has one."""
+"""Jobs that ask at a time. A few more may run, as several workers decide at once, and each namespace has one."""
+TURN_SECONDS, LONGEST_TURN_SECONDS = 30.0, 3600.0
+"""When a resource without a turn looks again whether it has one, at the earliest and at the latest."""
+TURNS_PER_SECOND = 5
+"""How many of all that wait look at a time, however many they are, as far as the latest allows it."""
 DEADLINE_SECONDS = 120
 ATTEMPTS = "3"
 FIRST_PAUSE, LONGEST_PAUSE = 300.0, 6 * 3600.0
@@ -81,6 +85,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no replica is wanted: else the pods tell more than a Job would."""
     answered: bool
     """Whether a replica answers, which settles it."""
+    kind: Kind
+    """Of the resource."""
 
     @property
     def digest(self) -> str:
@@ -129,7 +135,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         if not self.sleeps or self.run.made is not None:
             return None
         due = world.now if record is None else record.due
-        return None if due is None else max(due - world.now, TURN_SECONDS)
+        return None if due is None else max(due - world.now, self._turn_seconds(world))
+
+    def _turn_seconds(self, world: World) -> float:
+        """Until it looks again for a turn: later the more there are that do, and not all of them at once."""
+        waiting = world.listers.count(self.kind, WAITING, EVERYWHERE)
+        spread = 1 + zlib.crc32(uid(world.resource).encode()) / 2**32
+        return min(max(TURN_SECONDS, waiting / TURNS_PER_SECOND), LONGEST_TURN_SECONDS) * spread
 
     def condition(self, world: World) -> Condition:
         record = self.known()
@@ -152,15 +164,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return Condition(SOURCE_FOUND, "Unknown", NOT_CHECKED, text)
 
 
-def check(world: World, job: Object, *, sleeps: bool, answered: bool) -> Check:
-    """``job``: as :func:`named` makes it."""
+def check(world: World, kind: Kind, job: Object, *, sleeps: bool, answered: bool) -> Check:
+    """``kind``: of the resource; ``job``: as :func:`named` makes it."""
     made = world.children.get((JOB, key(job)))
     fits = made is not None and not deleting(made) and labels(made).get(RECORD) == labels(job)[RECORD]
     own = made if fits else None
     run = Run(name=key(job).name, made=own, pods=pods_of(own, world.pods))
     record = _read(annotations_of(world.resource).get(RECORD, ""))
     current = record if record is not None and record.of == labels(job)[RECORD] else None
-    return Check(job=job, run=run, record=current, sleeps=sleeps, answered=answered)
+    return Check(job=job, run=run, record=current, sleeps=sleeps, answered=answered, kind=kind)
 
 
 def named(job: Object) -> Object:
@@ -174,17 +186,27 @@ def named(job: Object) -> Object:
 
 
 def by_asking(job: Object) -> Iterable[str]:
-    """Index function for :data:`ASKING`."""
-    over = any(ended(job, how) is not None for how in ("Complete", "Failed"))
-    return ("yes",) if RECORD in labels(job) and not over else ()
+    """Index function for :data:`ASKING`. What asks for ever is none of ours: a Job that counts has a deadline, and
+    nothing keeps the cluster from holding it to that."""
+    spec = job["spec"]
+    over = deleting(job) or any(ended(job, how) is not None for how in ("Complete", "Failed"))
+    limited = 0 < spec.get("activeDeadlineSeconds", 0) <= DEADLINE_SECONDS
+    ends = limited and not spec.get("suspend") and not spec.get("managedBy")
+    return (key(job).namespace, EVERYWHERE) if RECORD in labels(job) and ends and not over else ()
+
+
+def by_waiting(resource: Object) -> Iterable[str]:
+    """Index function for :data:`WAITING`."""
+    conditions: list[Object] = (resource.get("status") or {}).get("conditions") or []
+    waits = any(one["type"] == SOURCE_FOUND and one["status"] != "True" for one in conditions)
+    return (EVERYWHERE,) if waits and not deleting(resource) else ()
 
 
 def _has_turn(world: World) -> bool:
-    """Whether there is room for another Job; those of one namespace never take all of it."""
-    busy = Counter(key(job).namespace for job in world.list(JOB, ASKING, "yes"))
-    if busy[key(world.resource).namespace] >= AT_ONCE_IN_A_NAMESPACE:
-        return False
-    return sum(min(number, AT_ONCE_IN_A_NAMESPACE) for number in busy.values()) < AT_ONCE
+    """Whether there is room for another Job. Each namespace has room for one, whatever Jobs there are in others, whose
+    authors may forge them; the rest goes to who comes first."""
+    mine, all_ = (world.listers.count(JOB, ASKING, value) for value in (key(world.resource).namespace, EVERYWHERE))
+    return mine == 0 or (mine < AT_ONCE_IN_A_NAMESPACE and all_ < AT_ONCE)
 
 
 def _was_settled(resource: Object) -> bool:

@@ -33,7 +33,7 @@ def watches(settings: Settings) -> tuple[Watch, ...]:
         *owned_by(kind, SERVICE, DEPLOYMENT, POD_DISRUPTION_BUDGET, NETWORK_POLICY),
         *(msgspec.structs.replace(watch, indexes={checks.ASKING: checks.by_asking}) for watch in owned_by(kind, JOB)),
         *owned_by(kind, CONFIG_MAP, listed=False),
-        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: index}),
+        Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: index, checks.WAITING: checks.by_waiting}),
         Watch(kind=CONFIG_MAP, enqueue=referenced_by(kind, CONFIG_MAP), namespace=system, trim=resolve.only_config),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=cache.of_claim),
     )

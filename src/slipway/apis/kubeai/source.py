@@ -15,6 +15,7 @@ import msgspec
 from slipway.apis.kubeai import access, names, pods
 from slipway.apis.kubeai.cache import runner
 from slipway.apis.kubeai.resolve import Model, View
+from slipway.apis.kubeai.types import MODEL
 from slipway.artifacts.huggingface import REPOSITORY
 from slipway.kube.objects import Object, generation
 from slipway.serving.workload import UNPRIVILEGED
@@ -35,7 +36,7 @@ def checked(view: View, model: Model) -> Check | None:
     if not repository or model.place is not None or never_woken:
         return None
     job, answered = _job(model, repository), _has_answered(model.resource)
-    return checks.check(view.world, job, sleeps=model.replicas == 0, answered=answered)
+    return checks.check(view.world, MODEL.kind, job, sleeps=model.replicas == 0, answered=answered)
 
 
 def _has_answered(resource: Object) -> bool:

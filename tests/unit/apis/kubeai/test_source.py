@@ -216,17 +216,59 @@ def test_what_was_settled_before_anybody_asked_stays_ready_meanwhile() -> None:
 
 def asking(namespace: str, number: int) -> Object:
     metadata = {"name": f"check-source-{number}", "namespace": namespace, "labels": {RECORD: "x"}}
-    return {"kind": "Job", "metadata": metadata, "spec": {"template": {"spec": {"containers": [{"args": []}]}}}}
+    template = {"spec": {"containers": [{"args": []}]}}
+    return {"kind": "Job", "metadata": metadata, "spec": {"activeDeadlineSeconds": 120, "template": template}}
 
 
 def test_few_sources_are_asked_at_a_time_and_no_namespace_takes_the_turns_of_all() -> None:
-    hers = tuple(asking("mallory", number) for number in range(50))
+    hers = tuple(asking(f"mallory-{number}", number) for number in range(50))
+    mine = asking("models", 1)
     assert job(world(others=hers)) is not None
-    assert job(world(others=tuple(asking("models", number) for number in range(2)))) is None
-    everybody = tuple(asking(f"team-{number}", number) for number in range(8))
-    waits = world(others=everybody)
-    assert job(waits) is None
-    assert worlds.status(KUBEAI, waits).recheck_seconds == 30
+    assert job(world(others=(mine,))) is not None
+    assert job(world(others=(mine, asking("models", 2)))) is None
+    assert job(world(others=(*hers, mine))) is None
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"suspend": True}, {"managedBy": "acme.example/nobody"}, {"activeDeadlineSeconds": 10**9}, {"gone": True}],
+)
+def test_a_job_that_would_ask_for_ever_takes_nobodys_turn(forged: dict[str, Any]) -> None:
+    jobs = [asking("models", number) for number in range(2)]
+    for one in jobs:
+        one["spec"] |= forged
+        one["metadata"] |= {"deletionTimestamp": MADE} if "gone" in forged else {}
+    assert job(world(others=tuple(jobs))) is not None
+
+
+def test_the_job_itself_counts_as_one_that_asks() -> None:
+    made = job(world())
+    assert made is not None
+    jobs = [{**made, "metadata": {**made["metadata"], "name": f"check-source-{number}"}} for number in range(2)]
+    assert job(world(others=tuple(jobs))) is None
+
+
+def waiting(number: int) -> Object:
+    told = {"type": "SourceFound", "status": "Unknown", "reason": "SourceNotChecked"}
+    metadata = {"name": f"other-{number}", "namespace": "models"}
+    spec = {"url": "hf://acme/tiny", "engine": "VLLM", "features": [], "resourceProfile": "cpu:1"}
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": [told]}}
+
+
+def test_however_many_wait_for_a_turn_few_of_them_look_at_a_time_and_at_different_times() -> None:
+    busy = (asking("models", 1), asking("models", 2))
+
+    def recheck(uid: str, others: tuple[Object, ...]) -> float:
+        asked = world(others=(*busy, *others))
+        asked.resource["metadata"]["uid"] = uid
+        seconds = worlds.status(KUBEAI, asked).recheck_seconds
+        assert seconds is not None
+        return seconds
+
+    few = [recheck(f"uid-{number}", ()) for number in range(20)]
+    assert 30 <= min(few) < max(few) <= 60
+    assert len(set(few)) == 20
+    assert 200 <= recheck("uid", tuple(waiting(number) for number in range(1000))) <= 400
 
 
 @pytest.mark.parametrize("text", ["[" * 3000, '{"of": 1}', '{"of":"x","found":"yes","failures":-1}', "x" * 9000])
