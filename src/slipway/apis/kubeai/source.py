@@ -33,7 +33,7 @@ def checked(view: View, model: Model) -> Check | None:
     """What is known of the source of a Model that requests may wake, or None where there is nothing to find out: a
     cache's load tells by itself, and a Model that always runs by its pods."""
     repository, never_woken = _repository(model), model.spec.min_replicas > 0 or model.spec.autoscaling_disabled
-    if not repository or model.place is not None or never_woken:
+    if not repository or model.place is not None or never_woken or not model.settings.check_sources:
         return None
     job, answered = _job(model, repository), _has_answered(model.resource)
     return checks.check(view.world, MODEL.kind, job, sleeps=model.replicas == 0, answered=answered)

@@ -141,6 +141,16 @@ def test_patches_of_the_operator_may_bring_a_token_along_too() -> None:
     assert job(world(config=config)) is None
 
 
+def test_an_operator_may_have_no_source_asked_and_what_was_known_goes() -> None:
+    done = recorded(with_job(world(), "Complete"))
+    settings = msgspec.structs.replace(done.settings, check_sources=False)
+    off = msgspec.structs.replace(done, settings=settings)
+    assert (job(off), condition(off)) == (None, None)
+    assert worlds.plan(KUBEAI, off).self_patch["metadata"]["annotations"][RECORD] is None
+    off.resource["spec"]["url"] = "hf://acme/other"
+    assert job(off) is None
+
+
 def test_a_source_that_lacks_the_weights_is_told_and_the_model_is_not_ready() -> None:
     asleep = deployed(recorded(missing(world())))
     told = condition(asleep)
