@@ -217,12 +217,12 @@ ADVICE: Mapping[str, str] = {
         "annotation: kubectl annotate models.kubeai.org/NAME slipway.inference/source-."
     ),
     "SourceNotChecked": (
-        "Wait. If SourceUnreachable stays, the cluster may have no way to the hub: name a mirror (see Closed "
-        "networks), or a proxy for loaders."
+        "Wait. Where the cluster makes no pod for the Job, see PodsRejected. If SourceUnreachable stays, the "
+        "cluster may have no way to the hub: name a mirror (see Closed networks), or a proxy for loaders."
     ),
     "SourceUnreachable": (
-        "Wait. If SourceUnreachable stays, the cluster may have no way to the hub: name a mirror (see Closed "
-        "networks), or a proxy for loaders."
+        "Wait. Where the cluster makes no pod for the Job, see PodsRejected. If SourceUnreachable stays, the "
+        "cluster may have no way to the hub: name a mirror (see Closed networks), or a proxy for loaders."
     ),
     "IntegrityCheckFailed": (
         "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."

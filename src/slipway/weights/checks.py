@@ -18,8 +18,8 @@ from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import RECONCILING, Condition
 from slipway.kube.objects import JOB, Kind, Object, annotations_of, deleting, generation, key, labels, uid
 from slipway.serving.api import World
-from slipway.serving.diagnosis import sentence
-from slipway.serving.job import ended, last_error, pods_of, refused
+from slipway.serving.diagnosis import Diagnosis, sentence
+from slipway.serving.job import ended, last_error, pods_of, refused, without_pods
 from slipway.serving.unready import SOURCE_FOUND
 from slipway.weights.jobs import Run
 
@@ -58,7 +58,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     of: str
     """Digest of what was asked for."""
-    found: Literal["yes", "no", "unknown"]
+    found: Literal["yes", "no", "unknown", "unasked"]
+    """``unasked``: no pod lived to tell."""
     at: Annotated[float, msgspec.Meta(ge=0, le=1e10)] = 0.0
     """Unix seconds."""
     failures: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 0
@@ -111,9 +112,21 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         word, message = fault(last_error(self.run.pods))
         final = refused(self.run.made) and word not in UNDECIDED
         failures = min(self.record.failures if self.record else 0, 999) + 1
-        told = sentence((message or "The Job that asks for it has not ended in time")[:MESSAGE_LENGTH])
-        found: Literal["no", "unknown"] = "no" if final else "unknown"
+        told = sentence((message or self._silent())[:MESSAGE_LENGTH])
+        found: Literal["no", "unknown", "unasked"] = "no" if final else "unknown" if message else "unasked"
         return Record(of=self.digest, found=found, at=since, failures=failures, message=told)
+
+    def _silent(self) -> str:
+        """Why a Job that failed told nothing. Its pods go with it when its time is over."""
+        name, made = self.run.name, self.run.made or {}
+        if not self.run.pods and not (made.get("status") or {}).get("failed"):
+            return f"The cluster made no pod for the Job {name}: a quota or a policy may refuse it"
+        text = f"The Job {name} had {DEADLINE_SECONDS} seconds, and its pod told nothing"
+        return f"{text}: there may have been no node for it, or no image"
+
+    def _podless(self, world: World) -> Diagnosis:
+        """What is wrong with a Job at work that has no pod."""
+        return Diagnosis() if self.run.pods else without_pods(self.run.made, "asks for the weights", world.now)
 
     def annotations(self) -> Object:
         """Of the resource; nothing while nothing is known."""
@@ -133,7 +146,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds after which time alone may change something."""
         record = self.known()
         if not self.sleeps or self.run.made is not None:
-            return None
+            return self._podless(world).recheck_seconds
         due = world.now if record is None else record.due
         return None if due is None else max(due - world.now, self._turn_seconds(world))
 
@@ -153,11 +166,17 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         if record.found == "no":
             again += f" or the annotation {RECORD} is removed, as after a change of the Secret"
             return Condition(SOURCE_FOUND, "False", MISSING, f"{record.message} {again}.")
+        if record.found == "unasked":
+            return Condition(
+                SOURCE_FOUND, "Unknown", NOT_CHECKED, f"Nobody asked the source: {record.message} {again}."
+            )
         text = f"Whether the source has the weights is not known: {record.message} {again}."
         return Condition(SOURCE_FOUND, "Unknown", UNREACHABLE, text)
 
     def _unasked(self, world: World) -> Condition:
         """What was ready with this spec before anybody asked stays so meanwhile."""
+        if failure := self._podless(world).failure:
+            return Condition(SOURCE_FOUND, "Unknown", NOT_CHECKED, failure.message)
         if self.run.made is not None and not _was_settled(world.resource):
             return Condition(SOURCE_FOUND, "Unknown", CHECKING, "The source is being asked for the weights.")
         text = "The source has not been asked for the weights yet."

@@ -27,11 +27,14 @@ QUANTIZATION = re.compile(r":[A-Za-z0-9._-]+")
 """What llama.cpp takes behind a repository."""
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 """Variables with which an engine never asks the hub."""
+RESOURCES: Object = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+"""Of the Job's container, so that a quota of the namespace takes it."""
 
 
 def checked(view: View, model: Model) -> Check | None:
     """What is known of the source of a Model that requests may wake, or None where there is nothing to find out: a
-    cache's load tells by itself, and a Model that always runs by its pods."""
+    cache's load tells by itself, and a Model that always runs by its pods. Raises InvalidSpecError, as
+    :func:`pods.server` does."""
     repository, never_woken = _repository(model), model.spec.min_replicas > 0 or model.spec.autoscaling_disabled
     if not repository or model.place is not None or never_woken or not model.settings.check_sources:
         return None
@@ -61,6 +64,8 @@ def _repository(model: Model) -> str:
 
 
 def _job(model: Model, repository: str) -> Object:
+    """Asks the hub for a repository. Its pod may run where the profile's taints are, as there may be no other nodes.
+    Raises InvalidSpecError for a profile that there is not."""
     sources = of_operator(model.settings.loader) + access.credentials(("hf",), model.config.secret_names)
     file = (f"--file={model.url.model}",) if model.engine.reads == "file" and model.url.model else ()
     options = (f"--attempts={checks.ATTEMPTS}", *file, *pods.loader_options(model))
@@ -72,8 +77,9 @@ def _job(model: Model, repository: str) -> Object:
         made_by,
         names.check_name(model.name),
         model.namespace,
-        asking,
+        msgspec.structs.replace(asking, resources=RESOURCES),
         sources.volumes,
+        tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
         retries=0,
         deadline_seconds=checks.DEADLINE_SECONDS,
     )

@@ -33,7 +33,9 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         if not cached.loaded and not rejection:
             pending = Pending("LoadingCache", cached.message)
             diagnosis = cached.diagnosis if deployment is None else diagnosis
-    check = source.checked(view, view.model) if isinstance(view.model, Model) and not leaving else None
+    planned = rejection is None or rejection.of_object
+    served = isinstance(view.model, Model) and not leaving and planned
+    check = source.checked(view, view.valid()) if served else None
     if check and not rejection and check.tells:
         others.append(check.condition(world))
     others += _ignored(view)

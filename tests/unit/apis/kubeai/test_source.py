@@ -12,7 +12,7 @@ from slipway.apis.kubeai import KUBEAI
 from slipway.apis.kubeai.readiness import READINESS
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object
-from slipway.serving.api import Reference, World
+from slipway.serving.api import Reference, Rejection, World
 from slipway.serving.readiness import summarize
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
@@ -168,6 +168,59 @@ def test_a_hub_that_does_not_answer_is_no_failure() -> None:
     assert (told["status"], told["reason"]) == ("Unknown", "SourceUnreachable")
     assert "the hub is not well" in told["message"]
     assert summary(asleep)["Ready"] == ("True", "Ready")
+
+
+def test_the_job_goes_where_the_models_pods_may_and_a_quota_takes_it() -> None:
+    taint = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    made = job(
+        world(config=json.dumps({"resourceProfiles": {"gpu": {"tolerations": [taint]}}}), resourceProfile="gpu:1")
+    )
+    assert made is not None
+    pod = made["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [taint]
+    resources = pod["containers"][0]["resources"]
+    assert {part: set(resources[part]) for part in ("requests", "limits")} == {
+        "requests": {"cpu", "memory"},
+        "limits": {"cpu", "memory"},
+    }
+
+
+def test_a_model_whose_profile_is_not_there_says_nothing_of_its_source() -> None:
+    refused = Rejection(reason="UnknownProfile", message="there is no such profile")
+    told = worlds.status(KUBEAI, world(resourceProfile="none:1"), refused)
+    assert "SourceFound" not in [one["type"] for one in told.status["conditions"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        ({}, "Nobody asked the source: The cluster made no pod for the Job check-source-tiny: a quota"),
+        ({"failed": 1}, "Nobody asked the source: The Job check-source-tiny had 120 seconds, and its pod told nothing"),
+    ],
+)
+def test_the_hub_is_not_blamed_where_no_pod_asked_it(status: Object, said: str) -> None:
+    ended = msgspec.structs.replace(with_job(world(), "Failed", "DeadlineExceeded"), pods=[])
+    for made in ended.children.values():
+        made["status"] |= status
+    asleep = deployed(recorded(ended))
+    told = condition(asleep)
+    assert told is not None
+    assert (told["status"], told["reason"]) == ("Unknown", "SourceNotChecked")
+    assert told["message"].startswith(said)
+    assert summary(asleep)["Ready"] == ("True", "Ready")
+
+
+def test_a_job_for_which_the_cluster_makes_no_pod_says_so_meanwhile() -> None:
+    podless = msgspec.structs.replace(with_job(world()), pods=[])
+    for made in podless.children.values():
+        made["metadata"]["creationTimestamp"] = MADE
+    told = condition(podless)
+    assert told is not None
+    assert told["reason"] == "SourceNotChecked"
+    assert "kubectl describe job check-source-tiny" in told["message"]
+    young = at_time(podless, unix_time(MADE) + 5)
+    assert reason(young) == "CheckingSource"
+    assert worlds.status(KUBEAI, young).recheck_seconds == 15
 
 
 def test_what_only_the_loader_may_not_read_is_no_failure() -> None:
