@@ -127,7 +127,8 @@ def _there(digest: str, found: Publication | None = None) -> Told:
 
 def _vanished(digest: str) -> Told:
     return _failed(
-        f"The registry does not have {digest} any more: somebody deleted it there. Delete the model and make it anew",
+        f"The registry does not have {digest} any more: somebody deleted it there."
+        " Delete the model and create it again",
         VANISHED,
     )
 
@@ -145,7 +146,7 @@ def _session(view: View) -> Told:
     left, until = view.until - view.world.now, timestamp(view.until)
     if left <= 0:
         return _failed(
-            f"Nothing was uploaded until {until}, when the session expired: delete the model and make it anew"
+            f"Nothing was uploaded until {until}, when the session expired: delete the model and create it again"
         )
     text = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace} says where to upload, until {until}."
     return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=min(left, BLIND_SECONDS))

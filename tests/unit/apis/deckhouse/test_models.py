@@ -484,7 +484,7 @@ def test_an_artifact_that_vanished_from_the_registry_is_told_and_never_published
     assert (cluster.phase("tiny"), lost["artifact"]) == ("Failed", there["artifact"])
     assert cluster.condition("tiny", "ArtifactResolved") == ("False", "ArtifactVanished")
     assert cluster.condition("tiny", "Ready") == ("False", "Failed")
-    assert "Delete the model and make it anew" in cluster.message("tiny")
+    assert "Delete the model and create it again" in cluster.message("tiny")
     cluster.annotations("tiny")[names.VANISHED] = "sha256:" + "0" * 64
     cluster.reconcile("tiny")
     assert cluster.phase("tiny") == "Ready"
