@@ -63,13 +63,19 @@ def test_a_change_of_them_replaces_the_pods(given: dict[str, Any]) -> None:
     [
         ("http://user:secret@proxy:3128", ["HTTPS_PROXY"]),
         ("http://:secret@proxy", ["HTTPS_PROXY"]),
+        ("user:secret@proxy:3128", ["HTTPS_PROXY"]),
+        ("//user:secret@proxy:3128", ["HTTPS_PROXY"]),
         ("http://user@proxy:3128", []),
+        ("proxy:3128", []),
+        ("acme:1.0@sha256:0123", []),
         ("http://proxy:3128/a:b@c", []),
         (SECRET["HTTPS_PROXY"], []),
     ],
 )
 def test_a_password_in_plain_text_is_found(value: Any, told: list[str]) -> None:
-    assert rendered(component_env={"HTTPS_PROXY": value, "LEVEL": 3})["__component_told_passwords"] == told
+    env = {"HTTPS_PROXY": value, "LEVEL": 3}
+    assert rendered(component_env=env)["__component_told_passwords"] == told
+    assert Rendered("controller", controller_loader_env=env)["__controller_told_passwords"] == told
 
 
 @pytest.mark.parametrize("role", ["controller", "gateway", "hub"])
@@ -97,3 +103,16 @@ def test_a_password_is_refused_before_anything_changes_and_never_shown(tmp_path:
     assert "Variables of slipway-hub: HTTPS_PROXY has a password in plain text" in said
     assert "of-the-proxy" not in said
     assert api.writes == []
+
+
+@pytest.mark.plays
+@pytest.mark.parametrize("variable", ["controller_loader_env", "slipway_env"])
+def test_loaders_get_no_password_either(tmp_path: Path, api: ClusterApi, variable: str) -> None:
+    env = {"HTTPS_PROXY": "http://user:of-the-proxy@proxy:3128"}
+    said = run_role(
+        tmp_path, api, "controller", "check", "--diff", "-vvv", failing=True, controller_env={}, **{variable: env}
+    )
+
+    assert "controller_loader_env: HTTPS_PROXY has a password in plain text" in said
+    assert "of-the-proxy" not in said
+    assert api.objects == {}
