@@ -185,14 +185,17 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
 
 
 def _members(change: Change, _listers: Listers) -> Iterable[Key]:
-    """The services that a pool names or named, where it is another one; else those that its slot leaves or goes to."""
+    """The services that a pool names or named, where it is another one or has just decided who has the slot; else those
+    that the slot leaves or goes to."""
     states = [state for state in (change.old, change.new) if state]
     old, new = change.old, change.new
     if not (old and new and generation(old) == generation(new) and deleting(old) == deleting(new)):
         return _members_of(states)
+    if pools.decided(old) != pools.decided(new):
+        return _members_of(states)
     before, now = pools.slot_of(old), pools.slot_of(new)
     if (before.resident, before.pending) == (now.resident, now.pending):
-        return () if pools.decided(old) == pools.decided(new) else _members_of(states)
+        return ()
     concerned = {before.resident, before.pending, now.resident, now.pending} - {""}
     return [Key(change.key.namespace, name) for name in concerned]
 

@@ -213,11 +213,12 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
 
 
 def _desired(resource: Object, found: Found) -> int:
-    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
+    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set. None where nothing is
+    made for the service."""
     spec = resource["spec"] if found.deployment is None else found.deployment["spec"]
     wanted: int = spec.get("replicas", 1)
-    asleep = found.deployment is None and found.service is not None and found.service.stopped
-    return 0 if resource["spec"].get("suspend") or asleep else wanted
+    unmade = found.service is None or found.service.stopped or found.rejection is OUT_OF_REACH
+    return 0 if resource["spec"].get("suspend") or (found.deployment is None and unmade) else wanted
 
 
 def _phase(world: World, found: Found, told: Report) -> str:

@@ -286,6 +286,23 @@ def test_a_member_that_is_missing_is_told_and_the_others_share_the_slot():
     assert cluster.told("ModelPool", "slot", "MembersValid") == ("False", "MemberMissing")
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [pytest.param("nowhere", id="its Model is missing"), pytest.param("mac", id="its Model is computed by a Mac")],
+)
+def test_a_member_for_which_nothing_is_made_does_not_stop_the_others(broken):
+    cluster = Cluster(service("bad", modelRef=broken), service("a"), service("b"), pool("bad", "a", "b"))
+    cluster.objects["Model", "mac"] = model("mac", {**GGUF, "hardware": {"accelerator": "metal"}})
+    cluster.request()
+    cluster.settle()
+    for name in ("a", "b"):
+        cluster.now += 100
+        cluster.request(name)
+        cluster.now += 100
+        cluster.settle()
+        assert cluster.running() == [name]
+
+
 @pytest.mark.parametrize("wrong", [{"swapBudget": "soon"}, {"swapBudget": "0"}, {"default": "other"}])
 def test_a_pool_that_cannot_be_read_leaves_its_members_as_they_are(wrong):
     cluster = Cluster(service("a"), service("b"))
@@ -343,6 +360,11 @@ def test_a_pool_leads_to_the_members_that_its_slot_leaves_and_goes_to():
     assert concerned(SERVICES, KIND, Change(had, swapping)) == {"a", "b"}
     assert concerned(SERVICES, KIND, Change(None, had)) == {"a", "b", "c"}
     assert concerned(SERVICES, KIND, Change(pool("a", "b"), with_status(pool("a", "b")))) == {"a", "b"}
+
+
+def test_the_first_decision_of_a_pool_leads_to_those_that_lose_too():
+    undecided, first = pool("a", "b", "c"), with_status(pool("a", "b", "c"), residentMember="a")
+    assert concerned(SERVICES, KIND, Change(undecided, first)) == {"a", "b", "c"}
 
 
 def test_a_service_leads_to_its_pools_where_they_read_something_new():
