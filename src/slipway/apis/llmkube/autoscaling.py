@@ -35,7 +35,7 @@ def replicas(world: World, service: Service, name: str) -> int | None:
     if service.stopped:
         return 0
     if service.pool:
-        return 1 if service.pool.awake else min(running, 1)
+        return 1
     if bounds is None:
         return service.spec.replicas
     if running and (observed(world, name).get("status") or {}).get("lastScaleTime"):

@@ -34,6 +34,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     services: Mapping[str, Object]
     """By name, of the members that there are."""
     decision: Decision
+    decided: bool
+    """Whether the status is to say who has the slot. Until it does, members that run go on as if they had no pool."""
 
 
 def by_service(pod: Object) -> Iterable[str]:
@@ -61,10 +63,19 @@ def resolve(world: World) -> View:
     try:
         spec = pools.read(pool)
     except InvalidSpecError as error:
-        return View(world=world, spec=error, services=found, decision=Decision(slot))
+        return View(world=world, spec=error, services=found, decision=Decision(slot), decided=pools.decided(pool))
+    if not pools.decided(pool) and any(_unread(world, service) for service in found.values()):
+        return View(world=world, spec=spec, services=found, decision=Decision(slot), decided=False)
     members = [_member(world, name, found.get(name)) for name in pools.member_names(pool)]
     decision = decide(slot, members, spec.default, pools.budget(spec), world.now)
-    return View(world=world, spec=spec, services=found, decision=decision)
+    return View(world=world, spec=spec, services=found, decision=decision, decided=True)
+
+
+def _unread(world: World, service: Object) -> bool:
+    """Whether the member will say whether it could start, and has not yet. One whose spec is refused never may."""
+    if deleting(service) or not _owns(world, key(service).name):
+        return False
+    return not _granted(service) and not _refused_with(service)
 
 
 def _member(world: World, name: str, service: Object | None) -> Member:
@@ -177,9 +188,7 @@ def _refused_with(service: Object) -> str:
 
 
 def _slot(view: View) -> tuple[Condition, ...]:
-    """Nothing where the spec is not valid from the start: what runs goes on."""
-    held = view.decision.slot.resident or view.decision.slot.pending
-    return () if isinstance(view.spec, InvalidSpecError) and not held else (_allocated(view), _deferred(view))
+    return (_allocated(view), _deferred(view)) if view.decided else ()
 
 
 def _allocated(view: View) -> Condition:

@@ -24,7 +24,8 @@ GRANTED = "SlotGranted"
 """Condition of services that are members: whether they have the slot."""
 ALLOCATED = "SlotAllocated"
 """Condition of ModelPools: whether one of the members has the slot, and whose it is."""
-ABLE = frozenset({"Granted", "Asleep"})
+UNDECIDED = "PoolUndecided"
+ABLE = frozenset({"Granted", "Asleep", UNDECIDED})
 """Its reasons of services that run once they have the slot."""
 MOST_SECONDS = 86400
 
@@ -33,8 +34,8 @@ class Membership(NamedTuple):
     """What a service has of its pool."""
 
     pool: str
-    awake: bool | None
-    """Whether it has the slot; None: the pool has not said yet who has it, and what runs goes on."""
+    awake: bool
+    """Whether it has the slot."""
     nodes: Mapping[str, str]
     """Labels of the nodes with the slot."""
     wait_seconds: int
@@ -59,19 +60,21 @@ def pool_of(listers: Listers, service: str) -> Object | None:
     return min(found, key=lambda one: (one["metadata"].get("creationTimestamp", ""), key(one).name), default=None)
 
 
-def membership(listers: Listers, service: Object) -> Membership | None:
-    """None: the service is a member of no pool."""
+def membership(listers: Listers, service: Object, *, runs: bool) -> Membership | None:
+    """None: the service is a member of no pool, or of one that changes nothing for it yet. ``runs``: whether replicas
+    of it are wanted already."""
     pool = pool_of(listers, str(key(service)))
-    if pool is None:
+    if pool is None or (not decided(pool) and (runs or not valid(pool))):
         return None
     slot = slot_of(pool)
-    awake = slot.resident == key(service).name and not slot.pending if decided(pool) else None
+    awake = decided(pool) and slot.resident == key(service).name and not slot.pending
     nodes = {str(label): str(value) for label, value in (pool["spec"].get("nodeSelector") or {}).items()}
     return Membership(key(pool).name, awake, nodes, wait_seconds(pool))
 
 
 def decided(pool: Object) -> bool:
-    """Whether its status says who has the slot. Until it does, members leave all as it is."""
+    """Whether its status says who has the slot. Until it does, members that run go on as if they had no pool, and those
+    of a pool that is valid do not start."""
     return find(pool, ALLOCATED) is not None
 
 
@@ -96,6 +99,15 @@ def read(pool: Object) -> ModelPoolSpec:
     if spec.default and spec.default not in member_names(pool):
         raise InvalidSpecError("InvalidSpec", f"spec.default: {spec.default[:64]!r} is none of the members")
     return spec
+
+
+def valid(pool: Object) -> bool:
+    """Whether it can be read."""
+    try:
+        read(pool)
+    except InvalidSpecError:
+        return False
+    return True
 
 
 def budget(spec: ModelPoolSpec) -> float:

@@ -103,7 +103,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stopped(self) -> bool:
         """Whether it is to have no replicas, whatever an autoscaler would say."""
-        return self.off or (self.pool is not None and self.pool.awake is False)
+        return self.off or (self.pool is not None and not self.pool.awake)
 
     @property
     def off(self) -> bool:
@@ -326,11 +326,17 @@ def read(world: World) -> Service:
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
         loras=loras.of_service(world, resource),
-        pool=pools.membership(world.listers, resource),
+        pool=pools.membership(world.listers, resource, runs=_runs(world)),
         controller_key=world.controller_key,
     )
     _check(service)
     return service
+
+
+def _runs(world: World) -> bool:
+    """Whether its Deployment wants replicas."""
+    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
+    return bool(deployment and deployment["spec"].get("replicas", 1))
 
 
 def _placed(wanted: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:

@@ -55,7 +55,16 @@ CONDITIONS = REPORTED | {
 MODEL_FAILED = "ModelFailed"
 IN_POOL = "a member of a ModelPool has one replica while it has the slot"
 PASSED_THROUGH = frozenset(
-    {"Asleep", "Granted", "SwitchedOff", "ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"}
+    {
+        "Asleep",
+        "Granted",
+        "SwitchedOff",
+        pools.UNDECIDED,
+        "ModelNotReady",
+        "NotScheduled",
+        "LoadingAdapters",
+        "QuotaReserved",
+    }
 )
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
@@ -298,8 +307,9 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
         conditions.append(_gpu_available(found))
     if found.adapters:
         conditions.append(_adapters_loaded(found))
-    if service.pool:
-        conditions.append(_slot_granted(view, service, service.pool))
+    pool = pools.pool_of(world.listers, str(key(world.resource)))
+    if pool:
+        conditions.append(_slot_granted(view, service, pool))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
@@ -410,17 +420,21 @@ def _sglang(service: Service) -> Condition:
     return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
 
 
-def _slot_granted(view: View, service: Service, pool: pools.Membership) -> Condition:
+def _slot_granted(view: View, service: Service, pool: Object) -> Condition:
     """What the pool reads of its member, too: whether it would start."""
-    if pool.awake:
-        return Condition(pools.GRANTED, "True", "Granted", f"It has the slot of the ModelPool {pool.pool}.")
+    name = key(pool).name
+    if service.pool and service.pool.awake:
+        return Condition(pools.GRANTED, "True", "Granted", f"It has the slot of the ModelPool {name}.")
     if service.off:
-        text = f"Its spec says that it is to have no replicas: the ModelPool {pool.pool} leaves it out."
+        text = f"Its spec says that it is to have no replicas: the ModelPool {name} leaves it out."
         return Condition(pools.GRANTED, "False", "SwitchedOff", text)
     if view.waits:
-        text = f"It gets the slot of the ModelPool {pool.pool} once it could start. {view.waits[1]}"
+        text = f"It gets the slot of the ModelPool {name} once it could start. {view.waits[1]}"
         return Condition(pools.GRANTED, "False", "CannotStart", text)
-    text = f"It sleeps until requests wait for it and it gets the slot of the ModelPool {pool.pool}."
+    if not pools.decided(pool):
+        text = f"The ModelPool {name} has not decided yet who gets its slot: until it does, what runs goes on."
+        return Condition(pools.GRANTED, "False", pools.UNDECIDED, text)
+    text = f"It sleeps until requests wait for it and it gets the slot of the ModelPool {name}."
     return Condition(pools.GRANTED, "False", "Asleep", text)
 
 

@@ -236,6 +236,37 @@ def test_what_ran_before_there_was_a_pool_goes_on_until_the_pool_knows_who_has_t
     assert cluster.running() == ["b"]
 
 
+@pytest.mark.parametrize("default", ["", "a", "b"])
+def test_a_new_pool_stops_nobody_before_its_members_have_said_whether_they_could_start(default):
+    """The pool is reconciled before its members, as its controller has less to do."""
+    cluster = Cluster(service("a"), service("b"), service("c", replicas=0))
+    cluster.settle()
+    cluster.request()
+    cluster.objects["ModelPool", "slot"] = pool("a", "b", "c", **({"default": default} if default else {}))
+    cluster.reconcile(POOLS, "ModelPool", "slot")
+    assert cluster.told("ModelPool", "slot", "SlotAllocated") == ("", "")
+    cluster.reconcile(SERVICES, "InferenceService", "a")
+    assert cluster.told("InferenceService", "a", "SlotGranted") == ("False", "PoolUndecided")
+    cluster.settle()
+    assert cluster.running() == [default or "a"]
+    assert cluster.told("InferenceService", "c", "SlotGranted") == ("False", "SwitchedOff")
+
+
+def test_the_default_of_a_new_pool_of_new_members_starts_alone():
+    cluster = Cluster(service("a"), service("b"), pool("a", "b", default="b"))
+    cluster.reconcile(POOLS, "ModelPool", "slot")
+    cluster.settle()
+    assert (cluster.running(), cluster.most) == (["b"], 1)
+
+
+def test_a_new_pool_does_not_wait_for_a_member_that_cannot_be_read():
+    cluster = Cluster(service("a"), service("bad", modelRef="nowhere"))
+    cluster.settle()
+    cluster.objects["ModelPool", "slot"] = pool("a", "bad")
+    cluster.settle()
+    assert cluster.objects["ModelPool", "slot"]["status"]["residentMember"] == "a"
+
+
 def test_the_default_starts_while_nobody_is_asked_for():
     cluster = Cluster(service("a"), service("b"), pool("a", "b", default="b"))
     cluster.reconcile(POOLS, "ModelPool", "slot")
@@ -305,12 +336,23 @@ def test_a_member_for_which_nothing_is_made_does_not_stop_the_others(broken):
 
 @pytest.mark.parametrize("wrong", [{"swapBudget": "soon"}, {"swapBudget": "0"}, {"default": "other"}])
 def test_a_pool_that_cannot_be_read_leaves_its_members_as_they_are(wrong):
-    cluster = Cluster(service("a"), service("b"))
+    cluster = Cluster(service("a", replicas=3), service("b"))
     cluster.settle()
-    cluster.objects["ModelPool", "slot"] = pool("a", "b", **wrong)
+    before = dict(cluster.deployments)
+    cluster.objects["ModelPool", "slot"] = pool("a", "b", "c", nodeSelector={"slot": "x"}, **wrong)
+    cluster.objects["InferenceService", "c"] = service("c")
     cluster.settle()
-    assert (cluster.running(), cluster.phase()) == (["a", "b"], "Degraded")
+    assert (cluster.running(), cluster.phase()) == (["a", "b", "c"], "Degraded")
     assert cluster.told("ModelPool", "slot", "Accepted") == ("False", "InvalidSpec")
+    assert {name: cluster.deployments[name] for name in before} == before
+    assert cluster.told("InferenceService", "a", "SlotGranted") == ("False", "PoolUndecided")
+    assert cluster.told("InferenceService", "a", "FieldsUsed") == ("True", "AllUsed")
+
+
+def test_a_mistake_in_the_spec_of_a_pool_that_nobody_has_starts_nobody(cluster):
+    cluster.objects["ModelPool", "slot"]["spec"]["swapBudget"] = "soon"
+    cluster.settle()
+    assert (cluster.running(), cluster.phase()) == ([], "Degraded")
 
 
 def test_members_have_one_replica_on_the_nodes_of_the_slot_and_requests_wait_for_it():
