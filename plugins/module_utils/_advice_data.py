@@ -211,10 +211,12 @@ ADVICE: Mapping[str, str] = {
         "Make the service, or take it out of members. A service can be in one pool."
     ),
     "CannotStart": (
-        "CannotStart: the message says what it waits for. SwitchedOff: set suspend: false and replicas: 1."
+        "CannotStart: the message says what it waits for, or what to mend. SwitchedOff: set suspend: false and "
+        "replicas: 1."
     ),
     "SwitchedOff": (
-        "CannotStart: the message says what it waits for. SwitchedOff: set suspend: false and replicas: 1."
+        "CannotStart: the message says what it waits for, or what to mend. SwitchedOff: set suspend: false and "
+        "replicas: 1."
     ),
     "QuotaTooSmall": (
         "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "

@@ -55,6 +55,10 @@ class Listers(Protocol):
         themselves: those that workloads of resources of the kind ``owner`` made, and those that are being deleted,
         which may outlive their workload."""
 
+    def pods_of_workload(self, workload: Kind, name: Key) -> Sequence[Object]:
+        """The pods that say that a workload made them, which may be gone. Anybody who may write pods in its namespace
+        may say so."""
+
 
 Trim = Callable[[Object], Object | None]
 """What of an object is kept; None: nothing."""

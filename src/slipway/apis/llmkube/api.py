@@ -138,7 +138,7 @@ def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
     return (
         Watch(kind=kind, enqueue=_rival_pools, indexes=POOL_INDEXES),
         Watch(kind=INFERENCE_SERVICE.kind, enqueue=_pools_of_service),
-        Watch(kind=POD, enqueue=_pools_of_pod, indexes={pool_status.OF_SERVICE: pool_status.by_service}),
+        Watch(kind=POD, enqueue=_pools_of_pod),
     )
 
 

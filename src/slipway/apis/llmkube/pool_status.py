@@ -10,10 +10,9 @@ import msgspec
 from slipway.apis.llmkube import names, pods, pools
 from slipway.apis.llmkube.pool_types import ModelPoolSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.apis.llmkube.slots import Decision, Member, Slot, decide
+from slipway.apis.llmkube.slots import Decision, Member, Slot, decide, unfinished
 from slipway.kube.conditions import Condition, find, timestamp
-from slipway.kube.names import label_value
-from slipway.kube.objects import Key, Object, deleting, generation, key, labels
+from slipway.kube.objects import DEPLOYMENT, Key, Object, deleting, generation, key, labels
 from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.diagnosis import ended
 from slipway.serving.times import unix_time
@@ -22,8 +21,6 @@ CONDITIONS = frozenset({"Accepted", "MembersValid", pools.ALLOCATED, "SwapDeferr
 """Types of the conditions that ModelPools have."""
 PASSED_THROUGH = frozenset({"Swapping", "Starting", "NobodyAsked", "TurnNotOver"})
 """Reasons that pools go through on their way."""
-OF_SERVICE = "serviceOf"
-"""Index of pods: ``namespace/name`` of the service by their label."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +36,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_service(pod: Object) -> Iterable[str]:
-    """Index function for :data:`OF_SERVICE`."""
+    """``namespace/name`` of the service that a pod is of by its label."""
     name = labels(pod).get(names.SERVICE_LABEL)
     return (f"{key(pod).namespace}/{name}",) if name else ()
 
@@ -60,13 +57,14 @@ def resolve(world: World) -> View:
         if service is not None:
             found[name] = service
     slot = pools.slot_of(pool)
+    members = [_member(world, name, found.get(name)) for name in pools.member_names(pool)]
     try:
         spec = pools.read(pool)
     except InvalidSpecError as error:
-        return View(world=world, spec=error, services=found, decision=Decision(slot), decided=pools.decided(pool))
+        decision = unfinished(slot, members, world.now)
+        return View(world=world, spec=error, services=found, decision=decision, decided=pools.decided(pool))
     if not pools.decided(pool) and any(_unread(world, service) for service in found.values()):
         return View(world=world, spec=spec, services=found, decision=Decision(slot), decided=False)
-    members = [_member(world, name, found.get(name)) for name in pools.member_names(pool)]
     decision = decide(slot, members, spec.default, pools.budget(spec), world.now)
     return View(world=world, spec=spec, services=found, decision=decision, decided=True)
 
@@ -83,13 +81,15 @@ def _member(world: World, name: str, service: Object | None) -> Member:
     demand = world.demand.get(Key(namespace, pods.service_name(name)))
     available = find(service, "Available") if service else None
     answers = available is not None and available["status"] == "True"
+    changed = unix_time(available["lastTransitionTime"]) if available else 0.0
     return Member(
         name=name,
         able=service is not None and not deleting(service) and _granted(service) in pools.ABLE and _owns(world, name),
         gone=_gone(world, name, service),
         busy=demand.busy if demand else None,
         since=demand.since if demand else 0.0,
-        answers_since=unix_time(available["lastTransitionTime"]) if available and answers else None,
+        answers_since=changed if answers else None,
+        silent_since=0.0 if answers else changed,
         failed=((service or {}).get("status") or {}).get("phase") == "Failed",
     )
 
@@ -106,12 +106,13 @@ def _owns(world: World, name: str) -> bool:
 
 
 def _gone(world: World, name: str, service: Object | None) -> bool:
-    """Pods count that end, too: until they are gone they have their GPUs. What another pool has is its own affair."""
+    """Pods count that end, too, and those of a service that was deleted: until they are gone they have their GPUs. What
+    another pool has is its own affair."""
     if service is not None and not _owns(world, name):
         return True
     wanted = ((service or {}).get("status") or {}).get("desiredReplicas", 0)
-    place = f"{key(world.resource).namespace}/{label_value(name)}"
-    return not wanted and all(map(ended, world.listers.pods_of(INFERENCE_SERVICE, OF_SERVICE, place)))
+    deployment = Key(key(world.resource).namespace, pods.workload_name(name))
+    return not wanted and all(map(ended, world.listers.pods_of_workload(DEPLOYMENT, deployment)))
 
 
 def plan(view: View) -> Plan:

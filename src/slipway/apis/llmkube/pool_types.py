@@ -16,6 +16,8 @@ from slipway.kube.objects import Kind
 KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="ModelPool", plural="modelpools")
 
 MOST_MEMBERS = 32
+DURATION = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
+"""Go's, without signs and microseconds by their Greek letter."""
 
 
 class ServiceName(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class ModelPoolSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The InferenceServices that share the slot. A service is a member of one pool: of several, the oldest has it."""
     default: str = ""
     """The member that gets the slot while nobody has it and no requests wait. Absent: none."""
-    swap_budget: str = "300s"
+    swap_budget: Annotated[str, Meta(pattern=DURATION, max_length=64)] = "300s"
     """How long requests wait for a member to get the slot and to start, as a Go duration such as 300s. A member with
     requests has the slot for a fifth of it, at least, before another one gets it."""
 

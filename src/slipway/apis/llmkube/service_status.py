@@ -309,7 +309,7 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
         conditions.append(_adapters_loaded(found))
     pool = pools.pool_of(world.listers, str(key(world.resource)))
     if pool:
-        conditions.append(_slot_granted(view, service, pool))
+        conditions.append(_slot_granted(view, found, service, pool))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
@@ -420,7 +420,7 @@ def _sglang(service: Service) -> Condition:
     return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
 
 
-def _slot_granted(view: View, service: Service, pool: Object) -> Condition:
+def _slot_granted(view: View, found: Found, service: Service, pool: Object) -> Condition:
     """What the pool reads of its member, too: whether it would start."""
     name = key(pool).name
     if service.pool and service.pool.awake:
@@ -428,8 +428,10 @@ def _slot_granted(view: View, service: Service, pool: Object) -> Condition:
     if service.off:
         text = f"Its spec says that it is to have no replicas: the ModelPool {name} leaves it out."
         return Condition(pools.GRANTED, "False", "SwitchedOff", text)
-    if view.waits:
-        text = f"It gets the slot of the ModelPool {name} once it could start. {view.waits[1]}"
+    refused = found.rejection and not found.rejection.retryable and found.rejection.message
+    obstacle = refused or (view.waits and view.waits[1])
+    if obstacle:
+        text = f"It gets the slot of the ModelPool {name} once it could start. {obstacle}"
         return Condition(pools.GRANTED, "False", "CannotStart", text)
     if not pools.decided(pool):
         text = f"The ModelPool {name} has not decided yet who gets its slot: until it does, what runs goes on."

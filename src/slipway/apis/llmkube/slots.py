@@ -5,8 +5,9 @@ another one, it gives way as soon as it has had none for a while; with requests 
 gives way to those that waited for as long as that. Members get their turns in the order of the spec, so that each that
 waits has the slot after one turn of each other, however many requests the others have.
 
-A change goes in two steps, each of which is written down before anything follows from it: first it is said who gets the
-slot, with which nobody may have replicas. Once all pods of the others are gone it is said that he has it.
+A change goes in two steps, each of which is written down before anything follows from it: first it is said which
+member gets the slot, with which none may have replicas. Once all pods of the others are gone it is said that it has the
+slot.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds since when it is busy or is not."""
     answers_since: float | None = None
     """Unix seconds since when it answers; None: it does not."""
+    silent_since: float = 0.0
+    """Unix seconds since when it does not answer, where it does not."""
     failed: bool = False
     """Whether it cannot answer, and waiting does not help."""
 
@@ -80,6 +83,11 @@ def decide(slot: Slot, members: Sequence[Member], default: str, budget: float, n
     return Decision(_handed(msgspec.structs.replace(slot, pending=following.name), members, following, resident, now))
 
 
+def unfinished(slot: Slot, members: Sequence[Member], now: float) -> Decision:
+    """The slot of a pool that cannot be read: a change that is under way goes on, and no other begins."""
+    return decide(slot, members, "", 0.0, now) if slot.pending else Decision(slot)
+
+
 def _handed(slot: Slot, members: Sequence[Member], target: Member | None, resident: Member | None, now: float) -> Slot:
     """A change that is under way, one step further if it may be. One whose target cannot start has another target, or
     leaves all as it was."""
@@ -112,7 +120,7 @@ def _gives_way(slot: Slot, resident: Member, waiting: Sequence[Member], budget: 
     if resident.failed or not resident.able:
         return 0.0
     if resident.answers_since is None:
-        return slot.since + budget
+        return max(slot.since, resident.silent_since) + budget
     served = max(resident.answers_since, slot.since)
     if resident.busy is False:
         return max(served + LEAST_SECONDS, resident.since + IDLE_SECONDS)

@@ -26,6 +26,7 @@ from tests import worlds
 from .services import GGUF, SINCE, model
 
 NOW = 1_795_252_000.0
+REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "1", "controller": True}
 KINDS = {"InferenceService": INFERENCE_SERVICE, "ModelPool": KIND, "Model": MODEL, "Pod": POD}
 
 
@@ -108,7 +109,12 @@ class Cluster:
         if wanted:
             self.objects["Pod", name] = {
                 "kind": "Pod",
-                "metadata": {"name": name, "namespace": "models", "labels": {SERVICE_LABEL: label_value(name)}},
+                "metadata": {
+                    "name": name,
+                    "namespace": "models",
+                    "labels": {SERVICE_LABEL: label_value(name), "pod-template-hash": "1"},
+                    "ownerReferences": [{**REPLICA_SET, "name": f"{name}-1"}],
+                },
             }
         elif not self.draining:
             self.objects.pop(("Pod", name), None)
@@ -210,6 +216,53 @@ def test_the_next_one_starts_only_when_the_last_pod_is_gone(cluster):
     del cluster.objects["Pod", "a"]
     cluster.settle()
     assert (cluster.running(), cluster.phase()) == (["b"], "Ready")
+
+
+def test_the_pods_of_a_deleted_member_hold_the_slot_until_they_are_gone(cluster):
+    cluster.request("a")
+    cluster.settle()
+    del cluster.objects["InferenceService", "a"]
+    cluster.request("b")
+    cluster.settle()
+    assert (cluster.running(), cluster.deployments["b"]["spec"]["replicas"]) == (["a"], 0)
+    del cluster.objects["Pod", "a"]
+    cluster.settle()
+    assert cluster.running() == ["b"]
+
+
+def test_a_swap_ends_though_the_spec_of_its_pool_is_not_valid_any_more(cluster):
+    cluster.request("a")
+    cluster.settle()
+    cluster.draining = True
+    cluster.now += 100
+    cluster.request("b")
+    cluster.now += 100
+    cluster.settle()
+    cluster.objects["ModelPool", "slot"]["spec"]["default"] = "nobody"
+    cluster.settle()
+    assert cluster.running() == ["a"]
+    del cluster.objects["Pod", "a"]
+    cluster.settle()
+    assert (cluster.running(), cluster.phase()) == (["b"], "Degraded")
+    cluster.now += 100
+    cluster.request("c")
+    cluster.now += 100
+    cluster.settle()
+    assert cluster.running() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        (Rejection("NotAllowed", "The image is not allowed."), "CannotStart"),
+        (Rejection("Overloaded", "Try again.", retryable=True), "Asleep"),
+    ],
+)
+def test_a_member_that_is_refused_cannot_start_before_it_is_mended(cluster, refused, reason):
+    told = worlds.status(SERVICES, cluster.world(SERVICES, "InferenceService", "a"), refused).status
+    found = find({"status": told}, "SlotGranted") or {}
+    assert found["reason"] == reason
+    assert (refused.message in found["message"]) is (reason == "CannotStart")
 
 
 def test_all_that_are_asked_for_without_an_end_get_their_turns(cluster):

@@ -94,6 +94,13 @@ def test_one_that_does_not_start_within_the_budget_gives_way():
     assert look(has("a", BUDGET), slow, waiting("b")).slot.pending == "b"
 
 
+def test_one_whose_pod_starts_anew_has_its_budget_again():
+    silent = asleep("a", gone=False, silent_since=NOW - 10)
+    found = look(has("a", 9_000), silent, waiting("b"))
+    assert (found.slot, found.recheck_seconds) == (has("a", 9_000), pytest.approx(BUDGET - 10))
+    assert look(has("a", 9_000), asleep("a", gone=False, silent_since=NOW - BUDGET), waiting("b")).slot.pending == "b"
+
+
 def test_the_slot_goes_over_only_once_all_others_are_gone():
     swapping = comes("b", after="a")
     assert look(swapping, serving("a"), waiting("b")).slot == swapping
