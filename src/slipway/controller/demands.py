@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import NamedTuple, Protocol
 
 from slipway.controller.gateways import Traffic
 from slipway.kube.objects import Key, Kind
@@ -27,6 +27,14 @@ _REST = 5.0
 _Subject = tuple[Kind, Key]
 
 
+class _Followed(NamedTuple):
+    """Services of a resource."""
+
+    services: frozenset[Key]
+    satisfied: frozenset[Key]
+    """See :class:`slipway.serving.api.Plan`."""
+
+
 class Asked(Protocol):
     """See :class:`slipway.controller.gateways.Gateways`."""
 
@@ -39,7 +47,7 @@ class Demands:
 
     def __init__(self, gateways: Asked, clock: Callable[[], float] = time.time) -> None:
         self._gateways, self._clock = gateways, clock
-        self._followed: dict[_Subject, tuple[Key, ...]] = {}
+        self._followed: dict[_Subject, _Followed] = {}
         self._known: dict[Key, Demand] = {}
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
 
@@ -50,13 +58,16 @@ class Demands:
 
     def on_change(self, kind: Kind, listener: Callable[[Key], None]) -> None:
         """Calls ``listener`` with the key of each resource of ``kind`` when requests for one of its Services begin or
-        end."""
+        end, where that is news to it."""
         self._listeners[kind] = listener
 
-    def follow(self, kind: Kind, name: Key, services: Sequence[Key]) -> None:
-        """Has the requests of these Services counted from now on, and of no others for this resource."""
+    def follow(self, kind: Kind, name: Key, services: Sequence[Key], satisfied: Sequence[Key] = ()) -> None:
+        """Has the requests of these Services counted from now on, and of no others for this resource.
+
+        ``satisfied``: see :class:`slipway.serving.api.Plan`.
+        """
         if services:
-            self._followed[kind, name] = tuple(services)
+            self._followed[kind, name] = _Followed(frozenset(services), frozenset(satisfied))
         else:
             self._followed.pop((kind, name), None)
 
@@ -77,16 +88,21 @@ class Demands:
             self._known = {}
             return
         traffic, now = await self._gateways.traffic(), self._clock()
-        before, counted = self._known, {one for services in self._followed.values() for one in services}
+        before, counted = self._known, {one for followed in self._followed.values() for one in followed.services}
         self._known = {
             service: found
             for service in counted
             if (found := observe(before.get(service), _requests(traffic, service), now, complete=traffic.complete))
         }
         changed = {service for service, found in self._known.items() if before.get(service) != found}
-        for (kind, name), services in list(self._followed.items()):
-            if kind in self._listeners and not changed.isdisjoint(services):
+        for (kind, name), followed in list(self._followed.items()):
+            if kind in self._listeners and self._is_news(changed, followed):
                 self._listeners[kind](name)
+
+    def _is_news(self, changed: Set[Key], followed: _Followed) -> bool:
+        others = followed.services - followed.satisfied
+        waits = any(one in self._known and self._known[one].busy for one in others)
+        return not changed.isdisjoint(followed.services if waits else others)
 
 
 def _requests(traffic: Traffic, service: Key) -> float:

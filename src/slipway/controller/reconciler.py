@@ -214,7 +214,7 @@ class Reconciler:
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
         if self._demands is not None:
-            self._demands.follow(self.kind, key(latest), plan.counted)
+            self._demands.follow(self.kind, key(latest), plan.counted, plan.satisfied)
         self._follow(look.world, self._api.scaling(look.view))
         self._tell_of_pods(look.world)
         return await self._report(look, applied, _rejection(applied))

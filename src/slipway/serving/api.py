@@ -171,6 +171,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A catalog of another cluster that is to be read from now on."""
     counted: tuple[Key, ...] = ()
     """Services whose requests are to be counted from now on: the resource is looked at when these begin or end."""
+    satisfied: tuple[Key, ...] = ()
+    """Those of them that have what their requests need: that these begin or end is news only while there are requests
+    for another one."""
 
 
 class InvalidSpecError(Exception):

@@ -71,6 +71,23 @@ async def test_a_resource_is_told_once_when_requests_begin_and_once_when_they_en
     assert demands.known[B] == Demand(busy=False, since=100.0)
 
 
+async def test_requests_of_a_satisfied_service_are_news_only_while_others_wait(demands, said, told):
+    demands.follow(TOY, POOL, [A, B], satisfied=[A])
+    await demands.look()
+    told.clear()
+    for requests in ({A: 1}, {}, {A: 1}):
+        said.requests = requests
+        await demands.look()
+    assert told == []
+    said.requests = {A: 1, B: 1}
+    await demands.look()
+    assert told == [POOL]
+    said.requests = {B: 1}
+    await demands.look()
+    assert told == [POOL, POOL]
+    assert not demands.known[A].busy
+
+
 async def test_requests_of_others_are_no_news(demands, said, told):
     demands.follow(TOY, POOL, [A])
     demands.follow(TOY, OTHER, [B])

@@ -119,8 +119,10 @@ def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
     if isinstance(view.spec, InvalidSpecError):
         raise view.spec
-    namespace = key(view.world.resource).namespace
-    return Plan(children=(), counted=tuple(Key(namespace, pods.service_name(name)) for name in view.services))
+    namespace, slot = key(view.world.resource).namespace, view.decision.slot
+    counted = {name: Key(namespace, pods.service_name(name)) for name in view.services}
+    satisfied = () if slot.pending or slot.resident not in counted else (counted[slot.resident],)
+    return Plan(children=(), counted=tuple(counted.values()), satisfied=satisfied)
 
 
 def status(view: View, _rejection: Rejection | None) -> StatusResult:

@@ -428,7 +428,14 @@ def test_members_have_one_replica_on_the_nodes_of_the_slot_and_requests_wait_for
 def test_the_requests_of_all_members_are_counted(cluster):
     plan = worlds.plan(POOLS, cluster.world(POOLS, "ModelPool", "slot"))
     assert plan.counted == (Key("models", "a"), Key("models", "b"), Key("models", "c"))
-    assert plan.children == ()
+    assert (plan.children, plan.satisfied) == ((), ())
+
+
+def test_the_requests_of_the_resident_are_news_only_while_another_member_waits(cluster):
+    cluster.request("b")
+    cluster.settle()
+    plan = worlds.plan(POOLS, cluster.world(POOLS, "ModelPool", "slot"))
+    assert plan.satisfied == (Key("models", "b"),)
 
 
 # Who is looked at when something changes
