@@ -43,13 +43,25 @@ def _draining(pods: Sequence[Object]) -> str:
 
 
 def _sentence(old: Object, new: Object) -> str:
-    replicas = old["spec"].get("replicas", 1)
     what = ", ".join(_changed(old, new)) or "its pods' template"
-    one = replicas == 1
-    return (
-        f"{new['kind']} {key(new).name}: {what} changed. {replicas} replica{'s' * (not one)} of the old spec"
-        f" {'goes' if one else 'go'} as new ones become ready."
-    )
+    return f"{new['kind']} {key(new).name}: {what} changed.{_replaced(old, new)}"
+
+
+def _replaced(old: Object, new: Object) -> str:
+    """How the replicas that there are make place for new ones; nothing of those that are only removed."""
+    replicas = old["spec"].get("replicas", 1)
+    if not new["spec"].get("replicas", replicas):
+        return ""
+    one, when = replicas == 1, "as new ones become ready" if _surges(new) else "before new ones start"
+    return f" {replicas} replica{'s' * (not one)} of the old spec {'goes' if one else 'go'} {when}."
+
+
+def _surges(workload: Object) -> bool:
+    """Whether there may be more pods than replicas while some are replaced. As Kubernetes has it where nothing is
+    said."""
+    strategy = workload["spec"].get("strategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    return strategy.get("type") != "Recreate" and rolling.get("maxSurge") not in (0, "0", "0%")
 
 
 def _changed(old: Object, new: Object) -> list[str]:

@@ -47,6 +47,20 @@ def test_a_rollout_is_told_with_what_changed_and_how_many_replicas_go() -> None:
 
 
 @pytest.mark.parametrize(
+    "strategy",
+    [{"type": "Recreate"}, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}],
+)
+def test_without_surge_old_replicas_go_first(strategy: Object) -> None:
+    new = deployment("2")
+    new["spec"]["strategy"] = strategy
+    assert told(deployment("1"), new)[0].endswith(" 2 replicas of the old spec go before new ones start.")
+
+
+def test_nothing_is_said_of_replicas_where_none_are_wanted_any_more() -> None:
+    assert told(deployment("1"), deployment("2", 0)) == ["Deployment model-a: its pods' template changed."]
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         (deployment("1", 2), deployment("1", 5)),
