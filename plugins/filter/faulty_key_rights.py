@@ -6,17 +6,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: faulty_key_rights
-short_description: Tell what a gateway would not take of the rights of API keys
+short_description: Tell what a gateway would not take of the rights of API keys and owners of tokens
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
 - Checks names, types and ranges before anything is installed.
 - The role P(slipway.inference.gateway#role) uses it.
-positional: _input, keys, count_tokens
+positional: _input, keys, count_tokens, tokens_let_in
 options:
   _input:
-    description: By the name of a key its rights.
+    description: By the name of a key, C(jwt:OWNER) or C(jwt:*) its rights.
     type: dict
     required: true
   keys:
@@ -28,6 +28,10 @@ options:
     description: Whether the gateway counts tokens.
     type: bool
     default: true
+  tokens_let_in:
+    description: Whether the gateway lets in tokens (JWT) of an issuer, so that their owners may have rights.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -50,16 +54,30 @@ from typing import Any
 OF_TOKENS = ("tokensPerMinute", "tokensPerDay")
 NUMBERS = ("requestsPerMinute", "requestsPerDay", "requestsAtOnce", *OF_TOKENS)
 KNOWN = ("owner", "models", "selector", "ends", *NUMBERS)
+OWNERS = "jwt:"
+OWNER = re.compile(rf"{OWNERS}([A-Za-z0-9._:/@|+=~,-]{{1,200}}|[*])")
 MOST = 1_000_000_000
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(Z|[+-]\d{2}:\d{2})")
 
 
-def faulty_key_rights(rights: Mapping[str, Any], keys: Collection[str], count_tokens: bool = True) -> list[str]:
+def faulty_key_rights(
+    rights: Mapping[str, Any], keys: Collection[str], count_tokens: bool = True, tokens_let_in: bool = False
+) -> list[str]:
     return [
         f"{name}: {fault}"
         for name, own in rights.items()
-        for fault in ([] if name in keys else ["there is no such key"]) + [*_faults(own, count_tokens)]
+        for fault in (*_unknown(name, keys, tokens_let_in), *_faults(own, count_tokens))
     ]
+
+
+def _unknown(name: str, keys: Collection[str], tokens_let_in: bool) -> Iterator[str]:
+    if not name.startswith(OWNERS):
+        if name not in keys:
+            yield "there is no such key"
+    elif not tokens_let_in:
+        yield "owners of tokens need gateway_jwt"
+    elif not OWNER.fullmatch(name):
+        yield "this is no name of an owner"
 
 
 def _faults(rights: Any, count_tokens: bool) -> Iterator[str]:

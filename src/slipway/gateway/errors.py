@@ -73,6 +73,9 @@ LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 10
 NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
+NO_RIGHTS = ErrorResponse(
+    403, "This token is valid, but its owner has no rights here: the operator can give him some.", code="no_rights"
+)
 NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
 UNCLEAR_QUERY = ErrorResponse(
     400, "The query holds the parameter model more than once, or names that are encoded.", param="model"

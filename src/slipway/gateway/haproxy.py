@@ -7,10 +7,11 @@ time, so that this text is read again only when HAProxy starts. Backends made at
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from slipway.gateway import beside, connections, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
 from slipway.gateway.balancing import AFFINE, ENDPOINT_COOKIE, SESSION_HEADERS, server_name
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
@@ -77,10 +78,15 @@ LOG_FORMAT = (
 )
 
 
-def configuration(settings: Settings, table: RoutingTable) -> str:
-    """The whole file. Equal input gives equal text."""
-    static = _static(settings)
-    return "\n".join([static, *(backend_section(settings, backend) for backend in table.backends.values()), ""])
+def configuration(settings: Settings, table: RoutingTable, verification: Sequence[VerificationKey] = ()) -> str:
+    """The whole file. Equal input gives equal text. `verification`: keys that tokens are verified by."""
+    backends = (backend_section(settings, backend) for backend in table.backends.values())
+    return "\n".join([_static(settings), *_certificates(settings, verification), *backends, ""])
+
+
+def _certificates(settings: Settings, keys: Sequence[VerificationKey]) -> tuple[str, ...]:
+    lines = [f"    load crt {settings.run_directory}/{key.file} jwt on\n" for key in keys]
+    return ("crt-store\n" + "".join(lines),) if lines else ()
 
 
 def version(settings: Settings) -> str:

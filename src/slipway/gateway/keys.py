@@ -1,4 +1,7 @@
-"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged."""
+"""API keys and their rights: a Secret in, hashes and rights out. Keys themselves are never kept, written or logged.
+
+Rights of those who have a token in the place of a key (identity.py) stand beside them.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,14 @@ from slipway.serving.selector import InvalidSelectorError, parse
 RIGHTS = "slipway.inference/key-rights"
 """Annotation of the Secret: a JSON object, rights by name of the key."""
 _MOST = 256 << 10
+JWT, ANYBODY = "jwt:", "*"
+"""How names of those begin who have a token in the place of a key, and the end of the name that means all of them.
+No key has such a name, as the values of a Secret cannot."""
+ALL = JWT + ANYBODY
+"""Name of the rights of all owners of tokens who are not named."""
+OWNER = r"[A-Za-z0-9._:/@|+=~,-]{1,200}"
+"""Such an owner's own name, as a map can hold it."""
+_IDENTITY = re.compile(rf"{JWT}(?:{OWNER}|{re.escape(ANYBODY)})")
 
 Most = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 Name = Annotated[str, msgspec.Meta(max_length=253)]
@@ -73,6 +84,17 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
 
 
 UNLIMITED = Rights()
+NOTHING = Rights(models=("",))
+
+
+def is_identity(name: str) -> bool:
+    """Whether rights of this name are those of owners of tokens, and of no key."""
+    return name.startswith(JWT)
+
+
+def rights_of(rights: Mapping[str, Rights], name: str) -> Rights:
+    """What a key may do, or owners of tokens, by their name. A key without rights of its own may do all."""
+    return rights.get(name, NOTHING if is_identity(name) else UNLIMITED)
 
 
 class Keyring(NamedTuple):
@@ -81,7 +103,9 @@ class Keyring(NamedTuple):
     hashes: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each, and its name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key, of those that have any."""
+    """By name of the key, of those that have any; and those of owners of tokens."""
+    refused: frozenset[str] = frozenset()
+    """Names of owners of tokens who are not let in, though all others may be."""
 
 
 def keyring(
@@ -103,7 +127,24 @@ def keyring(
             found[name] = own
         if own is None or own.ends is None or now < own.ends:
             let_in.append((digest, name))
-    return Keyring(tuple(let_in), found), tuple(problems.values())
+    owners, refused = _identities(rights, problems, before, now)
+    return Keyring(tuple(let_in), found | owners, refused), tuple(problems.values())
+
+
+def _identities(
+    rights: Mapping[str, Rights], problems: Mapping[str, str], before: Keyring, now: dt.datetime
+) -> tuple[dict[str, Rights], frozenset[str]]:
+    """Rights of owners of tokens, and who of them is refused: also one whose rights could not be read yet, as those of
+    all others are not meant for him."""
+    names = {*rights, *problems, *((*before.rights, *before.refused) if "" in problems else ())}
+    found, refused = {}, set()
+    for name in filter(is_identity, names):
+        own = before.rights.get(name) if name in problems or "" in problems else rights.get(name)
+        if own is None or (own.ends is not None and now >= own.ends):
+            refused.add(name)
+        else:
+            found[name] = own
+    return found, frozenset(refused)
 
 
 def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, Rights], dict[str, str]]:
@@ -117,7 +158,10 @@ def _rights(secret: Object | None, *, tokens_counted: bool) -> tuple[dict[str, R
         return {}, {"": f"annotation {RIGHTS}: {error}"}
     rights, problems = {}, {}
     for entry, value in entries.items():
-        name = _plain(entry)
+        name = entry if _IDENTITY.fullmatch(entry) else _plain(entry)
+        if is_identity(entry) and not is_identity(name):
+            problems[name] = f"annotation {RIGHTS}: {entry[:100]!r} is no name of an owner"
+            continue
         try:
             rights[name] = _read(value, tokens_counted=tokens_counted)
         except (msgspec.ValidationError, InvalidSelectorError, ValueError) as error:

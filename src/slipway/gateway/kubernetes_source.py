@@ -94,7 +94,7 @@ class KubernetesSource:
         Of `settings` it uses those about owners of ids, namespaces and foreign endpoints.
         """
         self._client = client
-        self._secret = secret
+        self._secret, self._secret_uid = secret, ""
         self._settings = settings
         self._annotations = AnnotationBudget()
         self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=self._annotations.trim)
@@ -147,7 +147,8 @@ class KubernetesSource:
                 self._keys = await self._read_keys(self._secret)
                 tasks.create_task(self._watch_keys(self._secret))
             while True:
-                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights, self._doors()))
+                ring = self._keys
+                publish(Snapshot(self._new_table(), ring.hashes, ring.rights, self._doors(), ring.refused))
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
 
@@ -228,6 +229,12 @@ class KubernetesSource:
         named = {"metadata": {"namespace": backend.namespace, "name": owner.name, "uid": owner.uid}}
         self._recorder.record(Kind(group, version, owner.kind, ""), named, "Normal", "Scaled", message)
 
+    def report_issuer(self, message: str) -> None:
+        """Records an Event on the Secret of keys: tokens of an issuer are let in, and its keys cannot be had."""
+        if self._secret:
+            about: Object = {"metadata": {**self._secret._asdict(), "uid": self._secret_uid}}
+            self._recorder.record(SECRET, about, "Warning", "JwksFailed", message)
+
     async def _watch_keys(self, secret: Key) -> None:
         while True:
             await asyncio.sleep(_KEYS_SECONDS)
@@ -253,6 +260,7 @@ class KubernetesSource:
         """The keys of the Secret. Logs what is newly wrong with their rights, and records an Event for it."""
         counted = self._settings.count_tokens
         now = dt.datetime.now(dt.UTC)
+        self._secret_uid = (secret.get("metadata") or {}).get("uid", "")
         ring, problems = keys.keyring(secret, self._keys, now, tokens_counted=counted)
         for problem in sorted(set(problems) - self._key_problems):
             log.warning("Secret %s: %s", self._secret, problem)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from slipway.gateway import errors
+from slipway.gateway import errors, identity
 from slipway.gateway.keys import Limits, Rights
 from slipway.gateway.settings import Settings
 from slipway.gateway.sharing import LAST, Share
@@ -154,6 +154,7 @@ def identify(settings: Settings) -> str:
     return f"""\
     http-request set-var(txn.key) http_auth_bearer,{known}
     http-request set-var(txn.key) req.fhdr(x-api-key),{known} unless {{ var(txn.key) -m found }}
+{identity.rules(settings)}\
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
 
@@ -169,7 +170,7 @@ def introduce(settings: Settings) -> str:
         return ""
     return f"""\
     http-request del-header x-api-key
-    http-request set-header {KEY_HEADER} %[var(txn.key)]
+    http-request set-header {KEY_HEADER} %[var({identity.record(settings)})]
 """
 
 
@@ -178,9 +179,10 @@ def restrict(settings: Settings) -> str:
     if not settings.api_keys_secret:
         return ""
     run = settings.run_directory
-    allowed = f"{{ var(txn.key),concat(/,txn.be),map_str({run}/allowed.map) -m found }}"
+    record = identity.record(settings)
+    allowed = f"{{ var({record}),concat(/,txn.be),map_str({run}/allowed.map) -m found }}"
     return (
-        f"    http-request lua.unknown_model if {{ var(txn.key),map_str({run}/restricted.map) -m found }} !{allowed}\n"
+        f"    http-request lua.unknown_model if {{ var({record}),map_str({run}/restricted.map) -m found }} !{allowed}\n"
     )
 
 
@@ -190,7 +192,7 @@ def rules(settings: Settings) -> tuple[str, ...]:
         return ()
     return (
         f"""\
-    http-request set-var(txn.limits) var(txn.key),map_str({settings.run_directory}/limits.map)
+    http-request set-var(txn.limits) var({identity.record(settings)}),map_str({settings.run_directory}/limits.map)
     acl limited var(txn.limits) -m found
 {_track("limited")}
     http-request lua.limit_early if limited known
@@ -284,7 +286,8 @@ def _settle(settings: Settings) -> str:
 frontend settle from base
 {binds}
     http-request set-var(txn.key) req.fhdr({KEY_HEADER})
-    http-request set-var(txn.limits) var(txn.key),map_str({run}/limits.map)
+{identity.name_record(settings)}\
+    http-request set-var(txn.limits) var({identity.record(settings)}),map_str({run}/limits.map)
     acl limited var(txn.limits) -m found
     http-request return status 204 unless limited
 {_track("limited")}

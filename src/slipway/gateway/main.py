@@ -24,6 +24,7 @@ from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.exchange import Exchange, Known
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
+from slipway.gateway.jwks_source import JwksSource, Report
 from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
@@ -105,8 +106,12 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
             look: Look = Cluster
+            report: Report = lambda _unused: None  # noqa: E731
         else:
-            feeds, look, store = await _cluster(settings, metrics, dataplane, reconciler, stack)
+            feeds, look, store, report = await _cluster(settings, metrics, dataplane, reconciler, stack)
+        if settings.jwt:
+            issuer = JwksSource(settings, settings.jwt, metrics.registry, report)
+            feeds.append(partial(issuer.run, reconciler.verify_by))
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:
@@ -142,9 +147,9 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
 
 async def _cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
-) -> tuple[list[Run], Look, Store]:
-    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows; and
-    where budgets of keys are kept.
+) -> tuple[list[Run], Look, Store, Report]:
+    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows;
+    where budgets of keys are kept; and what tells of an issuer whose keys cannot be had.
 
     Imported late: the init step and static tables need no client.
     """
@@ -173,7 +178,7 @@ async def _cluster(
         partial(waker.run, lambda: reconciler.table),
         declared.run,
     ]
-    return runs, look, SpentMap(client, namespace)
+    return runs, look, SpentMap(client, namespace), source.report_issuer
 
 
 async def _together(*runs: Run) -> None:

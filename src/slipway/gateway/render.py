@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, limits, rewrite, targets
+from slipway.gateway import balancing, errors, haproxy, identity, limits, rewrite, targets
+from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.keys import Rights
 from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
@@ -51,6 +52,10 @@ class DesiredState(NamedTuple):
     """Whether /readyz says so."""
     allowed: Mapping[str, str] = {}
     """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
+    refused: frozenset[str] = frozenset()
+    """Names of owners of tokens who are not let in."""
+    verification: tuple[VerificationKey, ...] = ()
+    """Keys that tokens are verified by."""
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
@@ -71,6 +76,7 @@ class DesiredState(NamedTuple):
         }
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
+            maps |= identity.maps(settings, self.rights, self.refused, self.verification)
         return maps
 
 
@@ -87,7 +93,11 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | ({limits.SHARES: ""} if settings.api_keys_secret else {})
-        | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
+        | {key.file: key.certificate for key in state.verification}
+        | {
+            haproxy.PATHS_MAP: haproxy.paths_map(),
+            "haproxy.cfg": haproxy.configuration(settings, state.table, state.verification),
+        }
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
 
-from slipway.gateway import memory
+from slipway.decoding import said
+from slipway.gateway import jwks, memory
 from slipway.serving import claims
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -21,6 +23,11 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
 
 
+# Within the quotes of haproxy.cfg, and exactly as tokens have them.
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#@!$&()*+,;=%-]{1,512}")
+_CLAIM = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,3}")
+
+
 class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of resource by which users declare models."""
 
@@ -28,6 +35,25 @@ class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str
     kind: str
     plural: str
+
+
+class Jwt(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Tokens of an issuer (JWT) that are let in beside API keys."""
+
+    issuer: str
+    """What their ``iss`` has to be."""
+    audience: str
+    """What their ``aud`` has to be, or to have among its first few."""
+    jwks_url: str = ""
+    """Where the issuer's public keys are."""
+    jwks: dict[str, Any] | None = None
+    """The keys themselves, in place of their address."""
+    owner_claim: str = "sub"
+    """The claim that says whose token it is; of an object's field, ``object.field``."""
+    allow_http: bool = False
+    """Whether keys may come over plain HTTP, where whoever is on the way can put in his own."""
+    authorities: str = ""
+    """Certificates (PEM) that are trusted for that address in place of the usual ones."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -47,6 +73,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How large the bodies of all waiting requests may be together; a request beyond it gets a 429."""
     api_keys_secret: str = ""
     """Name of a Secret in the gateway's namespace: each value one key. Empty: no key is required."""
+    jwt: Jwt | None = None
+    """Tokens that are let in. None: no tokens."""
     connect_seconds: Positive = 2
     """How long a connection to an engine may take."""
     stream_idle_seconds: Positive = 1800
@@ -116,7 +144,12 @@ def load(path: Path) -> Settings:
         raise InvalidSettingsError(f"{path}: {error}") from error
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
         raise InvalidSettingsError(f"{path}: {problem}")
-    for problem in (*_proxy_problems(settings), *_origin_problems(settings), *_size_problems(settings)):
+    for problem in (
+        *_proxy_problems(settings),
+        *_origin_problems(settings),
+        *_size_problems(settings),
+        *_jwt_problems(settings),
+    ):
         raise InvalidSettingsError(f"{path}: {problem}")
     return settings
 
@@ -143,6 +176,31 @@ def _size_problems(settings: Settings) -> Iterator[str]:
             f" {settings.threads} threads, which need {needed}: raise the memory limit of HAProxy's container"
             " (gateway_resources), or lower maxBodyBytes or threads"
         )
+
+
+def _jwt_problems(settings: Settings) -> Iterator[str]:
+    jwt = settings.jwt
+    if jwt is None:
+        return
+    if not settings.api_keys_secret:
+        yield "jwt: name the Secret with the owners' rights in apiKeysSecret"
+    for name, text in (("issuer", jwt.issuer), ("audience", jwt.audience)):
+        if not _PLAIN.fullmatch(text):
+            yield f"jwt.{name}: {text[:100]!r} is empty, too long, or has characters that are not of URLs"
+    if not _CLAIM.fullmatch(jwt.owner_claim):
+        yield f"jwt.ownerClaim: {jwt.owner_claim[:100]!r} is no name of a claim"
+    if bool(jwt.jwks_url) == (jwt.jwks is not None):
+        yield "jwt: give either jwksUrl or jwks"
+    schemes = ("https://", "http://") if jwt.allow_http else ("https://",)
+    if jwt.jwks_url and not jwt.jwks_url.startswith(schemes):
+        yield "jwt.jwksUrl: the address has to begin with https://, or with http:// where allowHttp is true"
+    try:
+        if jwt.jwks is not None:
+            jwks.read(msgspec.json.encode(jwt.jwks))
+        if jwt.authorities:
+            ssl.create_default_context(cadata=jwt.authorities)
+    except (ValueError, ssl.SSLError) as error:
+        yield f"jwt: {said(error)}"
 
 
 def address(listen: str) -> tuple[str, int]:

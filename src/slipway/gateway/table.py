@@ -110,9 +110,11 @@ class Snapshot(NamedTuple):
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key, of those that have any."""
+    """By name of the key, of those that have any; and those of owners of tokens."""
     gateways: tuple[str, ...] = ()
     """``host:port`` of each gateway, this one too, where it tells others their shares of limits."""
+    refused: frozenset[str] = frozenset()
+    """Names of owners of tokens who are not let in, though all others may be."""
 
 
 Publish = Callable[[Snapshot], None]

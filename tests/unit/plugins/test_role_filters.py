@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.slipway.inference.plugins.filter.accelerator_totals import accelerator_totals
 from ansible_collections.slipway.inference.plugins.filter.container_states import container_states
+from ansible_collections.slipway.inference.plugins.filter.faulty_jwt import faulty_jwt
 from ansible_collections.slipway.inference.plugins.filter.faulty_key_rights import faulty_key_rights
 from ansible_collections.slipway.inference.plugins.filter.gateway_urls import gateway_urls
 from ansible_collections.slipway.inference.plugins.filter.image_pulls import image_pulls, whole_name
@@ -250,3 +251,45 @@ def test_rights_that_a_gateway_would_not_take_are_told(rights: Any, fault: str) 
 
 def test_rights_of_a_key_that_is_not_there_are_told() -> None:
     assert faulty_key_rights({"bob": {}}, ["alice"]) == ["bob: there is no such key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "let_in", "fault"),
+    [
+        ("jwt:alice@example.org", True, ""),
+        ("jwt:*", True, ""),
+        ("jwt:*", False, "owners of tokens need gateway_jwt"),
+        ("jwt:a b", True, "this is no name of an owner"),
+        ("jwt:a*", True, "this is no name of an owner"),
+        ("jwt:", True, "this is no name of an owner"),
+        ("jwt:" + "a" * 201, True, "this is no name of an owner"),
+        ("jwt", True, "there is no such key"),
+    ],
+)
+def test_owners_of_tokens_have_rights_where_tokens_are_let_in(name: str, let_in: bool, fault: str) -> None:
+    assert faulty_key_rights({name: {}}, ["alice"], tokens_let_in=let_in) == ([f"{name}: {fault}"] if fault else [])
+
+
+def test_rights_of_owners_of_tokens_are_held_against_the_same_rules_as_those_of_keys() -> None:
+    assert faulty_key_rights({"jwt:*": {"owners": "ml"}}, [], tokens_let_in=True) == ["jwt:*: there is no owners"]
+
+
+ISSUER = {"issuer": "https://login.example.org", "audience": "slipway"}
+
+
+@pytest.mark.parametrize(
+    ("given", "faults"),
+    [
+        ({}, []),
+        (ISSUER | {"jwksUrl": "https://login.example.org/keys"}, []),
+        (ISSUER | {"jwks": {"keys": []}}, []),
+        (ISSUER | {"jwksUrl": "http://login.example.org/keys", "allowHttp": "yes"}, []),
+        (ISSUER | {"jwksUrl": "http://login.example.org/keys", "allowHttp": "no"}, ["jwksUrl is no https:// address"]),
+        (ISSUER | {"jwksUrl": "file:///keys", "allowHttp": True}, ["jwksUrl is no https:// address"]),
+        (ISSUER, ["give either jwksUrl or jwks"]),
+        (ISSUER | {"jwks": {}, "jwksUrl": "https://login.example.org/keys"}, ["give either jwksUrl or jwks"]),
+        ({"audience": "", "jwks": {}}, ["issuer is missing", "audience is missing"]),
+    ],
+)
+def test_an_issuer_whose_tokens_a_gateway_could_not_verify_is_told(given: Object, faults: list[str]) -> None:
+    assert faulty_jwt(given) == faults

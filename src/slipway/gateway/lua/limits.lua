@@ -37,12 +37,18 @@ local function used(fetch)
     }
 end
 
+-- What this gateway may use for whoever asks: an owner of tokens whom no record names has what all of those have.
+local function share_of(txn)
+    local record = txn:get_var("txn.record")
+    return shares:lookup(txn:get_var("txn.key")) or record and shares:lookup(record)
+end
+
 -- The first limit that this request would go beyond, whether other gateways have something left of it, and the tokens that
 -- are left here. Tells the headers of the answer what is left once this request is counted. `counted`: it is, so only tokens
 -- matter.
 local function look(txn, need, counted)
     local limits, spent = numbers(txn:get_var("txn.limits")), used(txn.f)
-    local share = numbers(shares:lookup(txn:get_var("txn.key")) or NONE)
+    local share = numbers(share_of(txn) or NONE)
     local beyond, elsewhere, room
     for index, name in ipairs(LIMITS) do
         local most, tokens = limits[index], TOKENS[name]

@@ -38,7 +38,7 @@ local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "e
 
 local totals = {}             -- backend -> key -> column -> tokens
 local pending = {}            -- key with limits -> tokens that no rule has added, or taken out of its reservations, yet
-local usual = {}              -- key with limits -> tokens of its largest answers of late
+local usual = {}              -- record of keys with limits -> tokens of the largest answers of late
 
 -- The number behind a key of an object; nil for anything but a whole number of sensible size.
 local function number(object, key)
@@ -131,12 +131,12 @@ end
 local function add(self, txn, counts)
     local keys = totals[self.backend] or {}
     totals[self.backend] = keys
-    local sums = keys[self.key] or {}
-    keys[self.key] = sums
+    local sums = keys[self.record] or {}
+    keys[self.record] = sums
     local before = (self.added.input or 0) + (self.added.output or 0)
     if self.limited then
         later(self, (counts.input or 0) + (counts.output or 0) - before, 0)
-        usual[self.key] = math.max(counts.output or 0, (usual[self.key] or 0) * SETTLED)
+        usual[self.record] = math.max(counts.output or 0, (usual[self.record] or 0) * SETTLED)
     end
     for _, column in ipairs(COLUMNS) do
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
@@ -222,6 +222,7 @@ function Tokens:http_headers(txn, message)
         if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
             self.request, self.path = message.channel, path
             self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
+            self.record = txn:get_var("txn.record") or self.key   -- owners without one of their own are counted together
             self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
             self.limited, self.reserved = txn:get_var("txn.limits") ~= nil, txn:get_var("txn.reserved")
         end
@@ -254,7 +255,8 @@ core.register_action("estimate", {"http-req"}, function(txn)
     local need = txn:get_var("txn.size") // CHARACTERS + 1
     if GENERATES[asked_path] then
         local asked, choices = txn:get_var("txn.asked"), txn:get_var("txn.choices")
-        local each = asked and asked > 0 and asked or math.ceil(usual[txn:get_var("txn.key")] or FIRST_USUAL)
+        local record = txn:get_var("txn.record") or txn:get_var("txn.key")
+        local each = asked and asked > 0 and asked or math.ceil(usual[record] or FIRST_USUAL)
         need = need + math.min(each, MOST_ASKED) * math.min(math.max(choices or 1, 1), MOST_CHOICES)
     end
     txn:set_var("txn.need", math.min(need, MOST_ASKED))
