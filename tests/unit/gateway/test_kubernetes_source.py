@@ -223,6 +223,17 @@ async def test_keys_are_known_before_haproxy_is_ready() -> None:
     await stop(task)
 
 
+async def test_an_issuer_whose_keys_cannot_be_had_is_told_to_the_secret() -> None:
+    secret = {"kind": SECRET.kind, "metadata": {"namespace": "system", "name": "keys", "uid": "u-1"}, "data": {}}
+    api = Api(Metrics(), secret)
+    source = KubernetesSource(api, api.metrics, Key("system", "keys"))  # type: ignore[arg-type]
+    task = asyncio.create_task(source.run(lambda _unused: source.report_issuer("Could not get the JWKS")))
+    await until(lambda: api.written)
+    about, event = api.written[0]["involvedObject"], api.written[0]
+    assert (about["name"], about["uid"], event["reason"]) == ("keys", "u-1", "JwksFailed")
+    await stop(task)
+
+
 @pytest.mark.parametrize(
     ("nonsense", "told"),
     [
