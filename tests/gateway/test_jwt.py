@@ -8,6 +8,7 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -19,8 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from slipway.gateway import jwks
-from tests.gateway.conftest import PATIENCE, Engine, wait_for
+from tests.gateway.conftest import PATIENCE, Engine, ask_haproxy, wait_for
 from tests.gateway.standalone import Standalone
+from tests.ports import reserved_port
 
 CHAT = "/v1/chat/completions"
 ISSUER, AUDIENCE = "https://login.example.org/realms/a?b=1&c", "slipway"
@@ -119,9 +121,9 @@ def guarded(make_gateway: Callable[..., Standalone], engine: Engine, issuer: Iss
         yield made
 
 
-def ask(gateway: Standalone, shown: str, model: str = "m1", **headers: str) -> requests.Response:
-    sent = {"authorization": f"Bearer {shown}", **headers}
-    return requests.post(f"{gateway.url}{CHAT}", json={"model": model}, headers=sent, timeout=PATIENCE)
+def ask(gateway: Standalone, shown: str, model: str = "m1", **body: Any) -> requests.Response:
+    sent = {"authorization": f"Bearer {shown}"}
+    return requests.post(f"{gateway.url}{CHAT}", json={"model": model, **body}, headers=sent, timeout=PATIENCE)
 
 
 def metrics(gateway: Standalone) -> str:
@@ -309,3 +311,61 @@ def test_keys_change_without_a_reload_and_outlive_restarts(guarded: Standalone, 
     wait_for(lambda: "jwks_up 0.0" in metrics(guarded))
     assert ask(guarded, made).status_code == 200
     issuer.text = json.dumps({"keys": [jwk("rsa")]}).encode()
+
+
+OF_ALL = {"requestsPerMinute": 40, "requestsAtOnce": 30, "tokensPerMinute": 6000}
+
+
+@pytest.fixture(scope="module")
+def pair(
+    make_gateway: Callable[..., Standalone], engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Standalone]]:
+    """Two gateways that share limits."""
+    secret = tmp_path_factory.mktemp("shares") / "key"
+    secret.write_text("k" * 64)
+    doors = [f"127.0.0.1:{reserved_port()}" for _unused in range(2)]
+    jwt = {"issuer": ISSUER, "audience": AUDIENCE, "jwks": {"keys": [jwk("rsa")]}}
+    settings = {"apiKeysSecret": "keys", "countTokens": True, "threads": 2, "shareKeyFile": str(secret), "jwt": jwt}
+    made = [make_gateway(**settings, shareListen=door) for door in doors]
+    text = {"models": {"m1": [engine.endpoint]}, "rights": {"jwt:*": OF_ALL}, "gateways": doors}
+    with ExitStack() as stack:
+        for one in made:
+            one.table.write_text(json.dumps(text))
+            stack.enter_context(one)
+        for one in made:
+            wait_for(lambda one=one: shares(one)["jwt:*"][0] == 20)
+        yield made
+
+
+def shares(gateway: Standalone) -> dict[str, list[int]]:
+    """What a gateway's HAProxy keeps to, by name."""
+    lines = [line.split() for line in ask_haproxy(gateway, f"show map {gateway.run}/shares.map").splitlines()]
+    return {"jwt:*": [0]} | {line[1]: list(map(int, line[2].split(":"))) for line in lines if line}
+
+
+def test_an_owner_gets_all_of_his_limit_at_one_gateway_and_then_nothing_at_another(pair: list[Standalone]) -> None:
+    began, shown, limit = time.monotonic(), token(claims(sub="one")), OF_ALL["requestsPerMinute"]
+    for _unused in range(limit):  # on a busy machine shares may come later than a request waits for
+        wait_for(lambda: ask(pair[1], shown, max_tokens=1).status_code == 200)
+    if time.monotonic() - began < 50:
+        assert [ask(one, shown, max_tokens=1).status_code for one in pair] == [429, 429]
+    assert "jwt:one" in shares(pair[0])
+    assert ask(pair[0], token(claims(sub="another")), max_tokens=1).status_code == 200, "others have their own"
+    assert "jwt:another" not in shares(pair[0]), "who asks little costs the gateways nothing"
+
+
+def test_tokens_of_an_owners_answers_are_his_own_and_count_at_all_gateways(pair: list[Standalone]) -> None:
+    usage = json.dumps({"usage": {"prompt_tokens": 200, "completion_tokens": 800}})
+    shown, used = token(claims(sub="spender")), 0
+    while (answer := ask(pair[used // 1000 % 2], shown, max_tokens=800, x={"pieces": [usage]})).status_code == 200:
+        used += 1000
+        wait_for(lambda used=used: sum(counted(one, "jwt:spender") for one in pair) == used)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert OF_ALL["tokensPerMinute"] - 1000 <= used <= OF_ALL["tokensPerMinute"] + 1000
+    assert ask(pair[0], token(claims(sub="saver")), max_tokens=800).status_code == 200
+
+
+def counted(gateway: Standalone, name: str) -> int:
+    """Tokens of somebody's answers that a gateway has counted."""
+    rows = [line for line in ask_haproxy(gateway, "show table keys").splitlines() if f"key={name} " in line]
+    return sum(int(word.removeprefix("gpc1=")) for row in rows for word in row.split() if word.startswith("gpc1="))

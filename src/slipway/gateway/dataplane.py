@@ -203,14 +203,16 @@ class DataPlane:
             written = runtime_diff.parse_map(await session.query(f"show map {run}/{limits.SHARES}"))
         return limits.counted(keys, days, day), limits.shares(written)
 
-    async def share(self, new: Mapping[str, Share], written: Mapping[str, Share]) -> None:
-        """Has HAProxy keep to new shares; `written`: those that it keeps to. Raises CommandError."""
+    async def share(self, new: Mapping[str, Share], written: Mapping[str, Share], gone: Iterable[str] = ()) -> None:
+        """Has HAProxy keep to new shares; `written`: those that it keeps to. `gone`: who has none of his own any more.
+        Raises CommandError."""
         path = f"{self._settings.run_directory}/{limits.SHARES}"
         commands = [
             runtime_diff.Command(f"{'set' if key in written else 'add'} map {path} {key} {one.text}")
             for key, one in new.items()
             if key not in written or written[key].text != one.text
         ]
+        commands += [runtime_diff.Command(f"del map {path} {key}") for key in gone]
         if commands:
             async with haproxy_socket.session(self._socket) as session:
                 await self._execute(session, commands)

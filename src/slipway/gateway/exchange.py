@@ -25,7 +25,7 @@ from aiohttp import web
 from slipway.gateway import limits
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.keys import Limits, Rights
+from slipway.gateway.keys import ALL, Limited, Limits, Rights, is_identity
 from slipway.gateway.limits import Counted
 from slipway.gateway.settings import Settings, address, endpoint
 from slipway.gateway.sharing import LEASE_SECONDS, MOST_GATEWAYS, Leader, Share, Standing
@@ -51,6 +51,10 @@ _MOST_BYTES = 4 << 20
 _MOST_AT_ONCE = 2 * MOST_GATEWAYS
 _LEAST_KEY = 32
 """Bytes of a key for signing."""
+_MOST_OWNERS = 1000
+"""Of tokens, whom no record names and who have shares of their own. More of them have that of all."""
+_TELL_SECONDS = LEASE_SECONDS - 1
+"""So often a gateway tells all that it keeps to, as there may be a new leader."""
 _DEMAND_KEPT = 0.8
 _NO_DEMAND = 0.05
 
@@ -177,10 +181,13 @@ class Known(NamedTuple):
     rights: Mapping[str, Rights]
     gateways: tuple[str, ...]
     """Addresses of all gateways' exchange, ``host:port``."""
+    refused: frozenset[str] = frozenset()
+    """Owners of tokens who are not let in."""
 
-    def limits(self) -> dict[str, Limits]:
-        """Of the keys that have any."""
-        return {name: own.limits for name, own in self.rights.items() if any(own.limits)}
+    def limits(self) -> Limited:
+        """Who has any."""
+        named = {name: own.limits for name, own in self.rights.items() if any(own.limits)}
+        return Limited(named, self.refused | {name for name in self.rights.keys() - named.keys() if is_identity(name)})
 
 
 class Exchange:
@@ -200,6 +207,7 @@ class Exchange:
         self._heard: dict[str, int] = {}
         self._reading = 0
         self._told: dict[str, tuple[int, ...]] = {}
+        self._told_all = float("-inf")
         self.day = ""
         self.spent: dict[str, tuple[int, ...]] = {}
         """Requests and tokens of the day by key, of all gateways together."""
@@ -228,14 +236,14 @@ class Exchange:
     async def exchange_once(self, http: aiohttp.ClientSession | None = None) -> float:
         """Tells, is told, and keeps to it. Returns the seconds until the next time. `http`: to ask others by."""
         known = self._known()
-        if not (own_limits := known.limits()):
+        if not (own_limits := known.limits()).named:
             return _UNLIMITED_SECONDS
         try:
             pause = await self._once(http, own_limits, known.gateways[:MOST_GATEWAYS])
         except CommandError as error:
             log.debug("Could not share limits: %s", error)
             return _REST_SECONDS
-        await self.keep(own_limits)
+        await self.keep(own_limits.named)
         return pause
 
     async def keep(self, own_limits: Mapping[str, Limits], *, all_of_it: bool = False) -> None:
@@ -253,38 +261,42 @@ class Exchange:
 
     async def leave(self) -> None:
         """Keeps what is spent before this gateway ends."""
-        await self.keep(self._known().limits(), all_of_it=True)
+        await self.keep(self._known().limits().named, all_of_it=True)
 
-    async def _once(
-        self, http: aiohttp.ClientSession | None, own_limits: Mapping[str, Limits], gateways: tuple[str, ...]
-    ) -> float:
+    async def _once(self, http: aiohttp.ClientSession | None, own_limits: Limited, gateways: tuple[str, ...]) -> float:
         """One exchange; returns the seconds until the next. Raises CommandError."""
         day = dt.datetime.now(dt.UTC).strftime("%Y%m%d")
         if day != self.day:
             self.day, self.spent = day, {}
         counted, written = await self._dataplane.shares(day)
         demand = self._demand.look(counted)
+        if time.monotonic() - self._told_all >= _TELL_SECONDS:
+            self._told, self._told_all = {}, time.monotonic()
+        owners = _owners(own_limits, counted, written, demand)
         standings = {}
-        for key in own_limits:
-            one, share = counted.get(key, limits.UNUSED), written.get(key)
+        for key in (*own_limits.named, *owners):
+            one, share = counted.get(key, limits.UNUSED), written.get(key) or written.get(own_limits.record(key))
             mine = share.share if share else (0,) * len(one.used)
-            if share is None or any(one.used) or demand.get(key) or self._told.get(key) != mine:
+            if share is None or any(one.used) or demand.get(key) or self._told.get(key) != mine or key in owners:
                 standings[key] = Standing(one.used, mine, one.spent, demand.get(key, 0.0))
         shares = await self._ask(http, standings, own_limits, gateways)
-        self._told = {**{key: old for key, old in self._told.items() if key in own_limits}}
+        self._told = {key: old for key, old in self._told.items() if key in own_limits.named}
         self._told.update((key, one.share) for key, one in standings.items())
-        self.spent.update((key, one.spent) for key, one in shares.items())
-        await self._dataplane.share({key: one for key, one in shares.items() if key in own_limits}, written)
-        return _BUSY_SECONDS if any(demand.values()) or any(key not in written for key in own_limits) else _REST_SECONDS
+        if shares is not None:
+            self.spent.update((key, one.spent) for key, one in shares.items() if any(one.spent))
+            told = {key: one for key, one in shares.items() if own_limits.of(key)}
+            await self._dataplane.share(told, written, [key for key in owners if key in written and key not in shares])
+        news = any(key not in written for key in own_limits.named)
+        return _BUSY_SECONDS if any(demand.values()) or news else _REST_SECONDS
 
     async def _ask(
         self,
         http: aiohttp.ClientSession | None,
         standings: dict[str, Standing],
-        own_limits: Mapping[str, Limits],
+        own_limits: Limited,
         gateways: tuple[str, ...],
-    ) -> dict[str, Share]:
-        """The shares that the leader tells; none where it does not answer."""
+    ) -> dict[str, Share] | None:
+        """The shares that the leader tells; None where it does not answer."""
         now, seal = time.monotonic(), self._seal
         self._leads = False
         name = self._followed.choose(now, gateways)
@@ -299,7 +311,7 @@ class Exchange:
         except _RefusedError as error:
             if self._followed.failed(now, name):
                 log.warning("The gateway %s, which shares limits out, does not answer: %s", name, error)
-            return {}
+            return None
         self._followed.answered(name)
         return shares
 
@@ -366,6 +378,22 @@ class Exchange:
         leader = self._leading.now(now, self.day, self.spent)
         leader.remember(report.day, report.spent)
         return leader.hear(now, report.sender, report.standings, known.limits(), known.gateways[:MOST_GATEWAYS])
+
+
+def _owners(
+    own_limits: Limited, counted: Mapping[str, Counted], written: Mapping[str, Share], demand: Mapping[str, float]
+) -> dict[str, None]:
+    """Owners of tokens who have shares of their own, and those who need some, as those of all are too small."""
+    own, common = own_limits.named.get(ALL), written.get(ALL)
+    if own is None or common is None:
+        return {}
+    found = dict.fromkeys(key for key in written if own_limits.borrows(key))
+    for key, one in counted.items():
+        if len(found) >= _MOST_OWNERS:
+            break
+        if demand.get(key) and own_limits.borrows(key) and one.needs_more(common.share, own):
+            found[key] = None
+    return found
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:

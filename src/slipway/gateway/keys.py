@@ -9,7 +9,7 @@ import base64
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -81,6 +81,28 @@ class Rights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
             self.requests_per_day,
             self.tokens_per_day,
         )
+
+
+class Limited(NamedTuple):
+    """Who has limits."""
+
+    named: Mapping[str, Limits]
+    """By name of those who have limits of their own; what each owner of a token has whom no record names, by ALL."""
+    others: Collection[str] = frozenset()
+    """Names of owners of tokens who have a record without limits, or are refused."""
+
+    def of(self, name: str) -> Limits | None:
+        """The limits of a key or an owner; None without any."""
+        return self.named.get(self.record(name))
+
+    def record(self, name: str) -> str:
+        """The name under which they are written."""
+        borrows = is_identity(name) and name not in self.named and name not in self.others
+        return ALL if borrows else name
+
+    def borrows(self, name: str) -> bool:
+        """Whether it is an owner who has the limits that are written for all."""
+        return name != ALL and self.record(name) == ALL and ALL in self.named
 
 
 UNLIMITED = Rights()

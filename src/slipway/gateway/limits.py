@@ -11,7 +11,7 @@ Limits hold over all gateways: each has a share of them (sharing.py), in a map t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from slipway.gateway import errors, identity
@@ -99,6 +99,13 @@ class Counted(NamedTuple):
     """The same."""
     asked: int
     """Requests that came, and those that found the share too small, since HAProxy knows the key."""
+    short: int = 0
+    """The latter alone."""
+
+    def needs_more(self, share: Sequence[int], own: Limits) -> bool:
+        """Whether a share is too small for it, or soon will be."""
+        used = zip(self.used, share, own, strict=False)
+        return self.short > 0 or any(limit and 2 * mine >= most for mine, most, limit in used)
 
 
 UNUSED = Counted((0,) * (len(Limits._fields) + 1), (0, 0), 0)
@@ -119,7 +126,8 @@ def _counted(row: Mapping[str, int], spent: tuple[int, int]) -> Counted:
     reserved = max(row.get("gpc2", 0) - row.get("gpc3", 0), 0)
     minute = (row.get("gpc0_rate", 0), row.get("gpc1_rate", 0) + reserved)
     used = (*minute, row.get("conn_cur", 0), spent[0], spent[1] + reserved, 0)
-    return Counted(used, spent, row.get("gpc0", 0) + row.get("gpc4", 0))
+    short = row.get("gpc4", 0)
+    return Counted(used, spent, row.get("gpc0", 0) + short, short)
 
 
 def _rows(table: str) -> Iterator[tuple[str, dict[str, int]]]:

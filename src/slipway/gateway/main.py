@@ -128,7 +128,9 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         refresh = partial(_refresh, collector, counters)
         operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
-        exchange = Exchange(settings, dataplane, lambda: Known(reconciler.rights, reconciler.gateways), store)
+        exchange = Exchange(
+            settings, dataplane, lambda: Known(reconciler.rights, reconciler.gateways, reconciler.refused), store
+        )
         if settings.api_keys_secret:
             if exchange.serves:
                 await stack.enter_async_context(http_api.served(exchange.application(), settings.share_listen))

@@ -58,6 +58,11 @@ class ReconcileLoop:
         return self._snapshot.rights
 
     @property
+    def refused(self) -> frozenset[str]:
+        """Owners of tokens who are not let in."""
+        return self._snapshot.refused
+
+    @property
     def gateways(self) -> tuple[str, ...]:
         """Where each gateway tells others their shares of limits."""
         return self._snapshot.gateways

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from slipway.gateway.exchange import PATH, Demand, Exchange, Followed, Known, Report, Seal, read_seal
-from slipway.gateway.keys import Limits, Rights
+from slipway.gateway.keys import ALL, Limits, Rights
 from slipway.gateway.limits import UNUSED, Counted
 from slipway.gateway.settings import Settings
 from slipway.gateway.sharing import LAST, NOTHING, Share, Standing
@@ -33,8 +33,10 @@ class DataPlane:
     async def shares(self, _day: str) -> tuple[dict[str, Counted], dict[str, Share]]:
         return self.counted, dict(self.written)
 
-    async def share(self, new: Mapping[str, Share], _written: Mapping[str, Share]) -> None:
+    async def share(self, new: Mapping[str, Share], _written: Mapping[str, Share], gone: Iterable[str] = ()) -> None:
         self.written |= new
+        for key in gone:
+            del self.written[key]
 
 
 class Store:
@@ -157,3 +159,85 @@ async def test_a_days_budget_outlives_all_gateways(tmp_path: Path) -> None:
     await second.exchange_once()
     assert fresh.written["team"].share[LAST - 1] == 400
     assert store.writes == 1
+
+
+def used(requests: int, short: int = 0) -> Counted:
+    return Counted((requests, *NOTHING[1:]), (0, 0), requests + short, short)
+
+
+OWNERS = Known({ALL: Rights(requests_per_minute=90), "jwt:free": Rights()}, (), frozenset({"jwt:gone"}))
+
+
+async def test_an_owner_gets_a_share_of_his_own_when_that_of_all_is_soon_too_small() -> None:
+    plane = DataPlane()
+    exchange = Exchange(Settings(), plane, lambda: OWNERS)  # type: ignore[arg-type]
+    plane.counted = {"jwt:alice": used(44), "jwt:free": used(80), "jwt:gone": used(80)}
+    await exchange.exchange_once()
+    await exchange.exchange_once()
+    assert set(plane.written) == {ALL}, "his requests are few"
+    plane.counted = {"jwt:alice": used(45), "jwt:bob": used(0, short=1)}
+    await exchange.exchange_once()
+    assert {key: share.share[0] for key, share in plane.written.items()} == {ALL: 90, "jwt:alice": 90, "jwt:bob": 90}
+
+
+async def test_owners_beyond_those_that_gateways_can_tell_of_keep_the_share_of_all() -> None:
+    plane = DataPlane()
+    exchange = Exchange(Settings(), plane, lambda: OWNERS)  # type: ignore[arg-type]
+    await exchange.exchange_once()
+    plane.counted = {f"jwt:{number}": used(80) for number in range(1500)}
+    await exchange.exchange_once()
+    assert len(plane.written) == 1 + 1000
+    await exchange.exchange_once()
+    assert len(plane.written) == 1 + 1000
+
+
+def heard_by(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Of whom the gateway tells its leader, each time."""
+    told: list[set[str]] = []
+    ask_leader = exchange._ask
+
+    async def ask(http: Any, standings: dict[str, Standing], *rest: Any) -> dict[str, Share] | None:
+        told.append(set(standings))
+        return await ask_leader(http, standings, *rest)
+
+    monkeypatch.setattr(exchange, "_ask", ask)
+    return told
+
+
+async def test_all_that_a_gateway_keeps_to_is_told_again_now_and_then_as_there_may_be_a_new_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exchange = Exchange(Settings(), DataPlane(), lambda: Known(RIGHTS, ()))  # type: ignore[arg-type]
+    told = heard_by(exchange, monkeypatch)
+    for _unused in range(3):
+        await exchange.exchange_once()
+    assert told[1:] == [{"team"}, set()]
+    exchange._told_all -= 10
+    await exchange.exchange_once()
+    assert told[-1] == {"team"}
+
+
+async def test_an_owner_with_a_share_of_his_own_is_told_each_time_and_loses_it_when_the_leader_no_longer_names_him(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plane = DataPlane()
+    exchange = Exchange(Settings(), plane, lambda: OWNERS)  # type: ignore[arg-type]
+    plane.counted = {"jwt:alice": used(60)}
+    for _unused in range(2):
+        await exchange.exchange_once()
+    assert "jwt:alice" in plane.written
+    plane.counted = {}
+    told = heard_by(exchange, monkeypatch)
+    for _unused in range(3):
+        await exchange.exchange_once()
+    assert all("jwt:alice" in names for names in told)
+
+    async def answer(*_unused: Any) -> dict[str, Share] | None:
+        return answers.pop()
+
+    answers: list[dict[str, Share] | None] = [{}, None]
+    monkeypatch.setattr(exchange, "_ask", answer)
+    await exchange.exchange_once()
+    assert "jwt:alice" in plane.written, "the leader did not answer"
+    await exchange.exchange_once()
+    assert set(plane.written) == {ALL}

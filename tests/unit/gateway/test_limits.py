@@ -108,6 +108,6 @@ def test_what_haproxy_counted_is_read_with_what_is_reserved() -> None:
 0x7f4: key=20261123:team use=0 exp=1 shard=0 gpc0=8 gpc1=480
 """
     found = limits.counted(keys, days, "20261123")
-    assert found["team"] == limits.Counted((7, 440, 2, 8, 520, 0), (8, 480), 12)
+    assert found["team"] == limits.Counted((7, 440, 2, 8, 520, 0), (8, 480), 12, 3)
     assert found["other"].used == (1, 0, 0, 0, 0, 0), "more was released than reserved: HAProxy has begun anew"
     assert set(found) == {"team", "other"}

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from slipway.gateway.keys import Limits
+from slipway.gateway.keys import ALL, Limited, Limits
 from slipway.gateway.sharing import LAST, LEASE_SECONDS, NOTHING, Leader, Share, Standing
 
 THREE = ("a", "b", "c")
-LIMITS = {"k": Limits(requests=300)}
+LIMITS = Limited({"k": Limits(requests=300)})
 LONG = LEASE_SECONDS + 1
 
 
@@ -153,7 +153,7 @@ def day(used: int, spent: int, share: int = 0) -> Standing:
 
 
 def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader() -> None:
-    limits = {"k": Limits(tokens_day=1000)}
+    limits = Limited({"k": Limits(tokens_day=1000)})
     leader = Leader(0.0)
     leader.remember("20261123", {})
     told = leader.hear(0.1, "a", {"k": day(700, 600)}, limits, ("a",))["k"]
@@ -171,3 +171,101 @@ def test_what_a_day_has_spent_outlives_the_counters_of_a_gateway_and_its_leader(
 
 def test_a_share_is_written_as_the_rules_read_it() -> None:
     assert Share((1, 2, 3, 4, 5, 1), (6, 7, 8, 9, 10)).text == "1:2:3:4:5:1:6:7:8:9:10"
+
+
+OWNERS = Limited({ALL: Limits(requests=61)}, {"jwt:named"})
+OWNER = "jwt:alice"
+
+
+class OwnersGateway:
+    """One that knows an owner's share, or else that of all owners; it tells of him while it has one or needs more."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.used = 0
+        self.demand = 0.0
+        self.shares = {ALL: NOTHING}
+
+    @property
+    def share(self) -> tuple[int, ...]:
+        return self.shares.get(OWNER, self.shares[ALL])
+
+    def use(self, requests: int) -> None:
+        self.demand = requests
+        self.used += max(min(requests, self.share[0] - self.used), 0)
+
+    def report(self, leader: Leader, now: float, gateways: tuple[str, ...] = THREE) -> None:
+        said = {ALL: Standing(NOTHING, self.shares[ALL], (0, 0), 0.0)}
+        if OWNER in self.shares or (self.demand and 2 * self.used >= self.share[0]):
+            said[OWNER] = Standing((self.used, *NOTHING[1:]), self.share, (0, 0), self.demand)
+        told = leader.hear(now, self.name, said, OWNERS, gateways)
+        self.shares = {ALL: self.shares[ALL]} | {key: one.share for key, one in told.items()}
+        self.demand = 0.0
+
+
+def owners_gateways() -> tuple[Leader, list[OwnersGateway], float]:
+    leader, gateways, now = Leader(0.0), [OwnersGateway(name) for name in THREE], 0.0
+    for _unused in range(50):
+        for one in gateways:
+            now += 0.1
+            one.report(leader, now)
+    return leader, gateways, now
+
+
+def test_an_owner_whom_no_record_names_has_an_equal_part_at_each_gateway_before_anybody_tells_of_him() -> None:
+    _leader, gateways, _now = owners_gateways()
+    assert [one.share[0] for one in gateways] == [21, 20, 20]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whichever_gateways_an_owner_asks_he_gets_his_limit_and_no_more(seed: int) -> None:
+    chance = random.Random(seed)
+    leader, gateways, now = owners_gateways()
+    for _unused in range(300):
+        now += 0.05
+        gateway = chance.choice(gateways)
+        if chance.random() < 0.6:
+            gateway.use(chance.randint(1, 8))
+        else:
+            gateway.report(leader, now)
+        assert sum(one.used for one in gateways) <= 61
+    for _unused in range(30):
+        for one in gateways:
+            now += 0.1
+            gateways[0].use(8)
+            one.report(leader, now)
+        assert sum(one.used for one in gateways) <= 61
+    assert sum(one.used for one in gateways) == 61, "also one that he asks alone"
+
+
+def test_an_owner_who_is_idle_again_has_the_share_of_all_and_costs_nothing() -> None:
+    leader, gateways, now = owners_gateways()
+    for _unused in range(20):
+        gateways[1].use(3)
+        for one in gateways:
+            now += 0.1
+            one.report(leader, now)
+    assert all(OWNER in one.shares for one in gateways)
+    assert gateways[1].used > 20
+    for one in gateways:
+        one.used = 5 * (one is gateways[1])  # most of the minute is over
+    for _unused in range(100):
+        for one in gateways:
+            now += 0.2
+            one.report(leader, now)
+    assert [one.shares for one in gateways] == [{ALL: one.share} for one in gateways]
+    assert [one.share[0] for one in gateways] == [21, 20, 20]
+    assert all(one.granted.keys() == {ALL} for one in leader._members.values())
+
+
+def test_an_owner_with_a_record_of_his_own_has_no_part_in_the_limits_of_all() -> None:
+    told = Leader(0.0).hear(0.1, "a", {"jwt:named": standing(demand=1.0)}, OWNERS, ("a",))
+    assert told == {}
+
+
+def test_an_owner_who_needs_more_than_the_share_of_all_is_told_what_the_others_have_left_of_theirs() -> None:
+    leader, gateways, now = owners_gateways()
+    said = Standing((20, *NOTHING[1:]), gateways[1].share, (0, 0), 1.0)
+    told = leader.hear(now + 0.1, "b", {OWNER: said}, OWNERS, THREE)[OWNER]
+    assert (told.share[0], told.rest[0]) == (20, 41), "so his request waits rather than that it is refused"
+    assert OWNER in leader.hear(now + 0.2, "c", {}, OWNERS, THREE), "and the others are told to keep to less"
