@@ -291,7 +291,7 @@ def test_a_benchmark_measures_a_service(ome: OME, ome_namespace: str, models: di
         "maxRequestsPerIteration": 4,
         "outputLocation": {"storageUri": "pvc://results/first"},
         # On a full node a pod that asks for much is preempted by those with a priority, and LLMKube's have one.
-        "podOverride": {"resources": {"requests": {"cpu": "50m"}}},
+        "podOverride": {"resources": {"requests": {"cpu": "100m"}}},
     }
     ome.create({"kind": BENCHMARK, "metadata": {"name": name, "namespace": ome_namespace}, "spec": spec})
 
@@ -300,7 +300,7 @@ def test_a_benchmark_measures_a_service(ome: OME, ome_namespace: str, models: di
         assert found
         return found.get("status", {})
 
-    status = wait("it has ended", PATIENCE, look, lambda seen: seen.get("state") in ("Completed", "Failed"))
+    status = wait("it has ended", 2 * PATIENCE, look, lambda seen: seen.get("state") in ("Completed", "Failed"))
     assert status["state"] == "Completed", status
     assert "D(20,8)" in status["details"]
     ome.delete("PersistentVolume", "", volume)
