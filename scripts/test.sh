@@ -96,7 +96,7 @@ part() { # NAME, also of a Molecule scenario with machines of its own; gives way
   case $1 in
     units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' --ignore tests/unit/plugins
       "${needs_none[@]}") ;; # the modules' have parts of their own
-    plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m plays "${needs_none[@]}") ;;
+    plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -m plays "${needs_none[@]}") ;;
     oldest) command=("${without[@]}" scripts/ansible-test.sh units oldest) ;;
     newest) command=("${without[@]}" scripts/ansible-test.sh coverage newest) ;;
     *) command=(scripts/molecule.sh "$1") ;;

@@ -73,9 +73,6 @@ LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 10
 NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
-NO_RIGHTS = ErrorResponse(
-    403, "This token is valid, but its owner has no rights here: the operator can give him some.", code="no_rights"
-)
 NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
 UNCLEAR_QUERY = ErrorResponse(
     400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
@@ -102,13 +99,6 @@ CROWDED = ErrorResponse(
     code="too_many_bodies",
     retry_after=5,
 )
-CROWDED_HOP = ErrorResponse(
-    429,
-    "Too many concurrent requests from your address.",
-    "rate_limit_error",
-    code="too_many_requests",
-    retry_after=5,
-)
 MANY_REQUESTS = ErrorResponse(
     429,
     "This API key has sent as many requests as it may in a minute.",
@@ -129,20 +119,6 @@ BUSY_KEY = ErrorResponse(
     "requests",
     code="rate_limit_exceeded",
     retry_after=1,
-)
-SPENT_REQUESTS = ErrorResponse(
-    429,
-    "This API key has sent as many requests as it may in a day.",
-    "insufficient_quota",
-    code="insufficient_quota",
-    retry_after=3600,
-)
-SPENT_TOKENS = ErrorResponse(
-    429,
-    "This API key has used as many tokens as it may in a day.",
-    "insufficient_quota",
-    code="insufficient_quota",
-    retry_after=3600,
 )
 UNTARGETED = ErrorResponse(
     403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
@@ -237,9 +213,9 @@ def error_file(error: ErrorResponse) -> str:
     )
 
 
-def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """``return`` arguments of an http-request rule that answers with this error. `status`: in place of its own."""
-    return f"return {_reply(error, status)}"
+def return_rule(error: ErrorResponse) -> str:
+    """``return`` arguments of an http-request rule that answers with this error."""
+    return f"return {_reply(error)}"
 
 
 def http_error(error: ErrorResponse) -> str:
@@ -247,10 +223,10 @@ def http_error(error: ErrorResponse) -> str:
     return f"http-error {_reply(error)}"
 
 
-def _reply(error: ErrorResponse, status: int = 0) -> str:
+def _reply(error: ErrorResponse) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
     name = next(name for name, failure in FAILURES.items() if failure == error)
-    return f"status {status or error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
+    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:

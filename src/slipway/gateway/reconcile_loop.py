@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from slipway.gateway.balancing import server_name
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.jwks import VerificationKey
 from slipway.gateway.keys import Rights
 from slipway.gateway.limits import Permissions
 from slipway.gateway.outliers import Outliers
@@ -43,7 +42,6 @@ class ReconcileLoop:
         self.known = asyncio.Event()
         """Set once there is a table."""
         self._snapshot = Snapshot(EMPTY)
-        self._verification: tuple[VerificationKey, ...] = ()
         self._leaving = False
         self._applied = asyncio.Event()
 
@@ -56,11 +54,6 @@ class ReconcileLoop:
     def rights(self) -> Mapping[str, Rights]:
         """Rights of the API keys, by name."""
         return self._snapshot.rights
-
-    @property
-    def gateways(self) -> tuple[str, ...]:
-        """Where each gateway tells others their shares of limits."""
-        return self._snapshot.gateways
 
     @property
     def ready(self) -> bool:
@@ -82,11 +75,6 @@ class ReconcileLoop:
         if snapshot != self._snapshot:
             self._snapshot = snapshot
             self.changed()
-
-    def verify_by(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Takes new keys that tokens are verified by."""
-        self._verification = keys
-        self.changed()
 
     def leave(self, leaving: bool) -> None:
         """Announces that no more traffic should come, or takes that back."""
@@ -144,9 +132,7 @@ class ReconcileLoop:
             keys, rights = self._snapshot.keys, self._snapshot.rights
             table = self._prober.filter(self._outliers.filter(self.table))
             allowed = self._permissions.of(rights, table)
-            state = DesiredState(
-                table, keys, rights, not self._leaving, allowed, self._snapshot.refused, self._verification
-            )
+            state = DesiredState(table, keys, rights, not self._leaving, allowed)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

@@ -49,8 +49,6 @@ NAMED = frozenset({SERVICE_ACCOUNT, ROLE})
 """Kinds of children that others name, and get rights by: pods by an account, a RoleBinding by a Role."""
 NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
-BLIND_SECONDS = 300.0
-"""After which what is written without being looked at is written again."""
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
@@ -138,13 +136,6 @@ class _Refused(NamedTuple):
     until: float
 
 
-class _Written(NamedTuple):
-    """What was sent last of an object that is never read, and when."""
-
-    desired: bytes
-    at: float
-
-
 class _Intent(NamedTuple):
     """One object as it is to be sent."""
 
@@ -211,8 +202,8 @@ class Applier:
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
-        self._blind: dict[str, dict[tuple[Kind, Key], _Written]] = {}
-        """uid of an owner -> child -> what was written last."""
+        self._blind: dict[str, dict[tuple[Kind, Key], bytes]] = {}
+        """uid of an owner -> child -> digest of what was written last."""
         for kind, informer in self._informers.items():
             informer.add_handler(partial(self._forget, kind))
 
@@ -264,10 +255,8 @@ class Applier:
 
     async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes these children, Secrets, without ever asking for one: the right to list Secrets would be
-        one to read them all. Each is sent once, and again when it is another one, or after :data:`BLIND_SECONDS`: no
-        event tells that one was deleted. One that is there and not this owner's stays as it is. They are never removed:
-        the garbage collector does that."""
-        now = time.monotonic()
+        one to read them all. Each is sent once, and again when it is another one. One that is there and not this
+        owner's stays as it is. They are never removed: the garbage collector does that."""
         known = self._blind.pop(uid(owner), {})
         if not objects:
             return Applied()
@@ -275,19 +264,13 @@ class Applier:
         for obj in objects:
             child = self._complete(owner, obj)
             intents.append(_Intent(_BLIND[obj["apiVersion"], obj["kind"]], key(child), child, digest(child)))
-        standing = {
-            (one.kind, one.name): written
-            for one in intents
-            if (written := known.get((one.kind, one.name)))
-            and written.desired == one.desired
-            and now - written.at < BLIND_SECONDS
-        }
-        self._blind[uid(owner)] = standing
-        changed = [one for one in intents if (one.kind, one.name) not in standing]
+        kept = {(one.kind, one.name): one.desired for one in intents}
+        self._blind[uid(owner)] = {child: known[child] for child in kept if child in known}
+        changed = [one for one in intents if known.get((one.kind, one.name)) != one.desired]
         outcomes = await _all([self._write(intent) for intent in changed])
         for intent, outcome in zip(changed, outcomes, strict=True):
             if outcome is None:
-                standing[intent.kind, intent.name] = _Written(intent.desired, now)
+                self._blind[uid(owner)][intent.kind, intent.name] = intent.desired
         return _summary(outcomes, changed)
 
     async def _write(self, intent: _Intent) -> None:

@@ -80,13 +80,6 @@ def ended(made: Object | None, how: str) -> float | None:
     return None
 
 
-def refused(made: Object | None) -> bool:
-    """Whether the Job failed as its program said that it will not succeed before somebody has changed something."""
-    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
-    failed = next((one for one in conditions if one["type"] == "Failed" and one["status"] == "True"), {})
-    return failed.get("reason") == "PodFailurePolicy"
-
-
 def job_of(pod: Object) -> OwnerReference | None:
     """The Job that made a pod; None: none did."""
     owner = controller_owner(pod)

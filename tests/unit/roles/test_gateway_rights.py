@@ -32,20 +32,14 @@ def test_models_are_scaled_only_where_the_api_is_on() -> None:
     assert [rule["resources"] for rule in written] == [["events"]]
 
 
-def test_the_secret_of_keys_is_read_and_what_they_spent_written_by_name_and_nothing_is_listed_or_watched() -> None:
+def test_the_secret_of_keys_is_read_by_its_name_and_neither_listed_nor_watched() -> None:
     assert VARS["__gateway_keys_rules"] == [
         {
             "apiGroups": [""],
             "resources": ["secrets"],
             "resourceNames": ["{{ __gateway_keys_secret }}"],
             "verbs": ["get"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": ["{{ __gateway_spent }}"],
-            "verbs": ["get", "patch"],
-        },
+        }
     ]
 
 

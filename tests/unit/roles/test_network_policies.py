@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ..network_policy import ALL, CONTROLLER, FORGED, GATEWAY, PODS, PROMETHEUS, STRANGER, who
+from ..network_policy import ALL, CONTROLLER, FORGED, PODS, PROMETHEUS, STRANGER, who
 from .cluster_api import ClusterApi
 from .rendering import Rendered
 from .role_run import run_tasks
 
 PARTS = ("controller", "gateway", "hub", "metrics_server")
-HTTP, METRICS, SHARES, API = 8080, 8081, 8082, 10250
+HTTP, METRICS, API = 8080, 8081, 10250
 
 
 def policy(part: str, **given: Any) -> dict[str, Any]:
@@ -43,7 +43,6 @@ def test_the_gateway_is_reached_by_everybody_and_its_control_port_by_prometheus_
     made = policy("gateway")
     assert who(made, HTTP) == ALL
     assert who(made, METRICS) == {PROMETHEUS, CONTROLLER}
-    assert who(made, SHARES) == {GATEWAY}, "they tell each other what keys have used"
     assert who(made, 22) == set()
 
 

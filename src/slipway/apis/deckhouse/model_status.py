@@ -12,7 +12,6 @@ from slipway.apis.deckhouse.models import ARTIFACT_RESOLVED, METADATA_RESOLVED, 
 from slipway.apis.deckhouse.types import Phase
 from slipway.artifacts import model_pages
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
-from slipway.kube.applier import BLIND_SECONDS
 from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
@@ -23,7 +22,7 @@ from slipway.weights.turns import PENDING
 CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED}
 FAILED, PUBLISHED = "Failed", "ArtifactPublished"
 PUBLISHING: Literal["Publishing"] = "Publishing"
-PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientStorage", "ArtifactVanished"
+PUBLICATION_FAILED, INSUFFICIENT = "PublicationFailed", "InsufficientStorage"
 CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
@@ -52,7 +51,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     told = _told(view)
     refused = view.origin if isinstance(view.origin, InvalidSpecError) else rejection
-    if refused is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
+    if refused is not None and told.phase not in ("Ready", "Deleting"):
         told = _refused(told, refused)
     seen, before = generation(view.model), view.status
     fields = {
@@ -64,7 +63,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     }
     if told.found is not None:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
-    elif view.published:
+    elif told.phase in ("Ready", "Deleting"):
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
     own = [msgspec.structs.replace(one, observed_generation=seen) for one in _conditions(view, told)]
     found = _without_empty({**fields, "conditions": msgspec.to_builtins(own)})
@@ -103,8 +102,6 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
 def _told(view: View) -> Told:
     if deleting(view.model):
         return _leaving(view)
-    if view.vanished:
-        return _vanished(view.status["artifact"]["digest"])
     if view.published:
         return _there(view.status["artifact"]["digest"])
     if isinstance(view.origin, InvalidSpecError):
@@ -125,14 +122,6 @@ def _there(digest: str, found: Publication | None = None) -> Told:
     return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
 
 
-def _vanished(digest: str) -> Told:
-    return _failed(
-        f"The registry does not have {digest} any more: somebody deleted it there."
-        " Delete the model and create it again",
-        VANISHED,
-    )
-
-
 def _pending(view: View, message: str) -> Told:
     none = "0%" if view.valid().provider == "Upload" else ""
     return Told(phase="Pending", message=message, progress=none, recheck=TURN_SECONDS)
@@ -146,10 +135,10 @@ def _session(view: View) -> Told:
     left, until = view.until - view.world.now, timestamp(view.until)
     if left <= 0:
         return _failed(
-            f"Nothing was uploaded until {until}, when the session expired: delete the model and create it again"
+            f"Nothing was uploaded until {until}, when the session expired: delete the model and make it anew"
         )
     text = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace} says where to upload, until {until}."
-    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=min(left, BLIND_SECONDS))
+    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=left)
 
 
 def _publishing(view: View) -> Told:

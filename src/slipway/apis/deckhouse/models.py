@@ -94,12 +94,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return bool((self.status.get("artifact") or {}).get("digest"))
 
     @property
-    def vanished(self) -> bool:
-        """Whether the registry lost the artifact."""
-        digest = (self.status.get("artifact") or {}).get("digest")
-        return bool(digest) and annotations_of(self.model).get(names.VANISHED) == digest
-
-    @property
     def until(self) -> int:
         """Unix seconds at which its upload has to be complete; 0: that was not said yet, or somebody else said it."""
         text = annotations_of(self.model).get(names.UPLOAD, "")

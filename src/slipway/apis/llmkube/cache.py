@@ -127,7 +127,7 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 def folder(world: World, namespace: str, cache_key: str, found: Object | None) -> Folder:
     """``found``: the claim, as it is observed."""
-    where, index = place(namespace, cache_key, world.settings), usage.place(namespace, cache_key)
+    where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
     wanting = {uid(user) for user in users}

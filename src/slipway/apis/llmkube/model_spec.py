@@ -39,7 +39,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> Place:
         """In the cache of its namespace, also of a Model that is not wanted there."""
-        return place(self.namespace, key(self.spec), self.settings)
+        return place(self.namespace, key(self.spec))
 
     @property
     def on_a_mac(self) -> bool:
@@ -112,10 +112,10 @@ def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
         raise InvalidSpecError(error.reason, f"{field}: {error.message}") from error
 
 
-def place(namespace: str, key: str, settings: Settings) -> Place:
+def place(namespace: str, key: str) -> Place:
     """A folder of a namespace's cache."""
-    claim, root = claim_reference(namespace, names.CLAIM), llmkube(settings).model_cache.mount_path
-    return Place(claim=claim, prefix=names.LOADED, root=root, folder=key)
+    claim = claim_reference(namespace, names.CLAIM)
+    return Place(claim=claim, prefix=names.LOADED, root=names.CACHE, folder=key)
 
 
 def key(spec: ModelSpec) -> str:

@@ -151,7 +151,7 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
         way="loader" if alone else "cache",
         weights=_mounted(wanted, model.place.path if several else path),
         volumes=(volume, *(source_access(model).volumes if alone else ())),
-        mounts=(Mount(volume["name"], model.place.root, read_only=True),),
+        mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
         folder=model.place.path,
         mmproj=mmproj,
         loader=model if alone else None,

@@ -168,11 +168,11 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     disruption: Disruption | None = None
     """When nodes are not taken from under the pods. Absent: as for any pod."""
     rollout_policy: RolloutPolicy = RolloutPolicy()
-    """How pods are replaced after a change."""
+    """When pods are replaced after a change."""
     max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
     """Age at which a pod is replaced by a new one, one at a time. Absent: it may have any."""
     max_pod_lifetime_idle_timeout_seconds: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] | None = None
-    """How long that should wait for an idle pod. It waits for as long as the operator lets every pod go on."""
+    """How long that should wait for an idle pod."""
     slo: Slo | None = None
     """An objective for Pyrra."""
     model_cache: ModelCache = ModelCache()
