@@ -30,7 +30,7 @@ from generator import Load, measure
 from peers import KEY, Place, Running, free_port
 from report import ENOUGH
 
-from slipway.gateway import split
+from slipway.gateway import targets
 from slipway.gateway.metrics import LABELS
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -48,6 +48,9 @@ COSTED = 10
 BEFORE, WITHOUT, WITH = "no rules", "no canary", "a canary"
 MOST = {WITHOUT: 1.01, WITH: 1.03}
 """CPU time beside the gateway without the rules."""
+
+RULES, RULE_LINES = ("proc.draw", "set-var(txn.targets)", "lua.choose_target"), 5
+"""What the lines of haproxy.cfg have in them that only requests for several targets need, and how many they are."""
 
 Models = Mapping[str, Mapping[str, object]]
 
@@ -134,16 +137,17 @@ def alone(gateway: Standalone, *, rules: bool) -> None:
     gateway.kill_haproxy()
     if not rules:
         file = gateway.run / "haproxy.cfg"
-        file.write_text(without_rules(file.read_text(), str(gateway.run)))
+        file.write_text(without_rules(file.read_text()))
     gateway.start_haproxy()
 
 
-def without_rules(configuration: str, run: str) -> str:
-    for part in (f"{split.start()}\n", f"{split.rules(run)}\n", f" {split.NOT_MOVED}"):
-        if part not in configuration:
-            raise SystemExit(f"not in haproxy.cfg: {part.strip()}")
-        configuration = configuration.replace(part, "")
-    return configuration
+def without_rules(configuration: str) -> str:
+    """Without the lines that look for targets and draw one of them, and without what they add to other conditions."""
+    lines = configuration.splitlines(keepends=True)
+    kept = [line for line in lines if not any(word in line for word in RULES)]
+    if len(lines) - len(kept) != RULE_LINES:
+        raise SystemExit(f"{len(lines) - len(kept)} lines of haproxy.cfg choose targets, not {RULE_LINES}: see RULES")
+    return "".join(kept).replace(f" !{targets.ROUTED}", "")
 
 
 def await_answer(public: int, body: Path) -> None:
