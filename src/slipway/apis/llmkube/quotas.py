@@ -285,10 +285,16 @@ def next_in(listers: Listers, quota: str) -> list[Key]:
 
 def after(change: Change, listers: Listers) -> Iterable[Key]:
     """The services that may have their turn, as another one has left GPUs, or has another place in the queue."""
-    before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
+    before, now = _records(change)
     left = now.taken < before.taken or now.reserved < before.reserved or set(before.names) - set(now.names)
     names = dict.fromkeys((*before.names, *now.names)) if left or _moved(change, before, now) else ()
     return [one for name in names for one in next_in(listers, name) if one != change.key]
+
+
+def _records(change: Change) -> tuple[Record, Record]:
+    """Of a service before and after; empty where there is none."""
+    before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
+    return before, now
 
 
 def _moved(change: Change, before: Record, now: Record) -> bool:
@@ -303,7 +309,7 @@ def _moved(change: Change, before: Record, now: Record) -> bool:
 
 def quotas_of(change: Change, _listers: Listers) -> Iterable[Key]:
     """The quotas of which a service takes another number since this change, or for which it waits no longer or now."""
-    before, now = (record_of(state) if state else Record() for state in (change.old, change.new))
+    before, now = _records(change)
     if before == now:
         return ()
     return [Key(*name.split("/", 1)) for name in dict.fromkeys((*before.names, *now.names))]
