@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from slipway.apis.llmkube import quotas
+from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.quota_types import GPUQuotaSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, timestamp
@@ -80,7 +81,4 @@ def _exceeded(view: View, used: int) -> Condition:
 
 
 def _fields_used(spec: Object) -> Condition:
-    idle = [f"{field} ({why})" for field, why in WITHOUT_EFFECT.items() if spec.get(field)]
-    if idle:
-        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
-    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
+    return fields_used({field: why for field, why in WITHOUT_EFFECT.items() if spec.get(field)})

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from slipway.apis.llmkube import readiness
+from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.router_rules import Routing, routing
 from slipway.apis.llmkube.router_types import KIND, MODEL_ROUTER, Backend, ModelRouterSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
@@ -192,10 +193,7 @@ def _backends_ready(backends: Sequence[Object]) -> Condition:
 
 
 def _fields_used(spec: Object) -> Condition:
-    idle = [f"{field} ({why})" for field, why in WITHOUT_EFFECT.items() if _is_set(spec, field)]
-    if idle:
-        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
-    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
+    return fields_used({field: why for field, why in WITHOUT_EFFECT.items() if _is_set(spec, field)})
 
 
 def _is_set(spec: Object, field: str) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 
 from slipway.apis.llmkube import autoscaling, operation, pods, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
+from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.placement import own_claim
 from slipway.apis.llmkube.scheduling import (
     VALUES,
@@ -287,7 +288,7 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
     service, world = found.service, view.world
     if service is None or found.rejection is OUT_OF_REACH:
         return ()
-    conditions = [_fields_used(world, service)]
+    conditions = [fields_used(unused(service, world.resource["spec"]))]
     if service.accelerators.count and _desired(world.resource, found.deployment):
         conditions.append(_gpu_available(found))
     if found.adapters:
@@ -303,14 +304,6 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
         text = "The service is suspended: it has no replicas until spec.suspend is false."
         conditions.append(Condition("Suspended", "True", "Suspended", text))
     return tuple(conditions)
-
-
-def _fields_used(world: World, service: Service) -> Condition:
-    """Whether every field that is set has an effect."""
-    idle = [f"{field} ({why})" for field, why in unused(service, world.resource["spec"]).items()]
-    if idle:
-        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {', '.join(idle)}.")
-    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
 
 
 def unused(service: Service, written: Object) -> dict[str, str]:

@@ -1,0 +1,15 @@
+"""The condition FieldsUsed, which tells of fields that are set and have no effect. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipway.kube.conditions import Condition
+
+
+def fields_used(unused: Mapping[str, str]) -> Condition:
+    """``unused``: field that is set -> why it has no effect."""
+    if unused:
+        idle = ", ".join(f"{field} ({why})" for field, why in unused.items())
+        return Condition("FieldsUsed", "False", "FieldsIgnored", f"These have no effect: {idle}.")
+    return Condition("FieldsUsed", "True", "AllUsed", "Every field that is set has an effect.")
