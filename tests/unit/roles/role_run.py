@@ -13,6 +13,7 @@ import pytest
 
 from .cluster_api import ClusterApi
 from .preloaded import Play, preloaded
+from .warm_python import warm_python
 
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
@@ -38,7 +39,7 @@ def run_tasks(
         "connection": "local",
         "gather_facts": False,
         "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
-        "vars": {"ansible_python_interpreter": sys.executable, **variables},
+        "vars": {"ansible_python_interpreter": warm_python(folder.parent / "python"), **variables},
         "tasks": tasks,
     }
     return run_play(folder, play, *flags, failing=failing)
@@ -66,9 +67,11 @@ def run_play(
         "ANSIBLE_HOME": str(home),
     }
     (folder / "play.yml").write_text(json.dumps([play]))
-    said = folder / "said"
+    said, temporary = folder / "said", folder / "tmp"
+    temporary.mkdir(exist_ok=True)
     arguments = ["-i", inventory, "play.yml", *flags]
-    asked = Play(arguments, str(folder), str(said), around | own | environment, SECONDS)
+    # kubernetes.core keeps there what a server has, under its address: which another test's server may have had before.
+    asked = Play(arguments, str(folder), str(said), around | own | {"TMPDIR": str(temporary)} | environment, SECONDS)
     status = preloaded(str(home), *own.items()).run(asked)
     output = said.read_text()
     assert (status != 0) is failing, output

@@ -67,7 +67,10 @@ local function sweep(room, now)
 end
 
 local function limits(backend)
-    return woken_backends:lookup(backend) and WOKEN or USUAL
+    local woken = woken_backends:lookup(backend)
+    if not woken then return USUAL end
+    local seconds = tonumber(woken:match("^(%d+)s$"))   -- the route's own
+    return seconds and {seconds = math.min(seconds, WOKEN.seconds), places = WOKEN.places} or WOKEN
 end
 
 -- Who has most, and how much.
