@@ -11,8 +11,6 @@ export SLIPWAY_CACHE := $(CACHE)
 export ANSIBLE_COLLECTIONS_PATH := $(COLLECTIONS)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Images of Python often set it. Each of the many processes of a test run would then compile all that it imports.
-unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## List the targets
@@ -76,7 +74,7 @@ ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
 
 .PHONY: lint lint-code lint-collection lint-sanity
 lint: setup ## Check style, types, imports and the collection's rules
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target lint-code lint-collection lint-sanity
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-code lint-collection lint-sanity
 
 lint-code:
 	ruff check .

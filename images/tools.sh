@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Prints the path of a tool of the local cluster or of the tests, making it first where the cache lacks it.
+# Prints the path of a tool of the local cluster, making it first where the cache lacks it.
 #
 #   tools.sh kind          compiled from its Go module; in a container where Go is missing and images can be pulled
 #   tools.sh kubectl NODE_IMAGE    the one inside the node image, so that it always fits the cluster
-#   tools.sh versitygw, tools.sh fake-gcs-server   stores for tests/stores, compiled from their Go modules
 set -euo pipefail
 # shellcheck source=images/closed-network/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/closed-network/lib.sh"
@@ -38,7 +37,7 @@ kubectl_of() { # NODE_IMAGE; prints the path
   say "$dir/kubectl"
 }
 
-tool=${1:?usage: tools.sh kind, tools.sh versitygw, tools.sh fake-gcs-server, or tools.sh kubectl NODE_IMAGE}
+tool=${1:?usage: tools.sh kind, or tools.sh kubectl NODE_IMAGE}
 open_cache >&2
 case $tool in
   kind)
@@ -49,8 +48,6 @@ case $tool in
     fi
     ;;
   kubectl) path=$(kubectl_of "${2:?usage: tools.sh kubectl NODE_IMAGE}") ;;
-  versitygw) path=$(go_binaries versitygw versitygw '' github.com/versity/versitygw/cmd/versitygw)/versitygw ;;
-  fake-gcs-server) path=$(go_binaries fake-gcs-server fake-gcs-server '' github.com/fsouza/fake-gcs-server)/fake-gcs-server ;;
   *) die "no such tool: $tool" ;;
 esac
 ln -sfn "$path" "$CACHE/bin/$tool"

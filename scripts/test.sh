@@ -3,8 +3,7 @@
 # One part that fails fails the whole, but the others still run.
 #
 # usage: scripts/test.sh [--all] [--keep] [PATH...]
-#   --all     all scenarios of Molecule and the tests marked nightly too, and then `make lint`, `make matrix`, `make cold`
-#             and `make engines`
+#   --all     all scenarios of Molecule too, and then `make lint`, `make matrix`, `make cold` and `make engines`
 #   --keep    leaves the cluster for the next call, which then takes seconds to start
 #   PATH      runs only these tests (files, folders or pytest's node ids; molecule or a scenario in it)
 #
@@ -27,14 +26,10 @@ for argument in "$@"; do
   case $argument in
     --all) all=true ;;
     --keep) keep=true ;;
-    -*) sed -n 's/^# \{0,1\}//; 5,9p' "$0" >&2; exit 2 ;;
+    -*) sed -n 's/^# \{0,1\}//; 5,8p' "$0" >&2; exit 2 ;;
     *) paths+=("$argument") ;;
   esac
 done
-
-# What `make test` leaves to --all: some tests, and how much of the plugins they run, for which these take three times as long.
-usual='not nightly' newest=units
-! $all || usual='(nightly or not nightly)' newest=coverage
 
 # ---- steps: each says what it is, how long it took and how it ended ---------------------------------------------------
 
@@ -55,8 +50,8 @@ step() { # DESCRIPTION COMMAND...; the status of the command
   return "$status"
 }
 
-# No part may hang for ever. On a slow machine the unit tests take most of this.
-bounded=(timeout --foreground --kill-after 30 80m)
+# No part may hang for ever.
+bounded=(timeout --foreground --kill-after 30 45m)
 
 # A few tests that failed are tried once more, which tells those that are unsteady from those that are broken. The run
 # fails for both, unless the list has a reason for each of them.
@@ -89,19 +84,22 @@ listed() { # TEST...: whether tests/unsteady.txt names all of them
 # ---- parts that need no cluster: they run beside the others, which wait for pods most of the time ----------------------
 
 declare -A parts=(
-  [units]="Unit tests, also those that run plays"
+  [units]="Unit tests"
   [oldest]="Unit tests of the modules, with the oldest ansible-core"
-  [newest]="Unit tests of the modules, with the newest ansible-core"
+  [newest]="Unit tests of the modules, with the newest ansible-core, and what they cover"
+  [plays]="Unit tests that run plays"
 )
-apart=(oldest newest units)
+apart=(units oldest newest plays gpu_node_ubuntu)
 
-part() { # NAME; gives way to what runs beside it
+part() { # NAME, also of a Molecule scenario with machines of its own; gives way to what runs beside it
   local without=(env -u SLIPWAY_TEST_KUBECONFIG -u KUBECONFIG -u K8S_AUTH_KUBECONFIG) command
   case $1 in
-    units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m "$usual"
-      --ignore tests/unit/plugins "${needs_none[@]}") ;; # the modules' have parts of their own
+    units) command=("${without[@]}" pytest --quiet -p no:cacheprovider -n 2 --dist loadfile -m 'not plays' --ignore tests/unit/plugins
+      "${needs_none[@]}") ;; # the modules' have parts of their own
+    plays) command=("${without[@]}" pytest --quiet -p no:cacheprovider -m plays "${needs_none[@]}") ;;
     oldest) command=("${without[@]}" scripts/ansible-test.sh units oldest) ;;
-    newest) command=("${without[@]}" scripts/ansible-test.sh "$newest" newest) ;;
+    newest) command=("${without[@]}" scripts/ansible-test.sh coverage newest) ;;
+    *) command=(scripts/molecule.sh "$1") ;;
   esac
   "${bounded[@]}" nice -n 10 "${command[@]}"
 }
@@ -132,7 +130,7 @@ join() { # NAME...: waits for them, and tells how they ended
   wait "$lane"
   lane=
   for name; do
-    description=${parts[$name]}
+    description=${parts[$name]:-Molecule scenario $name}
     [[ ! -e $output/$name.status ]] || read -r _ seconds < "$output/$name.status"
     step "$description (ran beside the cluster's, ${seconds:-?} s)" ended "$name"
   done
@@ -188,10 +186,14 @@ diagnose() {
 
 cluster_made=false
 clean_up() {
+  local scenario
   trap - EXIT INT TERM
   if [[ -n $lane ]]; then
     kill -- "-$lane"
     wait "$lane" 2> /dev/null
+    for scenario in "${apart[@]}"; do
+      [[ -v parts[$scenario] ]] || molecule cleanup --scenario-name "$scenario" > /dev/null 2>&1
+    done
   fi
   if $cluster_made && ! $keep; then
     step "Remove the test cluster" remove_cluster > "$output/remove.log" 2>&1 || tail -n 20 "$output/remove.log"
@@ -204,17 +206,9 @@ trap 'echo "interrupted: the test cluster is removed"; clean_up; exit 130' INT T
 
 everything() {
   step "Find or install Chromium" scripts/chromium.sh
-  ! $all || step "Compile the stores of tests/stores" make_stores
   begin "${apart[@]}"
   if step "Make a test cluster" make_cluster; then on_cluster; fi
   join "${apart[@]}"
-}
-
-# Minutes, the first time. Without them the tests skip; a program that a variable names has to be there.
-make_stores() {
-  SLIPWAY_VERSITYGW=$(images/tools.sh versitygw) &&
-    SLIPWAY_FAKE_GCS_SERVER=$(images/tools.sh fake-gcs-server) &&
-    export SLIPWAY_VERSITYGW SLIPWAY_FAKE_GCS_SERVER
 }
 
 further() { # what takes hours, and a machine without the cluster
@@ -226,19 +220,20 @@ further() { # what takes hours, and a machine without the cluster
 
 on_cluster() {
   # They need the definitions, and nobody else who makes what is planned.
-  tests "Tests in tests/faults" --durations 5 -n 3 --dist loadfile --no-loadscope-reorder tests/faults
+  tests "Tests in tests/faults" --durations 5 tests/faults
   if ! step "Roll out" roll_out; then
     echo "The tests of what is installed did not run."
     return
   fi
-  # Most of these tests wait for pods; four at a time keep two cores busy. The pages change nothing of what is installed; the
-  # one that installs all of it once more takes longest, so they come first.
-  tests "Cluster tests and the commands of the pages" --durations 8 -n 4 --dist loadgroup --no-loadscope-reorder \
-    -m "not disruptive and $usual" tests/docs tests/cluster tests/conformance
-  tests "Cluster tests that kill our pods" --durations 5 -m "disruptive and $usual" tests/cluster
+  # Most of these tests wait for pods; four at a time keep two cores busy.
+  tests "Cluster tests" --durations 8 -n 4 --dist loadgroup -m 'not disruptive' \
+    tests/cluster tests/conformance
+  tests "Cluster tests that kill our pods" --durations 5 -m disruptive tests/cluster
+  # Each page has a namespace of its own, and changes nothing of what is installed.
+  tests "Tests in tests/docs" --durations 5 -n 2 --dist loadgroup tests/docs
   local which=tested chosen
   ! $all || which=
-  mapfile -t chosen < <(scripts/molecule.sh --list "$which")
+  mapfile -t chosen < <(scripts/molecule.sh --list "$which" | grep -vxF "$(printf '%s\n' "${apart[@]}")")
   scenarios "${chosen[@]}"
 }
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-import yaml
-
-# The tests read so much YAML that PyYAML's own parser took most of their time. LibYAML's reads the same language.
-yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -16,7 +12,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "disruptive: takes the controller or the gateway away from other tests; runs alone"
     )
     config.addinivalue_line("markers", "plays: runs ansible-playbook, which takes many seconds of a processor")
-    config.addinivalue_line("markers", "nightly: takes minutes for a rare case; only `make test-all` runs it")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -63,8 +63,7 @@ class Dialect:
         return {**self.created, **self.children}
 
     def definitions(self) -> list[Object]:
-        """All of the group: a controller waits until it knows what there is of each kind."""
-        files = sorted((ROOT / "roles/crds/files").glob(f"{self.group}_*.yaml"))
+        files = (ROOT / f"roles/crds/files/{self.group}_{resource}.yaml" for resource in self.created)
         return [yaml.safe_load(file.read_text()) for file in files]
 
 

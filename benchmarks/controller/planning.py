@@ -18,7 +18,7 @@ from slipway.apis.llmkube import MODELS, cache, names
 from slipway.apis.llmkube.cache import Record, written
 from slipway.apis.llmkube.model_spec import key_of, place
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import USES, World
@@ -58,7 +58,7 @@ def model(number: int) -> Object:
         "finalizers": [names.FINALIZER],
     }
     spec = {"source": f"https://files.example/{number}.gguf", "format": "gguf"}
-    report = LoadReport(file=f"{number}.gguf", size=668788096, sha256="ab" * 32, etag="1")
+    report = Report(file=f"{number}.gguf", size=668788096, sha256="ab" * 32, etag="1")
     record = Record(loaded="2026-11-21T09:00:00Z", by=metadata["name"], report=report)
     folder = place("models", key_of({"spec": spec}))
     return {"metadata": metadata | {"annotations": {folder.annotation: written(record, CLAIM)}}, "spec": spec}

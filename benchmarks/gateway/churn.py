@@ -4,7 +4,7 @@
 
 Every model has half of the engines, then the other half, and so on, steered by the code that the control process runs:
 each exchange is one change of the table. Every second model has the strategy PrefixHash. Two of the models are asked at
-a fixed rate meanwhile. The exit status is 1 where a request fails, or where HAProxy had to be reloaded.
+a fixed rate meanwhile. The exit status is 1 where a request fails, or where HAProxy had to be loaded anew.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Conversations over eight engines with prompt caches: how soon answers begin, by the way an engine is chosen.
 
-    replay.py [--quick] [--threads N ...] [--ways WAY ...] [--systems N]
+    replay.py [--quick] [--threads N ...] [--ways WAY ...]
 
 Threads hold conversations of their own, one after another, each turn with all that was said before: 7.4 turns in the
 mean, as in KubeAI's benchmark. Ways: `random` (as a Kubernetes Service) and `go` (KubeAI's consistent hashing, as its
-source says) choose in this program; `least`, `prefix` and `affinity` are the gateway's strategies, and `keyed` is
-affinity with a `prompt_cache_key` for each thread. With `--systems` each thread has one of so many long system prompts.
-Engines are stand-ins, see engines.py.
+source says) choose in this program; `least` and `prefix` are the gateway's strategies. Engines are stand-ins, see
+engines.py.
 The exit status is 1 where PrefixHash misses a goal.
 """
 
@@ -29,7 +28,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 from peers import Place, Running, free_port
 
@@ -40,14 +38,6 @@ from tests.gateway.standalone import Standalone
 ENGINES = 8
 TURNS = 7.4
 WORDS = ("the", "harbour", "master", "asks", "which", "ship", "goes", "out", "with", "the", "tide", "this", "year")
-ROUTES = {
-    "least": {},
-    "prefix": {"strategy": "PrefixHash"},
-    "affinity": {"strategy": "Affinity"},
-    "keyed": {"strategy": "Affinity"},
-}
-"""The ways that are the gateway's."""
-SYSTEM_TOKENS = 500
 BETTER = 3.0
 """Times that PrefixHash is to be better than random where caches matter: from JUDGED threads on."""
 JUDGED = 80
@@ -67,14 +57,6 @@ class Seen:
     @property
     def p99(self) -> float:
         return sorted(self.first_bytes)[int(len(self.first_bytes) * 0.99)]
-
-
-class Crowd(NamedTuple):
-    """Who asks."""
-
-    threads: int
-    systems: int
-    """Long system prompts that they have; 0: one short one."""
 
 
 class Ring:
@@ -97,9 +79,9 @@ class Ring:
         raise AssertionError("the least loaded is always below the bound")
 
 
-async def ask(port: int, request: dict[str, object], seen: Seen, counting: bool) -> str:
+async def ask(port: int, model: str, messages: list[dict[str, str]], seen: Seen, counting: bool) -> str:
     """One request on a connection of its own; returns the answer's text."""
-    body = json.dumps(request).encode()
+    body = json.dumps({"model": model, "messages": messages}).encode()
     began = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -121,17 +103,9 @@ def say(pick: random.Random, tokens: int) -> str:
     return " ".join(pick.choices(WORDS, k=tokens * 4 // 5))
 
 
-def system_prompt(number: int) -> str:
-    """Of so many of them; 0: a short one."""
-    if not number:
-        return "You know everything about ships."
-    return f"You know all of line {number}. {say(random.Random(number), SYSTEM_TOKENS)}"
-
-
 async def thread(
     number: int,
-    system: str,
-    send: Callable[[int, list[dict[str, str]], bool], asyncio.Future[str]],
+    send: Callable[[list[dict[str, str]], bool], asyncio.Future[str]],
     seen: Seen,
     times: tuple[float, float],
 ) -> None:
@@ -140,45 +114,41 @@ async def thread(
     begin, end = times
     await asyncio.sleep(pick.random() * (begin - time.monotonic()) / 2)
     while True:
-        messages = [{"role": "system", "content": system}]
+        messages = [{"role": "system", "content": "You know everything about ships."}]
         for _turn in range(1 + min(30, int(pick.expovariate(1 / (TURNS - 0.5))))):
             if time.monotonic() > end:
                 return
             messages.append({"role": "user", "content": f"{pick.random()} {say(pick, pick.randint(40, 120))}"})
             try:
-                answer = await send(number, messages, time.monotonic() > begin)
+                answer = await send(messages, time.monotonic() > begin)
             except (OSError, asyncio.IncompleteReadError, KeyError):
                 seen.failed += 1
                 break
             messages.append({"role": "assistant", "content": answer})
 
 
-async def replay(way: str, crowd: Crowd, ports: list[int], gateway: int, times: tuple[float, float]) -> Seen:
+async def replay(way: str, threads: int, ports: list[int], gateway: int, times: tuple[float, float]) -> Seen:
     warm_up, seconds = times
     seen, pick, ring = Seen(), random.Random(1), Ring(ports)
 
-    async def send(number: int, messages: list[dict[str, str]], counting: bool) -> str:
-        request: dict[str, object] = {"model": way, "messages": messages}
-        if way in ROUTES:
-            own = {"prompt_cache_key": f"thread {number}"} if way == "keyed" else {}
-            return await ask(gateway, request | own, seen, counting)
+    async def send(messages: list[dict[str, str]], counting: bool) -> str:
+        if way in ("least", "prefix"):
+            return await ask(gateway, way, messages, seen, counting)
         port = pick.choice(ports) if way == "random" else ring.choose(messages[1]["content"][:100])
         ring.load[port] += 1
         try:
-            return await ask(port, request, seen, counting)
+            return await ask(port, way, messages, seen, counting)
         finally:
             ring.load[port] -= 1
 
     begin = time.monotonic() + warm_up
     window = (begin, begin + seconds)
-    prompts = [system_prompt(number) for number in range(1, crowd.systems + 1)] or [system_prompt(0)]
-    talks = (thread(number, prompts[number % len(prompts)], send, seen, window) for number in range(crowd.threads))
-    await asyncio.gather(*talks)
+    await asyncio.gather(*(thread(number, send, seen, window) for number in range(threads)))
     seen.seconds = seconds
     return seen
 
 
-def measured(folder: Path, way: str, crowd: Crowd, times: tuple[float, float]) -> Seen:
+def measured(folder: Path, way: str, threads: int, times: tuple[float, float]) -> Seen:
     """With engines whose caches are empty, and a gateway of its own where the way is the gateway's."""
     ports = [free_port() for _engine in range(ENGINES)]
     folder.mkdir()
@@ -188,20 +158,20 @@ def measured(folder: Path, way: str, crowd: Crowd, times: tuple[float, float]) -
         stack.callback(Running(0, [engines]).stop)
         public = free_port()
         addresses = {"listen": f"127.0.0.1:{public}", "controlListen": f"127.0.0.1:{free_port()}"}
-        if way in ROUTES:
+        if way in ("least", "prefix"):
             gateway = Standalone(folder, {**addresses, "threads": 1})
-            gateway.route({way: {"endpoints": [f"127.0.0.1:{port}" for port in ports], "route": ROUTES[way]}})
+            route = {"strategy": "PrefixHash"} if way == "prefix" else {}
+            gateway.route({way: {"endpoints": [f"127.0.0.1:{port}" for port in ports], "route": route}})
             stack.enter_context(gateway)
         time.sleep(1.5)
-        return asyncio.run(replay(way, crowd, ports, public, times))
+        return asyncio.run(replay(way, threads, ports, public, times))
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Replays conversations over engines with prompt caches.")
     parser.add_argument("--quick", action="store_true", help="40 and 80 threads, 8 s each")
     parser.add_argument("--threads", type=int, nargs="+", help="numbers of threads")
-    parser.add_argument("--ways", nargs="+", default=["random", "go", *ROUTES], help="what to compare")
-    parser.add_argument("--systems", type=int, default=0, help="number of long system prompts")
+    parser.add_argument("--ways", nargs="+", default=["random", "go", "least", "prefix"], help="what to compare")
     parser.add_argument("--output", type=Path, default=Path("build/bench/gateway-replay.json"), help="the JSON file")
     return parser.parse_args()
 
@@ -212,7 +182,7 @@ def show(threads: int, found: dict[str, Seen]) -> bool:
     for way, seen in found.items():
         base = mean(found["random"].first_bytes) if "random" in found else 0.0
         print(
-            f"  {way:>8}  hit rate {seen.held / seen.blocks:4.0%}  first byte {mean(seen.first_bytes) * 1000:6.0f} ms"
+            f"  {way:>7}  hit rate {seen.held / seen.blocks:4.0%}  first byte {mean(seen.first_bytes) * 1000:6.0f} ms"
             f"  p99 {seen.p99 * 1000:6.0f} ms  {seen.tokens / seen.seconds:7,.0f} tokens/s"
             f"  random/this {base / mean(seen.first_bytes):5.1f}  failed {seen.failed}"
         )
@@ -234,10 +204,7 @@ def main() -> int:
     missed, rows = False, []
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as name:
         for threads in asked.threads or ([40, 80] if asked.quick else [20, 40, 80, 160]):
-            found = {
-                way: measured(Path(name) / f"{way}{threads}", way, Crowd(threads, asked.systems), times)
-                for way in asked.ways
-            }
+            found = {way: measured(Path(name) / f"{way}{threads}", way, threads, times) for way in asked.ways}
             missed = show(threads, found) or missed
             for way, seen in found.items():
                 numbers = {"mean": mean(seen.first_bytes), "p99": seen.p99, "hit_rate": seen.held / seen.blocks}

@@ -67,7 +67,7 @@ step() { # DESCRIPTION COMMAND...
   if [[ -t 1 ]]; then printf '\r\033[K'; fi
   if [[ $status != 0 ]]; then
     tail -n 40 "$log" >&2
-    die "$description failed after $((SECONDS - started)) s. Run it again: what has been built is kept. The whole output: $log"
+    die "$description failed after $((SECONDS - started)) s"
   fi
   rm -f "$log"
   say "  $description: $((SECONDS - started)) s"

@@ -12,10 +12,10 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - A stage is a role, or a play. Each has one line with its number, what it took and what it changed. Roles that a role
-    includes belong to its stage. Messages of C(ansible.builtin.debug) are shown as they are.
+  - A stage is a role, or a play. Each has one line with its number, what it took and what it changed. Messages of
+    C(ansible.builtin.debug) are shown as they are.
   - All that the usual output would have shown goes to a file.
-  - Failures are summarised in a few lines at the end, the last of which names that file.
+  - What failed is told in a few lines at the end, the last of which names that file.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -34,7 +34,7 @@ options:
       - section: callback_slipway_stages
         key: stages
   log:
-    description: The file for the usual output. Each run overwrites it.
+    description: The file for the usual output. It is written anew each time.
     type: path
     default: slipway.log
     env:
@@ -156,9 +156,10 @@ class CallbackModule(DefaultCallback):
         self._enter_role(task)
 
     def _enter_role(self, task: Any) -> None:
-        stages = [name for name in _roles(task) if name in self._names]
-        if stages:
-            self._enter(stages[-1])
+        role = getattr(task, "_role", None)
+        name = role.get_name().rpartition(".")[2] if role else ""
+        if name in self._names:
+            self._enter(name)
 
     def _enter(self, name: str) -> None:
         if name in self._passed or (self._stage and self._stage.name == name):
@@ -256,17 +257,6 @@ class CallbackModule(DefaultCallback):
     def _show(self, text: str) -> None:
         if text.strip():
             self._screen.display(text.strip())
-
-
-def _roles(task: Any) -> list[str]:
-    """Names of the role that has the task and of those that include it, the innermost first."""
-    found: list[str] = []
-    while task is not None:
-        role = getattr(task, "_role", None)
-        if role is not None:
-            found.append(role.get_name().rpartition(".")[2])
-        task = getattr(task, "_parent", None)
-    return found
 
 
 def _why(told: dict[str, Any]) -> str:

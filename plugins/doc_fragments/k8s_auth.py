@@ -13,8 +13,8 @@ options:
   kubeconfig:
     description:
       - Path of a kubeconfig, or its content as a dictionary. Several paths are separated by V(:).
-      - Without it and without O(host), the account of the pod that this runs in is used, otherwise E(KUBECONFIG),
-        otherwise V(~/.kube/config).
+      - Without it and without O(host), the account of the pod that this runs in is used, else E(KUBECONFIG), else
+        V(~/.kube/config).
       - Also set by E(K8S_AUTH_KUBECONFIG).
     type: raw
   context:
@@ -86,8 +86,8 @@ options:
 requirements:
   - python >= 3.11
   - PyYAML for kubeconfigs that are files
-  - kubernetes >= 24.2.0 (Python package) for kubeconfigs that authenticate by an exec plugin or an auth provider such
-    as OIDC, and for proxies that use TLS or SOCKS
+  - kubernetes >= 24.2.0 (Python package) for kubeconfigs whose user is known by an exec plugin or an auth provider
+    such as OIDC, and for proxies that speak TLS or SOCKS
 seealso:
   - module: kubernetes.core.k8s
 """

@@ -13,16 +13,16 @@ options:
   models:
     description:
       - The models. Each is described either by O(models[].name), O(models[].namespace), O(models[].labels),
-        O(models[].annotations) and O(models[].spec), or as a complete manifest.
+        O(models[].annotations) and O(models[].spec), or as a whole manifest.
       - An empty list is allowed.
     type: list
     elements: dict
     suboptions:
       name:
-        description: Name of the model. If a model is served by itself, the gateway serves it under this name.
+        description: Name of the model. Where a model is served by itself, the gateway serves it under this name.
         type: str
       namespace:
-        description: Namespace of the model. Falls back to O(namespace). Cluster-scoped models have none.
+        description: Namespace of the model. Falls back to O(namespace). Models of the whole cluster have none.
         type: str
       labels:
         description: Labels of the model.
@@ -34,7 +34,7 @@ options:
         description: Spec of the model, as its API defines it. Not needed to delete it.
         type: dict
       api_version:
-        description: C(apiVersion) of a manifest. If O(api) names an API, it has to match.
+        description: C(apiVersion) of a manifest. It has to be that of O(api), where that names one.
         type: str
         aliases: [apiVersion]
       kind:

@@ -10,7 +10,7 @@ _WAIT_FOR = r"""
   wait_for:
     description:
       - What to wait for instead of the API's own rule of readiness. All entries have to hold.
-      - An object counts only when its controller has seen the newest spec, and one that has failed permanently still
+      - An object counts only when its controller has seen the newest spec, and one that has failed for good still
         ends the wait.
     type: list
     elements: dict
@@ -23,29 +23,29 @@ _WAIT_FOR = r"""
         type: str
         choices: ['True', 'False', Unknown]
       reason:
-        description: Accepted reasons of O(wait_for[].condition).
+        description: Reasons of which O(wait_for[].condition) has to have one.
         type: list
         elements: str
       field:
         description:
           - Dotted path of a field, such as V(status.readyReplicas). Numbers index lists; V(\\.) is a dot inside a key.
-          - It has to exist, unless one of the tests below says otherwise.
+          - It has to be there, unless one of the tests below says otherwise.
         type: str
       equals:
         description: Value that O(wait_for[].field) has to have.
         type: raw
       in:
-        description: Accepted values of O(wait_for[].field).
+        description: Values of which O(wait_for[].field) has to have one.
         type: list
         elements: raw
       matches:
-        description: Regular expression that has to match somewhere in O(wait_for[].field).
+        description: Regular expression that has to be found in O(wait_for[].field).
         type: str
       exists:
-        description: Whether O(wait_for[].field) has to exist.
+        description: Whether O(wait_for[].field) has to be there.
         type: bool
       any:
-        description: Alternative rules, one of which has to hold.
+        description: Rules of which one is enough.
         type: list
         elements: dict
         suboptions:
@@ -85,9 +85,9 @@ class ModuleDocFragment:
 options:
   state:
     description:
-      - V(present) creates or changes the objects as described. Fields that are not mentioned are left to others.
-      - V(patched) changes existing objects, and is an error if there are none. Only what is described is changed;
-        other fields that this module has set before stay. Dictionaries are merged, lists are replaced, and a
+      - V(present) makes the objects as they are described. Fields that are not mentioned are left to others.
+      - V(patched) changes objects that are there, and is an error where there are none. Only what is described is
+        changed; of the rest, what this module has set before stays. Dictionaries are merged, lists are replaced, and a
         field that is null is no longer set by this module. V(patched) since version 0.5.0.
       - V(absent) deletes them, their children first.
     type: str
@@ -96,15 +96,14 @@ options:
   force_conflicts:
     description:
       - Whether to take over fields that another manager owns with another value.
-      - Without it, such a field is an error that names its owner.
+      - Without it such a field is an error that names its owner.
     type: bool
     default: false
   api_timeout:
     description:
-      - Seconds within which all objects have to be read, validated and written, or their deletion requested. This
-        includes waiting for an API server that restarts.
-      - It is one deadline for all objects. Raise it for very many objects or a slow API server. O(wait_timeout) begins
-        afterwards.
+      - Seconds within which all objects have to be read, checked and written, or asked to go. Restarts of the API
+        server are waited out within them.
+      - It is one deadline, for very many objects or a slow API server. O(wait_timeout) counts from then on.
     type: int
     default: 60
     version_added: 0.5.0
@@ -114,24 +113,24 @@ options:
     default: true
   wait_timeout:
     description:
-      - Seconds within which all of them have to be ready, or gone. It is one deadline for all of them.
-      - The wait ends earlier as soon as one has failed permanently.
+      - Seconds within which all of them have to be ready, or gone. It is one deadline, not one for each.
+      - The wait ends before that as soon as one has failed for good.
     type: int
     default: 900{_WAIT_FOR}"""
     OF_OTHERS: str = rf"""
 options:
   wait:
     description:
-      - Whether to wait until at least one exists and all are ready, for objects that something else creates, such as
-        Argo CD or Flux. Objects that appear during the wait are included.
-      - If the cluster does not know their kind, this is an error at once. Check mode does not wait.
+      - Whether to wait until there is at least one and all are ready, for those that somebody else makes, such as Argo
+        CD or Flux. Those that are there by then count; they are looked for again after each wait.
+      - It is an error at once where the cluster does not know their kind. Check mode does not wait.
     type: bool
     default: false
     version_added: 0.5.0
   wait_timeout:
     description:
-      - Seconds within which all of them have to exist and be ready.
-      - The wait ends earlier as soon as one has failed permanently.
+      - Seconds within which all of them have to be there and ready.
+      - The wait ends before that as soon as one has failed for good.
     type: int
     default: 900
     version_added: 0.5.0{_WAIT_FOR}    version_added: 0.5.0

@@ -16,8 +16,7 @@ description:
 options:
   _input:
     description:
-      - For each day or pod a dictionary with C(day) and either C(samples) or C(text).
-      - C(day) is a text that is shown as it is, or a time in seconds since 1970, of which the date in UTC is shown.
+      - For each day or pod a dictionary with C(day), a text that is shown as it is, and either C(samples) or C(text).
       - C(samples) are the C(result) of an instant query of Prometheus, C(text) are metrics in its text format.
       - Samples of estimates have the label C(counted) with the value C(estimated).
     type: list
@@ -44,7 +43,6 @@ _value:
 """
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -67,20 +65,16 @@ def token_usage(answers: Any) -> list[dict[str, Any]]:
                 kind = "estimated" if name == ESTIMATED else labels.get("kind")
                 if name not in (COUNTED, ESTIMATED) or kind not in NUMBERS:
                     continue
-                row = (_day(answer["day"]), *(labels.get(label, "") for label in ("key", "namespace", "model")))
+                row = (str(answer["day"]), *(labels.get(label, "") for label in ("key", "namespace", "model")))
                 sums = rows.setdefault(row, dict.fromkeys(NUMBERS, 0.0))
                 sums[kind] += value
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise AnsibleFilterError(f"This is not an answer of Prometheus or a gateway: {error!r}") from error
+        raise AnsibleFilterError(f"This is nothing that Prometheus or a gateway says: {error!r}") from error
     return [
         {"day": day, "key": key, "namespace": namespace, "model": model, **_whole(sums)}
         for (day, key, namespace, model), sums in sorted(rows.items())
         if any(_whole(sums).values())
     ]
-
-
-def _day(day: str | int) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(day)) if isinstance(day, int) else str(day)
 
 
 def _whole(sums: dict[str, float]) -> dict[str, int]:

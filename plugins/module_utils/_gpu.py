@@ -45,8 +45,6 @@ def facts(tree: Tree, run: Run, driver_of: str = "auto") -> dict[str, Any]:
         "gpus": _described(tree, run, gpus),
         "nvswitches": len(_gpu_pci.switches(devices)),
         "nvlink_managers": _gpu_pci.switch_managers(tree),
-        "nvlink_domain": _nvlink_domain(run, gpus),
-        "imex_major": _gpu_nvidia.imex_major(tree.text("/proc/devices")),
         "driver": driver(tree, run, vendor if driver_of == "auto" else driver_of, gpus),
         "nouveau_loaded": tree.exists("/sys/module/nouveau"),
         "secure_boot": _gpu_boot.secure_boot(tree),
@@ -118,18 +116,6 @@ def _asked(run: Run) -> dict[str, Card]:
     return _gpu_nvidia.known_by_tool(query.text, listing.text if listing else "")
 
 
-def _nvlink_domain(run: Run, gpus: Sequence[Device]) -> str:
-    """The question takes seconds, so that it is put only where NVLink may lead to other machines."""
-    if not any(_superchip(gpu) for gpu in gpus):
-        return ""
-    answer = run(["nvidia-smi", "-q"])
-    return _gpu_nvidia.nvlink_domain(answer.text) if answer is not None and answer.status == 0 else ""
-
-
-def _superchip(gpu: Device) -> bool:
-    return gpu.vendor == "nvidia" and gpu.device_id in _gpu_nvidia.SUPERCHIPS
-
-
 def _card(tree: Tree, gpu: Device) -> Card:
     if gpu.vendor == "nvidia":
         return _gpu_nvidia.known_by_driver(tree, gpu.address) or Card(model="", uuid="")
@@ -159,7 +145,6 @@ def _gpu(tree: Tree, gpu: Device, card: Card) -> dict[str, Any]:
         "device_id": gpu.device_id,
         "model": card.model or _gpu_pci.listed_name(tree, gpu),
         "architecture": _gpu_nvidia.architecture(gpu.device_id) if gpu.vendor == "nvidia" else "",
-        "superchip": _superchip(gpu),
         "uuid": card.uuid,
         "memory_bytes": card.memory_bytes,
         "driver": gpu.driver,

@@ -32,15 +32,11 @@ ARCHITECTURES: tuple[tuple[int, int, str], ...] = (
     (0x2600, 0x28FF, "ada"),
     (0x2900, 0x31FF, "blackwell"),
 )
-# GPUs that are part of a Grace superchip: GH200, GB200, GB300. They share memory with its processor.
-SUPERCHIPS = ("2342", "2345", "2348", "2941", "31c2", "31c3")
 # What nvidia-smi is asked of each GPU.
 QUERY = ("pci.bus_id", "name", "uuid", "memory.total", "mig.mode.current")
 # Where a driver container mounts its root on the node.
 DRIVER_CONTAINER = "/run/nvidia/driver"
 VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
-CLIQUE = re.compile(r"CliqueId\s*:\s*(\d+)\s+ClusterUUID\s*:\s*([0-9a-fA-F-]{36})")
-IMEX_CHANNELS = re.compile(r"^\s*(\d+) nvidia-caps-imex-channels$", re.MULTILINE)
 MIG_DEVICE = re.compile(r"^\s+MIG (\S+)\s.*\(UUID: (\S+?)\)")
 
 
@@ -80,18 +76,6 @@ def source(tree: Tree) -> str:
     if any(tree.exists(f"{DRIVER_CONTAINER}/usr/bin/{tool}") for tool in ("nvidia-smi", "nvidia-installer")):
         return "container"
     return "runfile" if tree.exists("/usr/bin/nvidia-uninstall") else ""
-
-
-def nvlink_domain(text: str) -> str:
-    """Of ``nvidia-smi -q``: ``UUID.clique``. Where no other machine is reached, the UUID is zero."""
-    named = (f"{uuid.lower()}.{clique}" for clique, uuid in CLIQUE.findall(text) if uuid.strip("0-"))
-    return next(named, "")
-
-
-def imex_major(text: str) -> int | None:
-    """Of ``/proc/devices``: the number of the devices that are IMEX channels."""
-    found = IMEX_CHANNELS.search(text)
-    return int(found.group(1)) if found else None
 
 
 def known_by_driver(tree: Tree, address: str) -> Card | None:

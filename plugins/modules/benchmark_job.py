@@ -13,13 +13,13 @@ version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Creates, changes or deletes any number of BenchmarkJobs in one task and waits until all of them have ended.
-  - Each measures a service once, with genai-bench. An existing job is left alone as long as its spec is the same; with
-    another spec, it is deleted and created again. To measure again without a change, delete it first.
-  - The API server validates all of them before the first one is written. They are written by server-side apply with
-    the field manager C(slipway.inference), so fields that others set are left alone.
-  - The task ends as soon as a job has failed permanently, and says why. A job has failed if requests failed, or if
-    none was sent. A job waits for its service.
+  - Makes, changes or deletes any number of BenchmarkJobs in one task and waits until all of them are over.
+  - Each measures a service once, with genai-bench. A job that is there is left alone as long as its spec is the same;
+    with another spec it is made anew. To measure again without a change, delete it first.
+  - All are checked by the API server before the first is written. They are written by server-side apply, with the
+    field manager C(slipway.inference), so fields that others set are left alone.
+  - The task ends at once when a job has failed for good, and says why. One in which requests failed, or in which none
+    was made, has failed. A job waits for its service.
 extends_documentation_fragment:
   - slipway.inference.apis.of_benchmarks
   - slipway.inference.k8s_auth
@@ -29,8 +29,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server validates the change without making it.
-      - If the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - The API server is asked to check the change without making it.
+      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
   diff_mode:
     support: full
     details: Shows the fields that this module owns. Secrets are masked.
@@ -40,7 +40,7 @@ options:
   benchmark_jobs:
     description:
       - The jobs. Each is described either by O(benchmark_jobs[].name), O(benchmark_jobs[].namespace),
-        O(benchmark_jobs[].labels), O(benchmark_jobs[].annotations) and O(benchmark_jobs[].spec), or as a complete
+        O(benchmark_jobs[].labels), O(benchmark_jobs[].annotations) and O(benchmark_jobs[].spec), or as a whole
         manifest.
       - An empty list is allowed, and nothing is done.
     type: list
@@ -90,9 +90,9 @@ options:
     description: Spec of a single job.
     type: dict
 notes:
-  - A benchmark can take long. There is one run for each scenario and each level of concurrency, and each may take
+  - A benchmark may take long. Its runs are as many as there are scenarios and levels of concurrency, and each may take
     C(maxTimePerIteration) minutes; O(wait_timeout) has to be longer than all of them.
-  - This module does not create namespaces; M(kubernetes.core.k8s) does.
+  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
   - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the jobs, and, to
     explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
   - The values of environment variables that look like secrets by their names are masked in all output. It is better to
@@ -211,7 +211,7 @@ results:
       sample: 612.4
     error_code:
       description: As RV(error_code), for this job.
-      returned: if it is among those that made the task fail
+      returned: when it is among those that made the task fail
       type: str
     events:
       description:
@@ -235,7 +235,7 @@ hint:
   returned: on failure
   type: str
 status:
-  description: HTTP status of the API server's answer; V(0) if there was none.
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
   returned: on failure
   type: int
 """

@@ -41,7 +41,7 @@ options:
     type: path
     default: /
   vendor:
-    description: The vendor whose driver is returned. V(auto) means RV(vendor).
+    description: Whose driver is told of. V(auto) takes that of RV(vendor).
     type: str
     choices: [auto, nvidia, amd, intel]
     default: auto
@@ -122,15 +122,12 @@ gpus:
           and V(hopper) to V(blackwell). Empty for one that is not known, and for those of others.
       type: str
       sample: hopper
-    superchip:
-      description: Whether it is part of a Grace superchip (GH200, GB200, GB300), and shares memory with its processor.
-      type: bool
     uuid:
       description: What the vendor identifies it by. Empty where the driver does not say.
       type: str
       sample: GPU-8d6c1c7e-5b3e-0a4f-9f0e-1f2a3b4c5d6e
     memory_bytes:
-      description: Its own memory, in bytes. Null if it is not known.
+      description: Memory of its own, in bytes. Null where nobody says.
       type: int
       sample: 85520809984
     driver:
@@ -138,7 +135,7 @@ gpus:
       type: str
       sample: nvidia
     mig_enabled:
-      description: Whether MIG is on. Null if the GPU does not support it, or if it is not known.
+      description: Whether it can be, and is, cut into MIG devices. Null where it cannot be, or nobody says.
       type: bool
     mig_devices:
       description: The MIG devices that it is cut into.
@@ -165,19 +162,6 @@ nvlink_managers:
   returned: success
   type: int
   sample: 0
-nvlink_domain:
-  description:
-    - The NVLink domain that reaches beyond the machine, and the clique in it, as feature discovery writes both to the
-      label C(nvidia.com/gpu.clique). Empty where there is none, or no driver to ask.
-    - Only GPUs of Grace superchips are asked.
-  returned: success
-  type: str
-  sample: 9277d399-0674-44a9-b64e-d85bb19ce2b0.32766
-imex_major:
-  description: Number of the devices by which the loaded driver offers IMEX channels. Null if it offers none.
-  returned: success
-  type: int
-  sample: 234
 driver:
   description: The driver of RV(vendor), or of O(vendor) where that is said.
   returned: success
@@ -195,41 +179,41 @@ driver:
       description: Whether it is loaded.
       type: bool
     loaded_version:
-      description: Its version. Empty if it is not loaded, or if it is the kernel's own.
+      description: Its version. Empty where it is not loaded, or is that of the kernel.
       type: str
       sample: 580.95.05
     loaded_kind:
       description:
-        - V(open) or V(proprietary) for NVIDIA's, otherwise V(inbox) for the kernel's own and V(added) for one that was
-          added to it. Empty if it is not loaded.
+        - V(open) or V(proprietary) for that of NVIDIA, else V(inbox) for the kernel's own and V(added) for one that was
+          added to it. Empty where it is not loaded.
       type: str
       sample: open
     installed_version:
       description:
-        - Version of the module that the running kernel would load. Empty if there is none, or if it is the kernel's
-          own; null if there is no C(modinfo).
+        - Version of the one that the running kernel would load. Empty where there is none, or it is that of the kernel;
+          null where there is no C(modinfo) to ask.
       type: str
       sample: 580.95.05
     installed_kind:
       description:
-        - Like RV(driver.loaded_kind), for the module that would be loaded. Empty if there is none; null if there is no
-          C(modinfo).
+        - As RV(driver.loaded_kind), of the one that would be loaded. Empty where there is none; null where there is no
+          C(modinfo) to ask.
       type: str
       sample: open
     source:
       description:
-        - How an NVIDIA driver was installed if not by packages. V(runfile) is NVIDIA's own installer, V(container) a
-          container with the driver, such as the operator's. Empty if neither is found.
+        - How a driver of NVIDIA came where that was not by packages. V(runfile) is NVIDIA's own installer, V(container)
+          a container with the driver, such as that of its operator. Empty where neither is seen.
       type: str
       sample: runfile
 nouveau_loaded:
-  description: Whether the driver nouveau is loaded, which prevents NVIDIA's from loading.
+  description: Whether the driver nouveau is loaded, which keeps that of NVIDIA out.
   returned: success
   type: bool
 secure_boot:
   description:
-    - Whether Secure Boot is on, so that the kernel loads only modules with a trusted signature.
-    - Null if it cannot be determined.
+    - Whether Secure Boot is on, so that the kernel only loads modules that somebody it trusts has signed.
+    - Null where nothing can be said.
   returned: success
   type: bool
 module_keys:

@@ -13,15 +13,15 @@ version_added: 0.3.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Creates, changes or deletes any number of inference services, and the models that they serve, in one task and waits
+  - Makes, changes or deletes any number of inference services, and the models that they serve, in one task and waits
     until all of them are ready.
-  - The API server validates all of them before the first one is written. They are written by server-side apply with
-    the field manager C(slipway.inference), so fields that others set are left alone. Models are written before
-    services, and services are deleted before models.
-  - The task waits for all of them together, by watch, under one deadline. It ends as soon as one has failed
-    permanently, and says why. A service that is waiting for its model, or for a GPU that others have, has not failed.
-  - A service that should have no replicas, or is suspended, is done once its pods are gone. So is one whose model is
-    served by a Mac outside of the cluster. Such a service does not fail the task, and is not C(ready).
+  - All are checked by the API server before the first is written. They are written by server-side apply, with the
+    field manager C(slipway.inference), so fields that others set are left alone. Models are written before services,
+    and services are deleted before models.
+  - All of them are waited for together, by watch, under one deadline. The task ends at once when one has failed for
+    good, and says why. A service that waits for its model, or for a GPU that others have, is waited for.
+  - A service that is asked for no replicas, or is suspended, is as it should be once its pods are gone. So is one whose
+    model is computed by a Mac outside of the cluster. Such a service does not fail the task, and is not C(ready).
 extends_documentation_fragment:
   - slipway.inference.apis.of_services
   - slipway.inference.k8s_auth
@@ -32,8 +32,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server validates the change without making it.
-      - If the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - The API server is asked to check the change without making it.
+      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
   diff_mode:
     support: full
     details: Shows the fields that this module owns. Secrets are masked.
@@ -98,7 +98,7 @@ notes:
   - O(wait_for) speaks of the services. For O(models) it is always waited until they are ready.
   - A failure of a service whose model is among O(models) counts only when it is still there a few seconds after the
     model has become ready. Until then it may be about what the model was before the task.
-  - This module does not create namespaces; M(kubernetes.core.k8s) does.
+  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
   - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the services and models,
     and, to explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
   - The values of environment variables that look like secrets by their names are masked in all output. It is better to
@@ -279,7 +279,7 @@ results:
       sample: 12.4
     error_code:
       description: As RV(error_code), for this object.
-      returned: if it is among those that made the task fail
+      returned: when it is among those that made the task fail
       type: str
     events:
       description:
@@ -303,7 +303,7 @@ hint:
   returned: on failure
   type: str
 status:
-  description: HTTP status of the API server's answer; V(0) if there was none.
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
   returned: on failure
   type: int
 """

@@ -173,7 +173,7 @@ inference_services:
       version_added: 0.5.0
     runtime:
       description:
-        - The runtime that it uses, with its kind, its score, who chose it, and which would come next. As the
+        - The runtime that it has, with its kind, its score, who has chosen it, and which would come next. As the
           status of the service has it.
         - Empty where it has none.
       returned: when O(why=true)
@@ -237,7 +237,7 @@ hint:
   returned: on failure
   type: str
 status:
-  description: HTTP status of the API server's answer; V(0) if there was none.
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
   returned: on failure
   type: int
 """

@@ -13,15 +13,15 @@ version_added: 0.1.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - Creates, changes or deletes any number of models in one task and waits until all of them answer.
-  - The API server validates all models before the first one is written. They are written by server-side apply with the
-    field manager C(slipway.inference), so fields that others set are left alone.
-  - The task waits for all of them together, by watch. It ends as soon as a model has failed permanently, and says why.
+  - Makes, changes or deletes any number of models in one task and waits until all of them answer.
+  - All models are checked by the API server before the first is written. They are written by server-side apply, with
+    the field manager C(slipway.inference), so fields that others set are left alone.
+  - All of them are waited for together, by watch. The task ends at once when a model has failed for good, and says why.
   - A KubeAI model that is scaled to zero counts as ready. The first request to it starts a replica.
-  - An LLMKube model describes weights. It is ready when services can start with them;
+  - An LLMKube model is weights. It is ready when services can be started with them;
     M(slipway.inference.inference_service) registers it together with those services.
-  - A Deckhouse model is ready when it is published. If it has to be uploaded, the task waits until somebody has done
-    so, for example with M(slipway.inference.model_upload); O(wait_for) can end the wait when the upload is open.
+  - A model of Deckhouse is ready when it is published. One that is uploaded is waited for until somebody has uploaded
+    it, as M(slipway.inference.model_upload) does; O(wait_for) can end the wait when its upload is open.
 extends_documentation_fragment:
   - slipway.inference.apis.of_manifests
   - slipway.inference.k8s_auth
@@ -32,8 +32,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - The API server validates the change without making it.
-      - If the definition of the API or the namespace is missing, the change is predicted, with a warning.
+      - The API server is asked to check the change without making it.
+      - Where the definition of the API or the namespace is missing, the change is predicted, with a warning.
   diff_mode:
     support: full
     details: Shows the fields that this module owns. Secrets are masked.
@@ -46,13 +46,13 @@ options:
   kind:
     description:
       - Kind of a single model. For an API with several kinds of models, such as V(BaseModel) and V(ClusterBaseModel).
-      - Without it, the kind is chosen as for O(models[].kind).
+      - Without it the model is of the kind that O(models[].kind) says.
     type: str
     version_added: 0.5.0
   namespace:
     description:
-      - Namespace of the single model, and of models in O(models) that name none. It has to exist.
-      - It does not apply to cluster-scoped models.
+      - Namespace of the single model, or of those in O(models) that name none. It has to exist.
+      - Models of the whole cluster have none, whatever is said here.
     type: str
   labels:
     description: Labels of a single model.
@@ -65,23 +65,24 @@ options:
     type: dict
   prune:
     description:
-      - Label selectors. Models that match all of them and are not in O(models) are removed after those in O(models)
-        were applied, and the task waits until they are gone.
+      - Label selectors. Models that match all of them and are not in O(models) are removed, after those in O(models)
+        were applied, and it is waited until they are gone.
       - One of them has to name a label that the models carry, such as V(team=search). An empty list is refused.
-      - It looks for kinds of the API that O(api) names or that O(models) belong to, in the namespaces that the task or
-        its models name. Cluster-scoped models are included if O(namespace) is not set, or if O(models) has one of
-        their kind. Models that a controller has created for something else stay.
-      - With an empty list in O(models), everything that is found is removed.
-      - Check mode and diffs show what would be removed.
+      - It looks for kinds of the API that O(api) names, or that O(models) are of, in the namespaces that the task or
+        its models name; for models of the whole cluster where O(namespace) is not set, or O(models) has one of their
+        kind.
+        Models that a controller has made for something else stay.
+      - With an empty list of O(models) everything goes that is found.
+      - Check mode and diffs show what would go.
     type: list
     elements: str
     version_added: 0.5.0
 notes:
-  - This module does not create namespaces; M(kubernetes.core.k8s) does.
+  - The namespaces are not made by this module; M(kubernetes.core.k8s) makes them.
   - The account needs the verbs C(get), C(list), C(watch), C(create), C(patch) and C(delete) on the models, and, to
     explain failures, C(list) on events and pods and C(get) on C(pods/log) in their namespaces.
-  - The values of environment variables whose names look like secrets are masked in all output. It is better to name a
-    Secret in C(envFrom).
+  - The values of environment variables that look like secrets by their names are masked in all output. It is better to
+    name a Secret by C(envFrom).
 seealso:
   - module: slipway.inference.inference_service
   - module: slipway.inference.model_info
@@ -203,7 +204,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: Outcome for each model, in the order of the task.
+  description: What came of each model, in the order of the task.
   returned: always, as far as the task came
   type: list
   elements: dict
@@ -219,7 +220,7 @@ results:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model. Empty for a cluster-scoped one.
+      description: Namespace of the model. Empty for one of the whole cluster.
       returned: always
       type: str
       sample: models
@@ -259,7 +260,7 @@ results:
       elements: str
       version_added: 0.5.0
     progress:
-      description: How much of it has been uploaded or published.
+      description: How much of it is uploaded or published.
       returned: for a model of Deckhouse
       type: str
       sample: 17%
@@ -271,7 +272,7 @@ results:
       sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
       version_added: 0.5.0
     upload_secret:
-      description: Name of the Secret that says where to upload it; empty while there is nothing to upload.
+      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
       returned: for a model of Deckhouse
       type: str
       version_added: 0.5.0
@@ -318,9 +319,9 @@ results:
           type: int
     drift:
       description:
-        - Fields that the task describes and somebody else had changed before the task ran.
-        - Empty if nobody has. A field that somebody has removed cannot be told from one that is new in the task, so it
-          is not included.
+        - What somebody else has changed of the fields that the task describes, as it was before the task.
+        - Empty where nobody has. A field that somebody has removed cannot be told from one that is new in the task, and
+          is not among them.
       returned: unless O(state=absent)
       type: list
       elements: dict
@@ -348,8 +349,8 @@ results:
       type: float
       sample: 12.4
     error_code:
-      description: Like RV(error_code), for this model.
-      returned: if it is among those that made the task fail
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made the task fail
       type: str
     events:
       description:
@@ -372,7 +373,7 @@ results:
           description: How often.
           type: int
         object:
-          description: Kind and name of the object that it is about.
+          description: Kind and name of what it happened to.
           type: str
           sample: Pod/qwen2-0-5b-84989bd6c9-ztxbk
     log:
@@ -381,7 +382,7 @@ results:
       type: list
       elements: str
 pruned:
-  description: Outcome for each model that O(prune) has found, in the form that RV(results) has for removed models.
+  description: What came of each model that O(prune) has found, as RV(results) tells it of models that are removed.
   returned: when O(prune) is set, as far as the task came
   type: list
   elements: dict
@@ -396,11 +397,11 @@ pruned:
       type: str
       sample: tinyllama-1-1b
     namespace:
-      description: Namespace of the model. Empty for a cluster-scoped one.
+      description: Namespace of the model. Empty for one of the whole cluster.
       type: str
       sample: models
     changed:
-      description: Whether it was removed, or would be. V(false) if it was already being deleted.
+      description: Whether it was removed, or would be. V(false) for one that was going already.
       type: bool
     waited:
       description: Seconds until it was gone.
@@ -416,8 +417,8 @@ pruned:
       returned: when it was not gone in time, or could not be deleted
       type: str
     error_code:
-      description: Like RV(error_code), for this model.
-      returned: if it is among those that made the task fail
+      description: As RV(error_code), for this model.
+      returned: when it is among those that made the task fail
       type: str
     events:
       description: As RV(slipway.inference.model#module:results[].events).
@@ -431,11 +432,11 @@ pruned:
       elements: str
 error_code:
   description:
-    - What kind of failure it was. The codes are stable.
-    - V(failed) a model failed permanently; V(timeout) not ready or gone in time; V(controller_missing) not in time,
-      and no controller has seen the newest spec; V(deleted) something else deleted it while the task waited;
-      V(replaced) something else changed it, or created another one with its name, while the task was deleting it.
-    - V(invalid_input) the task's arguments; V(invalid) the API server rejects the spec; V(conflict) another manager
+    - What kind of failure it was. The codes keep their meaning.
+    - V(failed) a model failed for good; V(timeout) not ready or gone in time; V(controller_missing) not in time, and no
+      controller has seen the newest spec; V(deleted) something else deleted it meanwhile; V(replaced) something
+      else changed it, or made another one of its name, while it was to be deleted.
+    - V(invalid_input) the task's arguments; V(invalid) the API server finds the spec wrong; V(conflict) another manager
       owns a field; V(denied) refused by an admission rule or a quota; V(definition_missing) the API is not installed;
       V(namespace_missing); V(not_found).
     - V(unauthorized), V(forbidden), V(certificate), V(unreachable), V(server_error), V(no_connection_details),
@@ -448,7 +449,7 @@ hint:
   returned: on failure
   type: str
 status:
-  description: HTTP status of the API server's answer; V(0) if there was none.
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
   returned: on failure
   type: int
 """

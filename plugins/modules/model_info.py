@@ -108,7 +108,7 @@ models:
       type: str
       sample: qwen2-0-5b
     namespace:
-      description: Namespace of the model. Empty for a cluster-scoped one.
+      description: Namespace of the model. Empty for one of the whole cluster.
       type: str
       sample: models
     ready:
@@ -135,7 +135,7 @@ models:
       elements: str
       version_added: 0.5.0
     progress:
-      description: How much of it has been uploaded or published.
+      description: How much of it is uploaded or published.
       returned: for a model of Deckhouse
       type: str
       sample: 17%
@@ -147,7 +147,7 @@ models:
       sample: sha256:7d865e959b2466918c9863afca942d0fb89d7c9ac0c99bafc3749504ded97730
       version_added: 0.5.0
     upload_secret:
-      description: Name of the Secret that says where to upload it; empty while there is nothing to upload.
+      description: Name of the Secret that says where to upload it; empty while nothing is to be uploaded.
       returned: for a model of Deckhouse
       type: str
       version_added: 0.5.0
@@ -174,7 +174,7 @@ models:
       sample: 12.4
       version_added: 0.5.0
     error_code:
-      description: Like RV(error_code), for this model.
+      description: As RV(error_code), for this model.
       returned: when it is among those that made a wait fail
       type: str
       version_added: 0.5.0
@@ -207,7 +207,7 @@ hint:
   returned: on failure
   type: str
 status:
-  description: HTTP status of the API server's answer; V(0) if there was none.
+  description: HTTP status that the API server answered; V(0) if it is not about an answer.
   returned: on failure
   type: int
 """

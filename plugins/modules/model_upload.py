@@ -47,7 +47,7 @@ options:
     type: str
   url:
     description:
-      - Address of the upload, as in the Secret, for accounts that may read neither model nor Secret. Needs O(token).
+      - Address of the upload, as in the Secret, for who may read neither model nor Secret. Needs O(token).
       - Then nothing is asked of the cluster, and nothing waited for but the upload.
     type: str
   token:

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import whole
-
 Node = Mapping[str, Any]
 
 LABEL = "slipway.inference/accelerator"
@@ -118,7 +116,7 @@ def _accelerators(resources: Mapping[str, Any]) -> dict[str, int]:
     """Extended resources that are accelerators, and how many of each."""
     patterns = [vendor.resources for vendor in VENDORS.values()]
     return {
-        name: whole(amount)
+        name: int(amount) if str(amount).isascii() and str(amount).isdigit() else 0
         for name, amount in sorted(resources.items())
         if any(re.search(pattern, name) for pattern in patterns)
     }

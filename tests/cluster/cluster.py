@@ -35,10 +35,6 @@ API_VERSIONS = {
     "Model.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "Model.ai.deckhouse.io": "ai.deckhouse.io/v1alpha1",
     "InferenceService.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
-    "ModelPool.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
-    "ModelRouter.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
-    "GPUQuota.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
-    "LoRAAdapter.inference.llmkube.dev": "inference.llmkube.dev/v1alpha1",
     "BaseModel": "ome.io/v1beta1",
     "ClusterBaseModel": "ome.io/v1beta1",
     "FineTunedWeight": "ome.io/v1beta1",
@@ -62,10 +58,6 @@ API_VERSIONS = {
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 150.0
 """Seconds that a wait may take on a slow machine; most take two or three."""
-NAMESPACE_PATIENCE = 600.0
-"""For a namespace to go. Where pods of it take longer than some ten seconds to end, Kubernetes looks again only after
-half of their grace period, which is 615 s for pods that serve."""
-POLL_SECONDS = 0.5
 GATEWAY = "app.kubernetes.io/name=slipway-gateway"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
 
@@ -141,7 +133,7 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Standard output; fails the test with standard error where kubectl fails."""
         command = ["kubectl", "--kubeconfig", self.kubeconfig, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
@@ -221,11 +213,6 @@ class Cluster:
 
         what = f"{name} is {kind}={status}/{reason}"
         return condition(wait(what, seconds, lambda: self.model(namespace, name), reached, self._say), kind)
-
-    def kubectl_wait(self, namespace: str, resource: str, condition: str = "Ready") -> None:
-        """As people wait who know nothing of the API. ``condition``: such as ``Ready``, or ``Stalled=False``."""
-        of = ("--namespace", namespace) if namespace else ()
-        self.kubectl("wait", *of, resource, f"--for=condition={condition}", "--timeout=110s")
 
     def wait_gone(self, kind: str, namespace: str, name: str, seconds: float = PATIENCE) -> None:
         wait(f"{kind} {name} is gone", seconds, lambda: self.get(kind, namespace, name), lambda found: found is None)
@@ -317,7 +304,7 @@ def wait(
             return seen
         if time.monotonic() > deadline:
             _fail(f"not within {seconds:.0f} s: {what}. Last seen:\n{say(seen)}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(0.25)
 
 
 def holds(what: str, seconds: float, look: Callable[[], T], good: Callable[[T], bool] = bool) -> None:
@@ -326,7 +313,7 @@ def holds(what: str, seconds: float, look: Callable[[], T], good: Callable[[T], 
     while time.monotonic() < deadline:
         seen = look()
         assert good(seen), f"no longer so: {what}. Seen:\n{json.dumps(seen, indent=1, default=str)}"
-        time.sleep(POLL_SECONDS)
+        time.sleep(0.25)
 
 
 def _fail(message: str) -> NoReturn:
@@ -369,7 +356,7 @@ def site(*arguments: str, playbook: str = "site") -> str:
     variables = ["-e", "@tests/cluster/site.yml", "-e", f"slipway_build={built_image()}"]
     command = ["ansible-playbook", f"playbooks/{playbook}.yml", *variables, *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return done.stdout
 

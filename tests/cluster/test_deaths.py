@@ -159,7 +159,6 @@ def test_a_control_process_that_dies_below_its_supervisor_leaves_the_pods_ready(
     assert [restarts(cluster, pod, "control") for pod in pods] == before
 
 
-@pytest.mark.nightly
 def test_keys_are_turned_on_and_off_without_a_lost_request(cluster: Cluster, namespace: str, gateway_url: str) -> None:
     name = unique("keys")
     cluster.make_model(namespace, name)

@@ -105,7 +105,8 @@ def place(cluster: Cluster) -> Iterator[str]:
     metadata = {"name": MODEL, "namespace": name}
     model = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "Model", "metadata": metadata, "spec": {"source": source}}
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(model))
-    cluster.kubectl_wait(name, f"models.{GROUP}/{MODEL}")
+    path = ("wait", f"models.{GROUP}/{MODEL}", "--namespace", name, "--for=jsonpath={.status.phase}=Ready")
+    cluster.kubectl(*path, "--timeout=110s")
     yield name
     cluster.delete("Namespace", "", name)
 

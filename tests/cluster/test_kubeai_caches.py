@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .cluster import NAMESPACE_PATIENCE, PATIENCE, Object, condition, unique, wait
+from .cluster import PATIENCE, Object, condition, unique, wait
 from .kubeai import ENGINE_STARTS, MODEL, KubeAI, chat
 
 PROFILE_CLAIM = "shared-model-cache-shared"
@@ -66,7 +66,7 @@ def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: 
     kubeai.make_model(namespace, name, cacheProfile="shared")
     kubeai.wait_ready(namespace, name)
     kubeai.delete("Namespace", "", namespace)
-    kubeai.wait_gone("Namespace", "", namespace, NAMESPACE_PATIENCE)
+    kubeai.wait_gone("Namespace", "", namespace)
 
 
 @pytest.mark.usefixtures("shared_volume")

@@ -160,7 +160,6 @@ def test_manifests_written_for_kubeai_apply_unchanged_and_answer(
         written = model_of(manifest)
         model = kubeai.wait_ready(free_namespace, written["metadata"]["name"])
         assert {field: model["spec"][field] for field in written["spec"]} == written["spec"], manifest
-        kubeai.wait_routed(free_namespace, written["metadata"]["name"])
         assert answers(gateway_url, written), manifest
     for manifest in batch:
         kubeai.delete(MODEL, free_namespace, model_of(manifest)["metadata"]["name"])

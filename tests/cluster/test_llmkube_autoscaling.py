@@ -93,7 +93,6 @@ def writers_of_replicas(llmkube: LLMKube, namespace: str, name: str) -> set[str]
     return {entry["manager"] for entry in written if "f:replicas" in entry["fieldsV1"].get("f:spec", {})}
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(2000)
 @pytest.mark.usefixtures("custom_metrics")
 def test_replicas_follow_cpu_and_requests_up_and_down_again(
@@ -129,7 +128,6 @@ def test_replicas_follow_cpu_and_requests_up_and_down_again(
         wait_count(llmkube, namespace, name, 1, DOWN_SECONDS)
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(2000)
 def test_a_person_the_autoscaler_and_the_controller_do_not_fight(llmkube: LLMKube, llmkube_namespace: str) -> None:
     namespace = llmkube_namespace

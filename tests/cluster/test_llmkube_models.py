@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from .cluster import NAMESPACE_PATIENCE, PATIENCE, Object, condition, unique, wait
+from .cluster import PATIENCE, Object, condition, unique, wait
 from .kubeai import chat
 from .llmkube import CLAIM, HUB, MODEL, REVALIDATE_SECONDS, SERVICE, LLMKube, Shelf
 
@@ -191,7 +191,7 @@ def test_a_namespace_goes_with_its_models(llmkube: LLMKube) -> None:
     llmkube.make_service(namespace, name, name)
     llmkube.wait_serving(namespace, name)
     llmkube.delete("Namespace", "", namespace)
-    llmkube.wait_gone("Namespace", "", namespace, NAMESPACE_PATIENCE)
+    llmkube.wait_gone("Namespace", "", namespace)
 
 
 def test_weights_are_served_from_a_volume_of_the_users_own(

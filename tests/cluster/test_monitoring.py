@@ -31,7 +31,7 @@ CASES = yaml.safe_load((HERE / "cases.yml").read_text())
 SECONDS = 240.0
 """For series to come: models start, and rates want two looks."""
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-pytestmark = [pytest.mark.xdist_group("monitoring"), pytest.mark.nightly]
+pytestmark = pytest.mark.xdist_group("monitoring")
 
 
 class Prometheus:

@@ -110,9 +110,6 @@ def test_a_service_without_a_runtime_gets_the_one_that_fits_and_answers(
     name = unique("selected")
     ome.make_service(ome_namespace, name, models["gguf"])
     status = ome.wait_serving(ome_namespace, name)["status"]
-    ome.kubectl_wait("", f"clusterbasemodels.ome.io/{models['gguf']}")
-    ome.kubectl_wait("", f"clusterservingruntimes.ome.io/{runtimes['gguf']}")
-    ome.kubectl_wait(ome_namespace, f"inferenceservices.ome.io/{name}")
     runtime = status["runtime"]
     assert (runtime["name"], runtime["kind"], runtime["chosen"]) == (runtimes["gguf"], RUNTIME, "Selection")
     assert status["modelStatus"]["transitionStatus"] == "UpToDate"
@@ -306,7 +303,6 @@ def test_a_benchmark_measures_a_service(ome: OME, ome_namespace: str, models: di
     status = wait("it has ended", 2 * PATIENCE, look, lambda seen: seen.get("state") in ("Completed", "Failed"))
     assert status["state"] == "Completed", status
     assert "D(20,8)" in status["details"]
-    ome.kubectl_wait(ome_namespace, f"benchmarkjobs.ome.io/{name}")
     ome.delete("PersistentVolume", "", volume)
 
 

@@ -1,4 +1,4 @@
-"""The collection as the README installs it: from the checkout, without a network, and used from there."""
+"""The collection as the README installs it: built, installed without a network, and used from there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ COLLECTIONS = Path(os.environ.get("ANSIBLE_COLLECTIONS_PATH", ROOT / ".venv/coll
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of collections with this one, as it is installed from a checkout, beside those that it needs."""
+    """A folder of collections with this one, from its tarball, beside those that it needs."""
     folder = tmp_path_factory.mktemp("collection")
     others = folder / "collections/ansible_collections"
     others.mkdir(parents=True)
     (others / "kubernetes").symlink_to(COLLECTIONS / "ansible_collections/kubernetes")
+    ansible(folder, "ansible-galaxy", "collection", "build", str(ROOT), "--output-path", str(folder))
+    (tarball,) = folder.glob("slipway-inference-*.tar.gz")
     install = ("--offline", "--no-deps", "--collections-path", str(folder / "collections"))
-    ansible(folder, "ansible-galaxy", "collection", "install", *install, str(ROOT))
+    ansible(folder, "ansible-galaxy", "collection", "install", *install, str(tarball))
     return folder
 
 
@@ -41,7 +43,7 @@ def test_the_modules_document_themselves(installed: Path) -> None:
     assert {name for name, found in told.items() if found["examples"]} == names
 
 
-def test_what_is_installed_has_what_the_image_is_built_of_and_nothing_for_developers(installed: Path) -> None:
+def test_the_tarball_has_what_the_image_is_built_of_and_nothing_for_developers(installed: Path) -> None:
     collection = installed / "collections/ansible_collections/slipway/inference"
     present = {path.name for path in collection.iterdir()}
     assert {"src", "images", "requirements", "pyproject.toml", "roles", "playbooks", "plugins", "docs"} <= present

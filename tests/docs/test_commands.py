@@ -2,9 +2,9 @@
 
 A page becomes one script. Files that readers save are written where they stand; manifests, playbooks and inventories
 that no command of the page uses are tried out by the API server, in check mode or by being read. The quick start of the
-README goes through a whole installation, for which only `make test-all` has the time; further commands that would (see
-WHOLE) are held against the playbooks by tests/unit/docs/test_playbook_commands.py, and what they do is shown by
-molecule/site and upgrade. What one page has done by Ansible the next does not do again.
+README goes through a whole installation; further commands that would (see WHOLE) are held against the playbooks by
+tests/unit/docs/test_playbook_commands.py, and what they do is shown by molecule/site and upgrade. What one
+page has done by Ansible the next does not do again.
 """
 
 from __future__ import annotations
@@ -81,14 +81,7 @@ def done() -> set[str]:
 
 
 @pytest.mark.timeout(SECONDS + 400)
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.stem, marks=[pytest.mark.nightly] if page.name == "README.md" else [])
-        for page in PAGES
-        if runs(page)
-    ],
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
 def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path, done: set[str]) -> None:
     text = script(blocks(page), done)
     for said, meant in place.stand_ins().items():

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests. All run in one event loop, since the slow runs go on beside each other."""
+"""Fixtures of the fault tests. All run in one event loop, since slow runs go on beside the others."""
 
 from __future__ import annotations
 
@@ -48,15 +48,14 @@ async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow runs come first: other processes go on with the rest meanwhile. Each test may wait for several things,
-    with patience for each."""
+    """Who waits for the slow runs comes last. Each test may wait for several things, with patience for each."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(900))
-    items.sort(key=lambda item: not parameters([item], "slow_run"))
+    items.sort(key=lambda item: bool(parameters([item], "slow_run")))
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
 async def slow(
     api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[dict[str, asyncio.Task[None]]]:

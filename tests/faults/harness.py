@@ -49,8 +49,6 @@ PLURALS = {
 }
 PREFIXES = {**CHILDREN, "Model": MODELS, "ResourceQuota": "/api/v1"}
 QUIET_SECONDS = 0.5
-POLL_SECONDS = 0.2
-"""A dozen runs wait at a time, and each look is several requests: the API server shares the processors."""
 PATIENCE = 120.0
 """Seconds that a wait may take on a busy machine; most take one or two."""
 FINALIZER = "krypton.ai/cleanup"
@@ -308,7 +306,7 @@ class Run:
             except AssertionError as error:
                 last = str(error)
             assert time.monotonic() < deadline, f"{what or 'did not happen in time'}: {last}\n{self.told()}"
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(0.05)
 
     async def settled(self, *names: str, seconds: float = PATIENCE) -> None:
         """I1, I2, I3: children and status are as planned, and nothing is written any more."""

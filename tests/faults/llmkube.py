@@ -7,16 +7,16 @@ and that the pods of the service are ready.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from pathlib import Path
-from typing import Self
 
 import yaml
 
 from slipway.apis.llmkube import cache, names
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 
-from .harness import Api, without
-from .node import NodeRun, ends
+from .harness import PLURALS, PREFIXES, Api, Run, without
 from .proxy import Object
 
 GROUP = "inference.llmkube.dev/v1alpha1"
@@ -24,19 +24,25 @@ SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.
 MODEL, SERVICE = "tiny", "chat"
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SETTINGS = {"llmkube": {"revalidateSeconds": 0, "modelCache": {"storageClass": "none"}}}
-REPORT = written(LoadReport(file="tiny.gguf", size=5, etag="1")).decode()
+REPORT = written(Report(file="tiny.gguf", size=5, etag="1")).decode()
 CHILDREN = ("Deployment", "Service")
 
 
-class LLMKubeRun(NodeRun):
+class LLMKubeRun(Run):
     """One namespace, which is the controller's own too."""
 
-    prefixes = NodeRun.prefixes | {
+    prefixes = PREFIXES | {
         "Model": f"/apis/{GROUP}",
         "InferenceService": f"/apis/{GROUP}",
+        "Job": "/apis/batch/v1",
+        "Pod": "/api/v1",
+        "PersistentVolumeClaim": "/api/v1",
     }
-    plurals = NodeRun.plurals | {
+    plurals = PLURALS | {
         "InferenceService": "inferenceservices",
+        "Job": "jobs",
+        "Pod": "pods",
+        "PersistentVolumeClaim": "persistentvolumeclaims",
     }
 
     def __init__(self, api: Api, folder: Path) -> None:
@@ -45,15 +51,21 @@ class LLMKubeRun(NodeRun):
         self.disk: set[str] = set()
         """Folders of the cache."""
         self.downloads: list[str] = []
+        self._node: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> LLMKubeRun:
         await super().__aenter__()
         # One of its own: those that the controller makes stay on the cluster, as its settings want them here.
         priority = {"metadata": {"name": self.namespace}, "value": 0}
         await self.api.call("POST", PRIORITY_CLASSES, priority)
+        self._node = asyncio.create_task(self._work())
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if self._node is not None:
+            self._node.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._node
         await super().__aexit__(*error)
         await self.api.call("DELETE", f"{PRIORITY_CLASSES}/{self.namespace}")
 
@@ -79,9 +91,17 @@ class LLMKubeRun(NodeRun):
 
     async def _end(self, pod: Object) -> None:
         """Does what a pod of a Job is there for."""
-        words = pod["spec"]["containers"][0]["args"]
-        if not await ends(self, pod, REPORT if words[1] == "stage" else ""):
-            return
+        container = pod["spec"]["containers"][0]
+        words = container["args"]
+        over = {"exitCode": 0, "reason": "Completed", "message": REPORT if words[1] == "stage" else ""}
+        status = {"name": container["name"], "image": container["image"], "imageID": "", "ready": False}
+        told = {
+            "phase": "Succeeded",
+            "containerStatuses": [status | {"restartCount": 0, "state": {"terminated": over}}],
+        }
+        path = self.path("Pod", pod["metadata"]["name"]) + "/status"
+        if await self.api.call("PATCH", path, {"status": told}, "application/merge-patch+json") is None:
+            return  # it went meanwhile
         if words[1] == "evict":
             self.disk.discard(words[2].rpartition("/")[2])
         else:
@@ -129,7 +149,7 @@ class LLMKubeRun(NodeRun):
         assert deployment, "no Deployment"
         assert f"/{key}/" in str(deployment["spec"]["template"]["spec"]["containers"][0]["args"]), "pods read others"
         assert not await self.all("Job"), "Jobs stay"
-        return self.is_quiet()
+        return not self.proxy.writes or time.monotonic() - self.proxy.writes[-1].at > 0.7
 
     async def _nothing_left(self) -> bool:
         """I5."""

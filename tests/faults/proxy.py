@@ -1,8 +1,7 @@
 """A proxy between one controller process and the API server, which does to requests and watches what a test says.
 
 It narrows the controller's view to one namespace, by asking for that namespace where the controller asks for all, so
-that tests neither see nor disturb anything else on the cluster. Of our kinds that have no namespace the controller sees
-the one object that has the namespace's name.
+that tests neither see nor disturb anything else on the cluster.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ from slipway.kube.credentials import Credentials
 Object = dict[str, Any]
 Action = Callable[["Exchange"], Awaitable[web.StreamResponse]]
 
-OF_THE_CLUSTER = "clustermodels|modelcatalogsources"
-ALL_NAMESPACES = re.compile(
-    rf"/(?:api/v1|apis/[^/]+/[^/]+)/(?!(?:namespaces|nodes|priorityclasses|{OF_THE_CLUSTER})$)[a-z]+"
-)
-NO_NAMESPACE = re.compile(rf"/apis/[^/]+/[^/]+/(?:{OF_THE_CLUSTER})")
+ALL_NAMESPACES = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?!(?:namespaces|nodes|priorityclasses)$)[a-z]+")
 PATH = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?")
 UNCOUNTED = ("leases", "events", "secrets")
 """Writes of these kinds are not part of a scenario's writes."""
@@ -188,9 +183,7 @@ class Proxy:
 
     async def forward(self, exchange: Exchange) -> web.StreamResponse:
         query = exchange.query | ({"limit": str(self.page)} if self.page and exchange.list else {})
-        if NO_NAMESPACE.fullmatch(exchange.request.path) and exchange.method == "GET":
-            query["fieldSelector"] = f"metadata.name={self._namespace}"
-        headers = {"Accept": exchange.request.headers.get("Accept", "application/json")}
+        headers = {"Accept": "application/json"}
         if exchange.body:
             headers["Content-Type"] = exchange.request.headers["Content-Type"]
         if authorization := await self._upstream.authorization():

@@ -1,7 +1,7 @@
 """Two controllers, and connections that only look alive: rows 5, 12 and 38 of the table in README.md.
 
-These take as long as leases and bookmarks do, so they start first and go on beside each other; ``test_slow.py`` waits
-for them.
+These take as long as leases and bookmarks do, so they start first and go on beside the other tests; ``test_slow.py``
+waits for them.
 """
 
 from __future__ import annotations

@@ -236,8 +236,6 @@ async def test_a_namespace_that_is_deleted_does_not_wait_for_an_eviction(idle: K
 
 
 async def test_row_34_three_zero_three_ends_with_three_and_nothing_is_made_anew(idle: KubeAIRun) -> None:
-    idle.settings["checkSources"] = False  # the Job that asks while it sleeps goes as soon as it wakes
-    idle.controller = idle.new_controller(idle.proxy, "unasked")
     await idle.controller.start()
     await idle.create("Model", model(minReplicas=0, replicas=3, autoscalingDisabled=True))
     await idle.has(3)

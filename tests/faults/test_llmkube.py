@@ -8,23 +8,27 @@ has a run for each write, against a scripted API server.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
-from .harness import Api, a_few_at_a_time, parameters
+from .harness import Api, a_few_at_a_time, crash, parameters
 from .llmkube import OTHER, SOURCE, LLMKubeRun
-from .node import live_through_deaths
+from .proxy import Exchange, Fault
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
 
+VARYING = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
+"""What the same write has anew in each attempt: uids, versions, times."""
 STAGES = {
     "create": {"models", "persistentvolumeclaims", "jobs", "services", "deployments", "models/status"},
     "change": {"models", "jobs", "deployments", "models/status", "inferenceservices/status"},
     "delete": {"models", "jobs"},
 }
 """What is certainly written in each stage, whatever else is."""
+MOST_DEATHS = 40
 Lives = dict[tuple[str, bool], asyncio.Task[None]]
 
 
@@ -62,7 +66,28 @@ async def test_row_4_a_model_and_its_service_live_well_though_the_controller_die
 
 
 async def a_life_ends_well(run: LLMKubeRun, undisturbed: list[list[str]], stage: str, after: bool) -> None:
-    await live_through_deaths(run, stage, STAGES[stage], after=after)
+    deaths = Fault(first_of_its_sort(stage), crash(run.controller, after=after), MOST_DEATHS)
+    run.proxy.faults.append(deaths)
+    await run.controller.start()
+    await run.life()
+    died_at = {exchange.label.removeprefix(f"{stage} ") for exchange in deaths.fired}
+    assert died_at >= STAGES[stage], f"no such write: {sorted(STAGES[stage] - died_at)}"
+    assert deaths.left, f"too many sorts of writes: {deaths.fired}"
     assert run.snapshots == undisturbed
     assert run.downloads == [SOURCE, OTHER], "loaded twice"
     run.no_child_was_deleted()
+
+
+def first_of_its_sort(stage: str):
+    """Matches each write of a stage that is unlike all that it has matched before."""
+    had: set[tuple[str, str, bytes]] = set()
+
+    def matches(exchange: Exchange) -> bool:
+        if not (exchange.write and exchange.label.startswith(f"{stage} ")):
+            return False
+        sort = (exchange.method, exchange.label, VARYING.sub(b"", exchange.body))
+        new = sort not in had
+        had.add(sort)
+        return new
+
+    return matches

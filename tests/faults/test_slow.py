@@ -1,4 +1,4 @@
-"""Waits for the slow runs, which go on beside each other: see slow.py."""
+"""Waits for the slow runs, which started before all other tests of this folder: see slow.py."""
 
 from __future__ import annotations
 

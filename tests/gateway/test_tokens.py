@@ -138,22 +138,6 @@ CASES: dict[str, tuple[str, list[str], str, dict[str, int]]] = {
         EVENTS,
         {"input": 8, "output": 3},
     ),
-    "whole answer of the Messages API, with a cache": (
-        "/v1/messages",
-        ['{"type": "message", "usage": {"input_tokens": 10, "cache_read_input_tokens": 4, "output_tokens": 6}}'],
-        "application/json",
-        {"input": 14, "cached": 4, "output": 6},
-    ),
-    "stream of the Messages API: input at its start, output at its end": (
-        "/v1/messages",
-        [
-            "event: message_start\n" + event({"message": {"usage": {"input_tokens": 10, "output_tokens": 1}}}),
-            "event: message_delta\n" + event({"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 6}}),
-            "event: message_stop\n" + event({"type": "message_stop"}),
-        ],
-        EVENTS,
-        {"input": 10, "output": 6},
-    ),
     "a word of the model's own": (
         CHAT,
         [

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -77,49 +74,11 @@ async def test_requests_are_answered_however_often_the_only_engine_dies(served: 
             await asyncio.to_thread(engine.kill)
             await asyncio.sleep(0.2)
             await asyncio.to_thread(engine.start)
-            # Whoever waits is answered before the next death: nobody may wait a third time.
-            await asyncio.to_thread(wait_for, lambda: waiting(served) == 0)
             before = len(engine.bodies)
             await asyncio.to_thread(wait_for, lambda known=before: len(engine.bodies) > known + 20)
 
     seen = await under_load(served, die, (SMALL, MEDIUM))
     assert set(seen) == {200}, seen
-
-
-async def test_idle_connections_that_died_with_the_engine_use_up_no_tries(served: Standalone, engine: Engine) -> None:
-    """HAProxy finds the requests and the death of a hundred idle connections at the same moment."""
-    for _unused in range(8):
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            held = [asyncio.create_task(session.post(served.url + CHAT, data=HELD)) for _unused in range(100)]
-            await asyncio.to_thread(wait_for, lambda: engine.active == 100)
-            engine.release(100)
-            for one in held:
-                await (await one).read()
-            asked = await dead_at_once(session, served, engine)
-            await asyncio.to_thread(wait_for, lambda: waiting(served) == 8)
-            await asyncio.to_thread(engine.start)
-            async with asyncio.timeout(PATIENCE):
-                assert [(await one).status for one in asked] == [200] * 8
-
-
-async def dead_at_once(
-    session: aiohttp.ClientSession, gateway: Standalone, engine: Engine
-) -> list[asyncio.Task[aiohttp.ClientResponse]]:
-    """Eight requests that come while HAProxy is stopped, as does the engine's death."""
-    workers = gateway.haproxy_pids()[1:]
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    await asyncio.to_thread(wait_for, lambda: all(map(is_stopped, workers)))
-    asked = [asyncio.create_task(session.post(gateway.url + CHAT, data=SMALL)) for _unused in range(8)]
-    await asyncio.sleep(0.2)
-    await asyncio.to_thread(engine.kill)
-    for worker in workers:
-        os.kill(worker, signal.SIGCONT)
-    return asked
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
 
 
 async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: Standalone, engine: Engine) -> None:

@@ -85,7 +85,7 @@ async def cluster(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(kubeconfig_for(port)))
     client = await Client.connect(str(kubeconfig), metrics=Metrics())
-    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None, lambda *_told: None)
+    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
     yield found
     task.cancel()
@@ -138,21 +138,6 @@ async def test_a_model_that_nobody_may_scale_is_waited_for_only_briefly(cluster:
     async with aiohttp.ClientSession() as session:
         assert await ask(session, cluster.gateway, "off") == 503
     assert cluster.written == []
-
-
-async def test_a_route_says_how_long_requests_wait_for_what_somebody_else_starts(
-    shared: Standalone, make_engine: Callable[..., Engine]
-) -> None:
-    """Longer than for a model that nobody starts, where its pod comes in that time."""
-    engine, slow = make_engine("late"), {"route": {"wakeSeconds": int(WAKE_SECONDS)}, "endpoints": []}
-    shared.route({"late": slow, "never": {"route": {"wakeSeconds": 2}, "endpoints": []}})
-    wait_for(lambda: "static:never 2s" in (shared.run / "wake.map").read_text())
-    settle(shared)
-    async with aiohttp.ClientSession() as session:
-        asked = asyncio.create_task(ask(session, shared, "late"))
-        assert await ask(session, shared, "never") == 503
-        shared.route({"late": {**slow, "endpoints": [engine.endpoint]}})
-        assert await asked == 200
 
 
 async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:

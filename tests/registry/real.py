@@ -8,7 +8,6 @@ from __future__ import annotations
 import glob
 import json
 import os
-import ssl
 import subprocess
 import time
 import urllib.error
@@ -38,16 +37,8 @@ def _size(path: Path) -> int:
 class RealRegistry:
     """Starts on entering the context, stops on leaving it. Everything lies below `directory`, the log too."""
 
-    def __init__(
-        self,
-        directory: Path,
-        port: int,
-        auth: dict[str, Any] | None = None,
-        tls: tuple[Path, Path, Path] | None = None,
-    ) -> None:
-        """``auth``: how it takes tokens, else anybody may do all. ``tls``: its certificate, key and authority."""
+    def __init__(self, directory: Path, port: int, auth: dict[str, Any] | None = None) -> None:
         self.directory, self.host = directory, f"127.0.0.1:{port}"
-        self._tls = tls
         self.store = directory / "store"
         self._auth, self._container = auth, f"slipway-registry-{os.getpid()}-{port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,13 +51,6 @@ class RealRegistry:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
-    @property
-    def pid(self) -> int:
-        """Of the program, where SLIPWAY_REGISTRY names it."""
-        if self._process is None:
-            raise RuntimeError("the registry is not running")
-        return self._process.pid
-
     def start(self, *, read_only: bool = False) -> None:
         """Serves what is in the store."""
         self._configure(read_only=read_only)
@@ -77,12 +61,10 @@ class RealRegistry:
                 stderr=output,
                 env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
             )
-        address = f"{'https' if self._tls else 'http'}://{self.host}/v2/"
-        trusted = ssl.create_default_context(cafile=str(self._tls[2])) if self._tls else None
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(address, timeout=10, context=trusted):
+                with urllib.request.urlopen(f"http://{self.host}/v2/", timeout=10):
                     return
             except urllib.error.HTTPError as error:
                 error.close()
@@ -142,8 +124,6 @@ class RealRegistry:
             "storage": storage,
             "http": {"addr": self.host, "secret": "the same after a restart"},
         }
-        if self._tls:
-            settings["http"]["tls"] = {"certificate": str(self._tls[0]), "key": str(self._tls[1])}
         if self._auth:
             settings["auth"] = {"token": self._auth}
         self._config.write_text(yaml.safe_dump(settings))

@@ -24,9 +24,9 @@ LABELS = {
     "by-hand": "Ready",
     "llama-70b": "Starting Unschedulable",
     "mistral": "Failed ImagePullBackOff",
-    "draft": "Unreachable NotRouted · conflict",
+    "draft": "No id leads to it NotRouted · conflict",
     "gone": "Being deleted",
-    "new": "No status yet",
+    "new": "Not taken up",
     "old": "Stopped Suspended",
     "embedder": "Ready",
     "helper": "Change failed OutOfGpuMemory",
@@ -98,10 +98,10 @@ def test_a_model_that_fails_tells_why_and_what_to_do(stage: Stage, tab: Tab) -> 
     stage.show(every_state())
     page = opened(tab, stage)
     page.get_by_role("link", name="mistral").click()
-    told = page.get_by_role("region", name="State")
+    told = page.get_by_role("region", name="How it is")
     expect(told, "ImagePullBackOff")
     expect(told, "Image ghcr.io/example/vllm:0.99 cannot be pulled")
-    expect(told, "Check spec.image, and check from a node whether the registry answers.")
+    expect(told, "Check spec.image, and from a node whether the registry answers.")
     page.get_by_text("Its conditions").click()
     assert page.get_by_role("row", name=re.compile("^Progressing False ImagePullBackOff")).is_visible()
 
@@ -111,7 +111,7 @@ def test_conflicts_of_the_routing_table_are_told_beside_the_list_and_the_model(s
     page = opened(tab, stage)
     expect(page.get_by_role("listitem"), "team-b/tiny the id 'tiny' leads to Service default/tiny, which is older")
     row(page, "tiny", "team-b").get_by_role("link").click()
-    expect(page.get_by_role("region", name="State"), "leads to Service default/tiny")
+    expect(page.get_by_role("region", name="How it is"), "leads to Service default/tiny")
 
 
 def test_figures_follow_what_haproxy_counts(stage: Stage, tab: Tab) -> None:
@@ -124,10 +124,10 @@ def test_figures_follow_what_haproxy_counts(stage: Stage, tab: Tab) -> None:
     expect(row(page, "llama-70b"), "4 waiting")
     stage.counters = None
     refresh(page)
-    expect(page.get_by_role("status"), "HAProxy does not report its counters")
+    expect(page.get_by_role("status"), "HAProxy does not tell its counters")
     stage.show(World())
     refresh(page)
-    expect(page.get_by_role("main"), "There are no models yet.")
+    expect(page.get_by_role("main"), "No model has been declared yet.")
 
 
 def test_a_search_and_a_state_narrow_the_list(stage: Stage, tab: Tab) -> None:
@@ -196,7 +196,7 @@ def test_an_answer_is_shown_as_it_comes(stage: Stage, tab: Tab) -> None:
         expect(answer, sofar)
         assert answer.get_attribute("aria-busy") == "true"
     stage.say(None)
-    expect(page.get_by_role("status"), "complete after")
+    expect(page.get_by_role("status"), "all of it after")
     assert answer.get_attribute("aria-busy") == "false"
     asked = stage.questions[0]
     assert (asked["model"], asked["stream"]) == ("tiny", True)
@@ -329,7 +329,7 @@ def test_an_api_server_that_is_away_is_told_until_it_is_back(stage: Stage, tab: 
     assert page.get_by_role("table", name="Models").is_visible()
     stage.show(every_state(), unread=("models.kubeai.org",))
     refresh(page)
-    expect(page.get_by_role("status"), "The gateway cannot read models.kubeai.org")
+    expect(page.get_by_role("status"), "Nothing can be read of models.kubeai.org")
     stage.show(every_state())
     refresh(page)
     page.locator("#notices:empty").wait_for(state="attached")
@@ -340,7 +340,7 @@ def test_a_control_process_that_is_away_leaves_what_was_known(stage: Stage, tab:
     page = opened(tab, stage)
     stage.down = True
     refresh(page)
-    expect(page.get_by_role("status"), "The gateway's control process is not answering (status 503).")
+    expect(page.get_by_role("status"), "The gateway's control process does not answer (status 503).")
     assert page.get_by_role("row").count() == 14
     stage.down = False
     refresh(page)
@@ -383,7 +383,7 @@ def test_a_model_that_goes_while_somebody_looks_is_told(stage: Stage, tab: Tab) 
     page = opened(tab, stage, VIEWS[2])
     stage.show(World())
     refresh(page)
-    expect(page.get_by_role("main"), "This model no longer exists.")
+    expect(page.get_by_role("main"), "There is no such model any more.")
 
 
 def test_text_from_the_cluster_stays_text(stage: Stage, tab: Tab) -> None:
@@ -393,7 +393,7 @@ def test_text_from_the_cluster_stays_text(stage: Stage, tab: Tab) -> None:
     world.serve("ns", "m", uid, features=CHAT, source=hostile)
     stage.show(world)
     page = opened(tab, stage, "#/models.krypton.ai/ns/m")
-    expect(page.get_by_role("region", name="State"), hostile)
+    expect(page.get_by_role("region", name="How it is"), hostile)
     assert page.locator("main img, main script").count() == 0
     assert tab.errors == []
 
@@ -452,4 +452,4 @@ def test_1000_models_load_with_little_and_can_be_searched(stage: Stage, tab: Tab
     page.get_by_role("searchbox").fill("model-0950")
     expect(page.get_by_role("main"), "1 of 1000 models.")
     page.get_by_role("link", name="model-0950").click()
-    expect(page.get_by_role("region", name="State"), "unsupported architecture")
+    expect(page.get_by_role("region", name="How it is"), "unsupported architecture")

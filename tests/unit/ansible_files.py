@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,6 @@ _Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construc
 
 def role_variables(role: Path) -> dict[str, Any]:
     """What a role sets for itself, as it is written: that of vars/main.yml, or of all files in vars/main."""
-    return dict(_role_variables(role))
-
-
-@cache
-def _role_variables(role: Path) -> dict[str, Any]:
     files = [role / "vars/main.yml", *sorted((role / "vars/main").glob("*.yml"))]
     return {name: value for file in files if file.exists() for name, value in yaml.safe_load(file.read_text()).items()}
 

@@ -18,9 +18,11 @@ FILES = [
     and not path.is_relative_to(SOURCE / "apis")
     and "__pycache__" not in path.parts
 ]
+PLANNED = ("ome.io", "OME", "deckhouse")
 NAMES = (
     *(rf"(?<![a-z]){re.escape(api.name)}" for api in APIS),
     *(re.escape(api.resource.kind.group) for api in APIS),
+    *(rf"\b{name}\b" for name in PLANNED),
 )
 NAMED = re.compile("|".join(dict.fromkeys(NAMES)), re.IGNORECASE)
 ALLOWED: dict[str, str] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import ssl
 import sys
 import time
@@ -20,11 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-# All that it asks is inside of the cluster, where no proxy leads.
-os.environ["no_proxy"] = "*"
-
 GATEWAY = "http://slipway-gateway/v1"
-RIGHTS = "slipway.inference/key-rights"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CHAT = ("chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})
 TEXT = ("completions", {"prompt": "Hello", "max_tokens": 1})
@@ -46,17 +41,8 @@ def api_key(secret: str) -> str:
     headers = {"Authorization": "Bearer " + (ACCOUNT / "token").read_text()}
     authority = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/secrets/{secret}"
-    found = fetched(url, headers, context=authority)
-    return base64.b64decode(found["data"][chosen(found)]).decode()
-
-
-def chosen(secret: Any) -> str:
-    """Name of a key without rights, if there is any: others may not see every model, or have used up their day."""
-    try:
-        restricted = set(json.loads(secret["metadata"]["annotations"][RIGHTS]))
-    except (KeyError, TypeError, ValueError):
-        restricted = set()
-    return min(secret["data"], key=restricted.__contains__)
+    values = fetched(url, headers, context=authority)["data"].values()
+    return base64.b64decode(next(iter(values))).decode()
 
 
 def features(headers: dict[str, str]) -> dict[str, list[str]]:

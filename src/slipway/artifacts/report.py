@@ -37,7 +37,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 FAILED = re.compile(r"([A-Za-z]+): (.+)", re.DOTALL)
 
 
-class LoadReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Empty and 0: not known."""
 
     file: Annotated[str, msgspec.Meta(pattern=INSIDE)] = ""
@@ -60,7 +60,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     """What the files say together."""
 
 
-def written(report: LoadReport) -> bytes:
+def written(report: Report) -> bytes:
     """As JSON; without what a stranger's file says of itself, should that be too long, its headers first."""
     brief = msgspec.structs.replace(report, gguf=None, safetensors=None, header_fault="too long")
     shorter = (report, brief, msgspec.structs.replace(brief, model=None))
@@ -68,10 +68,10 @@ def written(report: LoadReport) -> bytes:
     return next((text for text in texts if len(text) <= LONGEST), texts[-1])
 
 
-def read(message: str) -> LoadReport | None:
+def read(message: str) -> Report | None:
     """None for a message that is no report."""
     try:
-        return decode_json(message, LoadReport, most=MESSAGE_BYTES)
+        return decode_json(message, Report, most=MESSAGE_BYTES)
     except DecodingError:
         return None
 

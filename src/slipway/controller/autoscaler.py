@@ -243,6 +243,5 @@ def told(scaling: Scaling, wanted: int, requests: float, load: Load) -> str:
     replicas = f"{wanted} replica{'s' * (wanted != 1)}"
     return (
         f"Scaled from {scaling.replicas} to {replicas}: {requests:g} requests in flight or waiting now,"
-        f" {load.average:.3g} on average over {scaling.window:g} s;"
-        f" the target is {scaling.target_requests} for each replica."
+        f" {load.average:.3g} on average over {scaling.window:g} s; {scaling.target_requests} shall be at each replica."
     )

@@ -127,10 +127,6 @@ class Caches(Stores):
         found = self.list(POD, index, value)
         return [pod for pod in found if deleting(pod) or self.owner_of_pod(owner, pod)]
 
-    def pods_of_workload(self, workload: Kind, name: Key) -> list[Object]:
-        """See :class:`slipway.serving.api.Listers`."""
-        return self.pods_of_children([(workload, name)])
-
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """The resource of ``kind`` whose workload made the pod."""
         found = workload_of(pod)

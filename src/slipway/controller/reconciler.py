@@ -19,10 +19,8 @@ import msgspec
 from slipway.controller.agents import Agents
 from slipway.controller.caches import WORKLOADS, Caches
 from slipway.controller.catalogs import Catalogs
-from slipway.controller.demands import Demands
 from slipway.controller.files import content
 from slipway.controller.patches import difference, own_patch
-from slipway.controller.rollouts import begun, draining
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors
 from slipway.kube.applier import Applied, Applier, Failure
@@ -109,20 +107,16 @@ class Reconciler:
         scaled: ScaledResources,
         reserved: Labels,
         catalogs: Catalogs | None = None,
-        demands: Demands | None = None,
     ) -> None:
-        """``reserved``: labels that no author may give to pods. ``catalogs``: who reads those of other clusters, and
-        ``demands``: who counts requests; None: nobody does."""
+        """``reserved``: labels that no author may give to pods. ``catalogs``: who reads those of other clusters; None:
+        nobody does."""
         self.kind = kind = api.resource.kind
         self.resources = caches.informer(kind)
         self._api, self._client = api, client
         self._caches, self._settings, self._recorder = caches, settings, recorder
         self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
-        self._demands = demands
         self._expectations = expectations = Expectations()
         self._refused: dict[Key, _Refused] = {}
-        self._draining: dict[Key, frozenset[str]] = {}
-        """Pods of each resource that are on their way out and told, by their uids."""
         self._watches = api.watches(settings)
         listed = {watch.kind: watch for watch in self._watches if watch.listed}
         self._applier = Applier(
@@ -156,8 +150,6 @@ class Reconciler:
         self._agents.on_change(self.kind, made.queue.add)
         if self._catalogs is not None:
             self._catalogs.on_change(self.kind, made.queue.add)
-        if self._demands is not None:
-            self._demands.on_change(self.kind, made.queue.add)
         return made
 
     def _enqueued(self, watch: Watch, change: Change) -> Iterable[Key]:
@@ -177,13 +169,10 @@ class Reconciler:
 
     def _forget(self, name: Key) -> Result:
         self._refused.pop(name, None)
-        self._draining.pop(name, None)
         self._scaled.drop(Subject(self.kind, name))
         self._agents.forget(self.kind, name)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, name, None)
-        if self._demands is not None:
-            self._demands.follow(self.kind, name, ())
         return Result()
 
     async def _sync(self, resource: Object) -> Result:
@@ -203,30 +192,15 @@ class Reconciler:
                 return await self._report(look, Applied(), rejection, planned=False)
             refused = Applied((error.failure,))
             return await self._report(look, refused, _rejection(refused))
-        rollouts = begun(look.world.children, plan.children)
         applied = await self._apply(resource, plan)
-        for text in rollouts if not (applied.failures or applied.errors or applied.waiting) else ():
-            self._recorder.record(self.kind, resource, "Normal", "RolloutStarted", text)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
             look = self._look(latest)
         self._agents.follow(self.kind, key(latest), look.world.pods, plan.adapters)
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
-        if self._demands is not None:
-            self._demands.follow(self.kind, key(latest), plan.counted, plan.satisfied)
         self._follow(look.world, self._api.scaling(look.view))
-        self._tell_of_pods(look.world)
         return await self._report(look, applied, _rejection(applied))
-
-    def _tell_of_pods(self, world: World) -> None:
-        """One Event for pods that have begun to drain since the last look."""
-        name = key(world.resource)
-        text, going = draining(world.pods, self._draining.pop(name, frozenset()), world.now)
-        if going:
-            self._draining[name] = going
-        if text:
-            self._recorder.record(self.kind, world.resource, "Normal", "Draining", text)
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:
         """Has the autoscaler look after a resource, or leave it alone."""
@@ -391,7 +365,6 @@ class Reconciler:
             listers=self._caches,
             agents=self._agents.reports(pods),
             catalogs=self._catalogs.known if self._catalogs is not None else {},
-            demand=self._demands.known if self._demands is not None else {},
             file=content,
             policed=any(map(self._caches.policed, _namespaces(resource, children))),
         )
@@ -430,7 +403,6 @@ class Reconciler:
         for condition in after:
             good = condition.status == "True" or condition.reason in SETTLED
             quiet = condition.reason in told | passed_through or (good and condition.type not in known)
-            quiet = quiet or (not good and condition.reason in known.values())
             if condition.reason != known.get(condition.type) and not quiet:
                 told.add(condition.reason)
                 kind = "Normal" if good else "Warning"

@@ -18,7 +18,6 @@ from slipway.depot.collector import Collector
 from slipway.depot.imports import Imports
 from slipway.depot.keys import Names, ensure
 from slipway.depot.models import Models
-from slipway.depot.presence import Presence
 from slipway.depot.registry import Registry
 from slipway.depot.settings import Settings, load
 from slipway.depot.signing import Signer
@@ -136,9 +135,7 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         uploads = Uploads(settings, keys.hmac, Models(client, settings, keys.hmac), registry, metrics)
         models = Informer(client, settings.cluster_models)
         collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
-        presence = Presence(client, registry, (settings.models, settings.cluster_models))
-        lasting = (_told_to_stop(), collector.run(), presence.run())
-        running = {asyncio.create_task(one) for one in lasting}
+        running = {asyncio.create_task(_told_to_stop()), asyncio.create_task(collector.run())}
         if settings.catalog:
             running.add(asyncio.create_task(models.run()))
         for task in running:

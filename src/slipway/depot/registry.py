@@ -25,8 +25,6 @@ COMMIT_SECONDS = 600.0
 CONNECTIONS = 64
 CHUNK = "application/octet-stream"
 _READ_ONLY = 405
-_VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
-"""Of each answer of a registry."""
 
 
 class RegistryError(Exception):
@@ -39,10 +37,6 @@ class AwayError(RegistryError):
 
 class GoneError(RegistryError):
     """There is no such upload, or a manifest names a blob that is not there."""
-
-
-class MissingError(GoneError):
-    """404: whoever answered has nothing of that name."""
 
 
 class Manifest(NamedTuple):
@@ -135,28 +129,6 @@ class Registry:
             return None
         return Manifest(bytes(content), _digest(content))
 
-    async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
-        """Whether there is a manifest of this digest. Raises AwayError where what answers is no registry: an ingress
-        answers 404, too, while the registry behind it restarts."""
-        try:
-            place = self._at(repository, f"manifests/{digest}")
-            async with self._asked("HEAD", repository, place, {"Accept": media_type}):
-                return True
-        except MissingError:
-            await self._check_version(repository)
-            return False
-
-    async def _check_version(self, repository: str) -> None:
-        """Raises RegistryError unless the address answers as a registry does."""
-        place = self._base.with_path("/v2/")
-        try:
-            async with self._asked("GET", repository, place) as answer:
-                known = answer.headers.get(_VERSION_HEADER, "").startswith(_VERSION)
-        except MissingError:
-            known = False
-        if not known:
-            raise AwayError(f"GET {place.path}: what answers there is no registry")
-
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
         """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
@@ -223,9 +195,7 @@ def _refused(what: str, status: int) -> RegistryError:
     message = f"{what}: the registry answered {status}"
     if status >= 500 or status in (_READ_ONLY, 408, 425, 429):
         return AwayError(message)
-    if status == 404:
-        return MissingError(message)
-    return GoneError(message) if status in (400, 416) else RegistryError(message)
+    return GoneError(message) if status in (400, 404, 416) else RegistryError(message)
 
 
 def _digest(content: bytes | bytearray) -> str:

@@ -14,6 +14,7 @@ from slipway.kube.objects import Kind
 from slipway.kube.quantity import amount
 
 SETTINGS_BYTES = 1 << 20
+MIB = 1 << 20
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Listen = Annotated[str, msgspec.Meta(pattern=r"\A(\S*):\d{1,5}\Z")]

@@ -48,7 +48,7 @@ NO_REPOSITORY = "The hub has no such repository, or shows it with a token (HF_TO
 NO_MODEL = "The repository has no model that this engine can read"
 REFUSED = "The bucket cannot be read with the credentials that the model has"
 UNKNOWN = "This version of the engine does not know the model's architecture"
-ABSENT = "A file or folder that the engine's arguments name is not in its container"
+ABSENT = "A file or folder that the engine was told of is not in its container"
 NO_GPU = "The container sees no GPU that its image can use"
 INNER = "A process of the engine ended; the cause stands further up in its log (kubectl logs --previous)"
 

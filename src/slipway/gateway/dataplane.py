@@ -9,13 +9,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from slipway.gateway import haproxy, haproxy_socket, jwks, limits, metrics, render, runtime_diff, tokens
+from slipway.gateway import haproxy, haproxy_socket, metrics, render, runtime_diff, tokens
 from slipway.gateway.haproxy_socket import CommandError, NotRunningError, Session
-from slipway.gateway.limits import Counted
 from slipway.gateway.outliers import Count
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import Settings
-from slipway.gateway.sharing import Share
 
 log = logging.getLogger(__name__)
 
@@ -89,39 +87,11 @@ class DataPlane:
             maps = state.maps(self._settings)
             arriving = runtime_diff.arrivals(self._settings.run_directory, running, state.table, maps)
             leaving = list(runtime_diff.withdrawals(self._settings.run_directory, running, state.table, maps))
-            unused = await self._certify(session, state)
             await self._execute(session, arriving)
             if arriving and leaving:
                 await asyncio.sleep(_ARRIVAL_SECONDS)
             await self._execute(session, leaving)
             await self._remove_unused(session, state)
-            await self._forget(session, unused)
-        if self._settings.tokens:
-            jwks.sweep(self._settings.directory, state.public_keys)
-
-    async def _certify(self, session: Session, state: DesiredState) -> list[str]:
-        """Gives HAProxy the keys that it lacks to verify tokens by; returns those that it no longer needs."""
-        if not self._settings.tokens:
-            return []
-        run = self._settings.run_directory
-        loaded = jwks.parse_loaded(await session.query(jwks.SHOW))
-        wanted = {f"{run}/{key.file}": key.certificate for key in state.public_keys}
-        for path, certificate in wanted.items():
-            if path not in loaded:
-                await session.query(f"new ssl cert {path}")  # it may be left from an attempt that failed half-way
-                await session.query(f"set ssl cert {path}", certificate)
-                answer = await session.query(f"commit ssl cert {path}")
-                if not answer.endswith("Success!"):
-                    raise CommandError(f"commit ssl cert: {answer}")
-                await session.execute(f"add ssl jwt {path}")
-        return [path for path in loaded if path not in wanted]
-
-    async def _forget(self, session: Session, paths: Iterable[str]) -> None:
-        """Takes keys away that no token is verified by any more."""
-        for path in paths:
-            await session.execute(f"del ssl jwt {path}")
-            answer = await session.query(f"del ssl cert {path}")
-            log.info("A key that tokens were verified by is gone: %s", answer)
 
     async def _execute(self, session: Session, commands: Iterable[runtime_diff.Command]) -> None:
         for batch in runtime_diff.batches(commands):
@@ -193,29 +163,6 @@ class DataPlane:
                 hold=await session.query(SHOW_HOLD),
                 tokens=await self.tokens(),
             )
-
-    async def shares(self, day: str) -> tuple[dict[str, Counted], dict[str, Share]]:
-        """What keys have used, of a day (``YYYYMMDD``) too, and the shares that it keeps to. Raises CommandError."""
-        run = self._settings.run_directory
-        async with haproxy_socket.session(self._socket) as session:
-            keys = await session.query(f"show table {limits.TABLE}")
-            days = await session.query(f"show table {limits.DAYS}")
-            written = runtime_diff.parse_map(await session.query(f"show map {run}/{limits.SHARES}"))
-        return limits.counted(keys, days, day), limits.shares(written)
-
-    async def share(self, new: Mapping[str, Share], written: Mapping[str, Share], gone: Iterable[str] = ()) -> None:
-        """Has HAProxy keep to new shares; `written`: those that it keeps to. `gone`: who has none of his own any more.
-        Raises CommandError."""
-        path = f"{self._settings.run_directory}/{limits.SHARES}"
-        commands = [
-            runtime_diff.Command(f"{'set' if key in written else 'add'} map {path} {key} {one.text}")
-            for key, one in new.items()
-            if key not in written or written[key].text != one.text
-        ]
-        commands += [runtime_diff.Command(f"del map {path} {key}") for key in gone]
-        if commands:
-            async with haproxy_socket.session(self._socket) as session:
-                await self._execute(session, commands)
 
     async def tokens(self) -> tuple[str, ...]:
         """What each of HAProxy's threads counted; empty where tokens are not counted. Raises CommandError."""

@@ -56,38 +56,28 @@ ANTHROPIC_TYPES = {
 
 BROKEN = ErrorResponse(400, "The body of the request is not a valid JSON object.")
 NO_FORM = ErrorResponse(400, "The body of the request is not a valid form: send it as multipart/form-data.")
-DUPLICATE = ErrorResponse(400, "The body of the request has the key model more than once.", param="model")
+DUPLICATE = ErrorResponse(400, "The body of the request holds the key model more than once.", param="model")
 MISSING = ErrorResponse(400, "You must provide a model parameter.", param="model")
 NOT_TEXT = ErrorResponse(400, "The model parameter must be a string.", param="model")
 TOO_COMPLEX = ErrorResponse(
     400,
-    "The body is too complex to be searched for its model: write the key model once, first, and without escapes.",
+    "The body is too complex to be searched for its model: write the key model once, first and plainly.",
     param="model",
 )
-CONTROL = ErrorResponse(400, "The model parameter contains control characters.", param="model")
+CONTROL = ErrorResponse(400, "The model parameter holds control characters.", param="model")
 OTHER_CASE = ErrorResponse(
-    400, "The body of the request has the key model with capital letters: write it in lower case.", param="model"
+    400, "The body of the request holds the key model with capital letters: write it in lower case.", param="model"
 )
-BAD_SELECTOR = ErrorResponse(400, "The header X-Label-Selector is not a valid Kubernetes label selector.")
+BAD_SELECTOR = ErrorResponse(400, "The header X-Label-Selector is not a label selector of Kubernetes.")
 LONG_SELECTOR = ErrorResponse(400, "The header X-Label-Selector has more than 1024 characters.")
 NO_KEY = ErrorResponse(
     401, "No API key, or an incorrect one: send the header Authorization: Bearer KEY.", code="invalid_api_key"
 )
-NO_RIGHTS = ErrorResponse(
-    403, "This token is valid, but its owner has no rights here: ask the operator for them.", code="no_rights"
-)
-UNREVIEWED = ErrorResponse(
-    503,
-    "This token cannot be checked at the moment. Try again.",
-    SERVER,
-    code="token_review_unavailable",
-    retry_after=5,
-)
 NO_QUERY = ErrorResponse(400, "This path needs the model in its query: ?model=ID.", param="model")
 UNCLEAR_QUERY = ErrorResponse(
-    400, "The query has the parameter model more than once, or has encoded parameter names.", param="model"
+    400, "The query holds the parameter model more than once, or names that are encoded.", param="model"
 )
-NO_WEBSOCKET = ErrorResponse(400, "This path accepts WebSockets only.")
+NO_WEBSOCKET = ErrorResponse(400, "This path takes WebSockets only.")
 WRONG_ORIGIN = ErrorResponse(403, "Pages of this origin may not open a WebSocket here.", code="origin_not_allowed")
 NO_RESPONSE = ErrorResponse(404, "No pod of the model has this response.", code="response_not_found")
 UNKNOWN_PATH = ErrorResponse(
@@ -97,68 +87,48 @@ UNKNOWN_PATH = ErrorResponse(
     + ".",
     code="unknown_url",
 )
-WRONG_METHOD = ErrorResponse(405, "This path does not support this method.", code="method_not_supported")
+WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
 TOO_LARGE = ErrorResponse(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
 TOO_MANY = ErrorResponse(
-    429, "Too many requests are already waiting.", "rate_limit_error", code="too_many_waiting", retry_after=5
+    429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5
 )
 CROWDED = ErrorResponse(
     429,
-    "Too many large requests are already being read.",
+    "Too many large requests are being read already.",
     "rate_limit_error",
     code="too_many_bodies",
     retry_after=5,
 )
-CROWDED_HOP = ErrorResponse(
-    429,
-    "Too many concurrent requests from your address.",
-    "rate_limit_error",
-    code="too_many_requests",
-    retry_after=5,
-)
 MANY_REQUESTS = ErrorResponse(
     429,
-    "You have reached your limit of requests per minute.",
+    "This API key has sent as many requests as it may in a minute.",
     "requests",
     code="rate_limit_exceeded",
     retry_after=5,
 )
 MANY_TOKENS = ErrorResponse(
     429,
-    "You have reached your limit of tokens per minute.",
+    "This API key has used as many tokens as it may in a minute.",
     "tokens",
     code="rate_limit_exceeded",
     retry_after=10,
 )
 BUSY_KEY = ErrorResponse(
     429,
-    "You have reached your limit of concurrent requests.",
+    "This API key has as many requests under way as it may.",
     "requests",
     code="rate_limit_exceeded",
     retry_after=1,
 )
-# Retry-After of these two is the rest of the day: limits.lua knows it.
-SPENT_REQUESTS = ErrorResponse(
-    429,
-    "You have reached your limit of requests per day.",
-    "insufficient_quota",
-    code="insufficient_quota",
-)
-SPENT_TOKENS = ErrorResponse(
-    429,
-    "You have reached your limit of tokens per day.",
-    "insufficient_quota",
-    code="insufficient_quota",
-)
 UNTARGETED = ErrorResponse(
-    403, "No target of this model accepts this request, or this key may use none of them.", INVALID, code="no_target"
+    403, "No target of this model takes this request, or this key may ask none of them.", INVALID, code="no_target"
 )
 UNREACHABLE = ErrorResponse(
     503, "No server of the model can be reached.", SERVER, code="model_unavailable", retry_after=5
 )
 
 UNKNOWN_YET = ErrorResponse(
-    503, "The gateway does not know the models yet.", SERVER, code="models_unknown", retry_after=5
+    503, "The gateway does not know yet which models there are.", SERVER, code="models_unknown", retry_after=5
 )
 
 REFUSALS = {
@@ -183,12 +153,12 @@ BY_STATUS = (
     WRONG_METHOD,
     ErrorResponse(407, "The request is not allowed."),
     ErrorResponse(408, "The request did not arrive completely in time.", code="request_timeout"),
-    ErrorResponse(410, "This no longer exists."),
+    ErrorResponse(410, "This is gone."),
     TOO_LARGE,
     ErrorResponse(414, "The URL of the request is too long."),
-    ErrorResponse(421, "This server does not serve this host."),
+    ErrorResponse(421, "This server does not answer for this host."),
     ErrorResponse(422, "The request cannot be processed."),
-    ErrorResponse(425, "The request was sent too early.", retry_after=1),
+    ErrorResponse(425, "The request came too early.", retry_after=1),
     TOO_MANY,
     ErrorResponse(431, "The header of the request is too large."),
     ErrorResponse(500, "The gateway failed to handle the request.", SERVER),
@@ -243,9 +213,9 @@ def error_file(error: ErrorResponse) -> str:
     )
 
 
-def return_rule(error: ErrorResponse, status: int = 0) -> str:
-    """``return`` arguments of an http-request rule that answers with this error. `status`: in place of its own."""
-    return f"return {_reply(error, status)}"
+def return_rule(error: ErrorResponse) -> str:
+    """``return`` arguments of an http-request rule that answers with this error."""
+    return f"return {_reply(error)}"
 
 
 def http_error(error: ErrorResponse) -> str:
@@ -253,10 +223,10 @@ def http_error(error: ErrorResponse) -> str:
     return f"http-error {_reply(error)}"
 
 
-def _reply(error: ErrorResponse, status: int = 0) -> str:
+def _reply(error: ErrorResponse) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
     name = next(name for name, failure in FAILURES.items() if failure == error)
-    return f"status {status or error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
+    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:

@@ -32,8 +32,6 @@ class TableFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refused: dict[str, str] = {}
     """Reasons by id."""
     rights: dict[str, Rights] = {}
-    gateways: tuple[str, ...] = ()
-    """See Snapshot."""
 
     def table(self) -> RoutingTable:
         """As if each model were a Service of the namespace ``static``."""
@@ -77,6 +75,6 @@ class FileSource:
             text = self._path.read_bytes()
             if text != before:
                 file = msgspec.json.decode(text, type=TableFile)
-                publish(Snapshot(file.table(), file.hashes(), file.rights, file.gateways))
+                publish(Snapshot(file.table(), file.hashes(), file.rights))
                 before = text
             await asyncio.sleep(_FILE_SECONDS)

@@ -7,11 +7,10 @@ time, so that this text is read again only when HAProxy starts. Backends made at
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from slipway.gateway import beside, connections, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
-from slipway.gateway.balancing import AFFINE, ENDPOINT_COOKIE, SESSION_HEADERS, server_name
-from slipway.gateway.jwks import VerificationKey
+from slipway.gateway import beside, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
+from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings, address
@@ -28,17 +27,14 @@ _OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-sl
 our own sections, so only we set them."""
 _OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
 """Headers that are believed from trusted proxies alone."""
-_BODIES = "bodies"
-"""Stick table: large bodies by ticket."""
+_ADDRESSES, _BODIES = "addresses", "bodies"
+"""Stick tables: connections of each address, and large bodies by ticket."""
 _BODY_SECONDS = 60
 _H2_STREAMS = 32
 _TURN_AROUND = "10ms"
 _OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
-_CONNECTION_NAME = f"var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,{_ALONE})"
-"""Requests share idle connections of one name, which HAProxy evaluates for each attempt. When a server dies, so do all
-its idle connections: a retry must not take another one of these, or all retries are used up before one connects."""
 PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
@@ -81,15 +77,10 @@ LOG_FORMAT = (
 )
 
 
-def configuration(settings: Settings, table: RoutingTable, verification: Sequence[VerificationKey] = ()) -> str:
-    """The whole file. Equal input gives equal text. `verification`: keys that tokens are verified by."""
-    backends = (backend_section(settings, backend) for backend in table.backends.values())
-    return "\n".join([_static(settings), *_certificates(settings, verification), *backends, ""])
-
-
-def _certificates(settings: Settings, keys: Sequence[VerificationKey]) -> tuple[str, ...]:
-    lines = [f"    load crt {settings.run_directory}/{key.file} jwt on\n" for key in keys]
-    return ("crt-store\n" + "".join(lines),) if lines else ()
+def configuration(settings: Settings, table: RoutingTable) -> str:
+    """The whole file. Equal input gives equal text."""
+    static = _static(settings)
+    return "\n".join([static, *(backend_section(settings, backend) for backend in table.backends.values()), ""])
 
 
 def version(settings: Settings) -> str:
@@ -99,7 +90,7 @@ def version(settings: Settings) -> str:
 
 def server(endpoint: str) -> str:
     """Address and options of an endpoint's server, in the file as on the command line."""
-    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name {_CONNECTION_NAME} {unanswered.CHECK}"
+    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE}) {unanswered.CHECK}"
 
 
 def servers(run_directory: str, backend: Backend) -> dict[str, str]:
@@ -132,11 +123,13 @@ def _public(settings: Settings) -> tuple[str, int]:
 def _global(settings: Settings) -> str:
     run = settings.run_directory
     host, port = _public(settings)
+    connections = _connections_in_all(settings)
     return f"""\
 # Written by the gateway's control process; changes are lost.
 global
     log stdout len 4096 format raw daemon
-    maxconn {connections.in_all(settings)}
+    # Lets HAProxy take fewer connections where the system allows fewer files.
+    fd-hard-limit {2 * connections + 100}
     nbthread {settings.threads}
     hard-stop-after {settings.drain_seconds}s
     # Each reload leaves a process that ends its streams. They share the memory, so they must not pile up.
@@ -163,20 +156,26 @@ global
     lua-load-per-thread {run}/lua/responses.lua
     lua-load-per-thread {run}/lua/guard.lua {SMALL_BODY}
     lua-load-per-thread {run}/lua/unknown_model.lua
-    lua-load-per-thread {run}/lua/prefix.lua {BEGIN}
+    lua-load-per-thread {run}/lua/prefix.lua
     lua-load-per-thread {run}/lua/forms.lua
     lua-load-per-thread {run}/lua/rewrite.lua
     lua-load-per-thread {run}/lua/labels.lua {run}/labels.map
     lua-load-per-thread {run}/lua/headers.lua
     lua-load-per-thread {run}/lua/servers.lua
 {targets.start(settings)}
-{limits.scripts(settings)}{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
+{tokens.start(settings)}    lua-load {run}/lua/bodies.lua {_bodies_arguments(settings)}
     lua-load {run}/lua/hold.lua {_hold_arguments(settings)} {host} {port}"""
 
 
 def _buffers(settings: Settings) -> str:
     most = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return f"    tune.buffers.limit {most}\n" if most else ""
+
+
+def _connections_in_all(settings: Settings) -> int:
+    return memory.connections(
+        settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
+    )
 
 
 def _bodies_arguments(settings: Settings) -> str:
@@ -237,11 +236,12 @@ def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
 
 
 def _frontend(settings: Settings) -> str:
+    host, port = address(settings.listen)
     parts = (
-        _listen(settings),
+        f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull",
         f"    log-format {tokens.log_format(LOG_FORMAT, settings)}",
         *tokens.sections(settings),
-        connections.track(settings),
+        _connections(settings),
         _health(settings),
         _request_id(),
         *cors.rules(settings),
@@ -254,7 +254,6 @@ def _frontend(settings: Settings) -> str:
         _headers(settings),
         _body(settings),
         *tokens.rules(settings),
-        *limits.admit(settings),
         _route(settings),
         _hold(settings.run_directory),
         _endpoint(settings),
@@ -263,14 +262,17 @@ def _frontend(settings: Settings) -> str:
     return "\n\n".join(parts)
 
 
-def _listen(settings: Settings) -> str:
-    host, port = address(settings.listen)
+def _connections(settings: Settings) -> str:
+    """Leaves an eighth of the connections to others, whatever one address has; also where memory allows fewer."""
+    trusted = f"    acl trusted fc_src {' '.join(settings.trusted_proxies)}\n" if settings.trusted_proxies else ""
+    if not settings.max_connections_per_address:
+        return f"{trusted}    # An address may have as many connections as there are."
+    connections = _connections_in_all(settings)
+    most = min(settings.max_connections_per_address, max(1, connections * 7 // 8))
+    unless = " unless trusted" if trusted else ""
     return f"""\
-frontend public from base
-    bind {host}:{port}
-    maxconn {connections.clients(settings)}
-    log global
-    option dontlognull"""
+{trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {_ADDRESSES}{unless}
+    tcp-request connection reject if {{ sc1_conn_cur gt {most} }}"""
 
 
 def _headers(settings: Settings) -> str:
@@ -398,26 +400,19 @@ def _prompts() -> dict[str, list[str]]:
 
 
 def _endpoint(settings: Settings) -> str:
-    """For models with PrefixHash or Affinity. Looks at a body's begin first, as Lua copies what it is given."""
+    """For models with PrefixHash. Looks at a body's begin first, as Lua copies what it is given."""
     rules = "\n".join(
-        f"    http-request set-var(txn.endpoint) req.body,bytes(0,{size}),lua.{converter}({field}),xxh64,lua.endpoint"
+        f"    http-request set-var(txn.endpoint) req.body{part},lua.opening({field}),xxh64,lua.endpoint"
         f" if hashed {{ path {' '.join(asked)} }}{condition}"
-        for size, converter, condition in ((BEGIN, "begin", ""), (SEARCHED, "opening", " !chosen !begun"))
+        for part, condition in ((f",bytes(0,{BEGIN})", ""), (f",bytes(0,{SEARCHED})", " !chosen !begun"))
         for field, asked in _prompts().items()
-    )
-    sessions = "\n".join(
-        f"    http-request set-var(txn.endpoint) req.fhdr({name}),xxh64,lua.session"
-        f" if sticky {{ req.fhdr({name}) -m len gt 0 }}"
-        for name in reversed(SESSION_HEADERS)
     )
     return f"""\
     http-request set-var(txn.ring) var(txn.be),map_str({settings.run_directory}/rings.map)
     acl hashed var(txn.ring) -m found
-    acl sticky var(txn.ring) -m beg {AFFINE},
     acl chosen var(txn.endpoint) -m len gt 0
-    acl begun req.body_len lt {BEGIN}
+    acl begun req.body_len le {BEGIN}
     http-request set-var(txn.endpoint) var(txn.ring),lua.ring if hashed
-{sessions}
 {rules}
     http-request add-header cookie {ENDPOINT_COOKIE}=%[var(txn.endpoint)] if chosen"""
 
@@ -425,7 +420,6 @@ def _endpoint(settings: Settings) -> str:
 def _leave(settings: Settings) -> str:
     page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
-{limits.reserve(settings)}\
     http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
 {limits.forget(settings)}\
 {page}    use_backend %[var(txn.leads)] unless known
@@ -471,18 +465,19 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
-{rewrite.sections(settings, _LARGE + _LAST_RULES)}
+{rewrite.sections(settings.run_directory, settings.stream_idle_seconds, _LARGE + _LAST_RULES)}
 
 {beside.sections(settings, _session_hold(settings.run_directory), lacking, _LARGE + _LAST_RULES, REPEATED)}
 
-{unanswered.sections(settings, _AFTER_HOLD, _LARGE + _LAST_RULES)}
+{unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
 
 {_turn(settings)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
 
-{connections.tables()}
+backend {_ADDRESSES} from base
+    stick-table type ipv6 size 100k expire 10s store conn_cur
 
 backend {_BODIES} from base
     stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
@@ -492,10 +487,11 @@ backend {_BODIES} from base
 def _turn(settings: Settings) -> str:
     run = settings.run_directory
     reading = f"""\
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form"""
     last_rules = f"{_LARGE}{_LAST_RULES}\n{rewrite.rules(run)}"
-    return targets.sections(settings, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
+    return targets.sections(run, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
 
 
 def paths_map() -> str:

@@ -29,27 +29,23 @@ class Session:
         self._reader = reader
         self._writer = writer
 
-    async def query(self, command: str, payload: str = "") -> str:
-        """Sends one command and returns its answer without the blank lines around it. `payload`: lines that belong to
-        the command, none of them blank.
+    async def query(self, command: str) -> str:
+        """Sends one command and returns its answer without the blank lines around it.
 
         Raises CommandError, also for a text that HAProxy would read as several commands.
         """
-        (answer,) = await self._send([command], payload)
+        (answer,) = await self._send([command])
         return answer
 
-    async def _send(self, commands: Sequence[str], payload: str = "") -> list[str]:
+    async def _send(self, commands: Sequence[str]) -> list[str]:
         """Sends commands at once and returns the answer to each. Raises CommandError."""
         for command in commands:
             if any(separator in command for separator in ";\n\r\\"):
                 raise CommandError(f"{_verb(command)}: not sent, because it contains more than one command")
-        if "\n\n" in payload:
-            raise CommandError(f"{_verb(commands[0])}: not sent, because its payload has a blank line")
         verb = _verb(commands[0])
         try:
             async with asyncio.timeout(_SECONDS):
-                lines = f" <<\n{payload.strip()}\n\n" if payload else "\n"
-                self._writer.write("".join(command + lines for command in commands).encode())
+                self._writer.write(b"".join(command.encode() + b"\n" for command in commands))
                 await self._writer.drain()
                 answers = [await self._reader.readuntil(_PROMPT) for _unused in commands]
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:

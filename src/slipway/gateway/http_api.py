@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from slipway.gateway import errors, keys
+from slipway.gateway import errors
 from slipway.gateway.keys import UNLIMITED, Rights
 from slipway.gateway.limits import KEY_HEADER, backends_of
 from slipway.gateway.selector import HEADER
@@ -73,7 +73,7 @@ def model_list(
     models = ModelList(current)
 
     def rights_of(request: web.Request) -> Rights:
-        return keys.rights_of(rights(), request.headers.get(KEY_HEADER, ""))
+        return rights().get(request.headers.get(KEY_HEADER, ""), UNLIMITED)
 
     async def listed(request: web.Request) -> web.Response:
         try:

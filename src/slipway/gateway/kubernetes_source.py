@@ -14,17 +14,8 @@ from prometheus_client import Gauge
 from slipway.gateway import keys
 from slipway.gateway.handovers import Handover, Handovers, Holder
 from slipway.gateway.keys import Keyring
-from slipway.gateway.settings import Settings, address, endpoint
-from slipway.gateway.table import (
-    SERVICE_NAME,
-    Backend,
-    Fault,
-    Publish,
-    RoutingTable,
-    Snapshot,
-    TableBuilder,
-    ready_hosts,
-)
+from slipway.gateway.settings import Settings
+from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.events import Recorder
@@ -36,7 +27,6 @@ from slipway.kube.objects import (
     SECRET,
     SERVICE,
     Key,
-    Kind,
     Object,
     controller_owner,
     key,
@@ -52,8 +42,6 @@ log = logging.getLogger(__name__)
 _KEYS_SECONDS = 5.0
 """How often the Secret is read. Polling needs the least permission: one verb on one name."""
 _SETTLE_SECONDS = 0.02
-GATEWAY_SERVICE = "slipway-gateway"
-"""The Service whose pods are the gateways."""
 DEFAULTS = Settings()
 _MOST_HELD = 4 << 20
 """Characters of annotations that are held of one namespace: many times what its room in the table can use."""
@@ -94,7 +82,7 @@ class KubernetesSource:
         Of `settings` it uses those about owners of ids, namespaces and foreign endpoints.
         """
         self._client = client
-        self._secret, self._secret_uid = secret, ""
+        self._secret = secret
         self._settings = settings
         self._annotations = AnnotationBudget()
         self._services = Informer(client, SERVICE, labels=f"{ROUTE}=true", trim=self._annotations.trim)
@@ -103,17 +91,6 @@ class KubernetesSource:
         self._slices = Informer(client, ENDPOINT_SLICE, labels=f"{ROUTE}=true", trim=_trim_slice)
         chosen = settings.routed_namespaces
         self._namespaces = Informer(client, NAMESPACE, labels=chosen, trim=only_name) if chosen else None
-        self._gateways = (
-            Informer(
-                client,
-                ENDPOINT_SLICE,
-                namespace=secret.namespace,
-                labels=f"{SERVICE_NAME}={GATEWAY_SERVICE}",
-                trim=_trim_slice,
-            )
-            if secret
-            else None
-        )
         self._builder = TableBuilder(foreign_endpoints=settings.foreign_endpoints)
         self._handovers, self._limiter = Handovers(), _RateLimiter()
         self._recorder = Recorder(client, "slipway-gateway", metrics=metrics)
@@ -133,8 +110,7 @@ class KubernetesSource:
 
     async def run(self, publish: Publish) -> None:
         """Publishes a first snapshot when table and keys are known, and each later one, until cancelled."""
-        optional = (self._namespaces, self._gateways)
-        informers = [self._services, self._slices, *(informer for informer in optional if informer)]
+        informers = [self._services, self._slices, *([self._namespaces] if self._namespaces else [])]
         for informer in informers:
             informer.add_handler(lambda _unused: self._dirty.set())
             informer.on_fault(self._recorder.record_fault)
@@ -147,8 +123,7 @@ class KubernetesSource:
                 self._keys = await self._read_keys(self._secret)
                 tasks.create_task(self._watch_keys(self._secret))
             while True:
-                ring = self._keys
-                publish(Snapshot(self._new_table(), ring.hashes, ring.rights, self._doors(), ring.refused))
+                publish(Snapshot(self._new_table(), self._keys.hashes, self._keys.rights))
                 await self._dirty.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
 
@@ -159,12 +134,6 @@ class KubernetesSource:
         self._report_faults(frozenset(self.faults))
         self._report_handovers(table, services)
         return table
-
-    def _doors(self) -> tuple[str, ...]:
-        """Where each gateway that is ready tells others their shares of limits."""
-        _host, port = address(self._settings.share_listen)
-        slices = self._gateways.store.all() if self._gateways else ()
-        return tuple(sorted({endpoint(host, port) for piece in slices for host in ready_hosts(piece)}))
 
     @property
     def away_since(self) -> float:
@@ -219,22 +188,6 @@ class KubernetesSource:
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
 
-    def report_woken(self, backend: Backend, message: str) -> None:
-        """Records an Event for the resource whose model was scaled from zero, as its Service names it."""
-        service = self._services.store.get(Key(backend.namespace, backend.service))
-        owner = controller_owner(service) if service is not None else None
-        if owner is None or not self._limiter.allows(f"models of namespace {backend.namespace} that are woken"):
-            return
-        group, _slash, version = owner.api_version.rpartition("/")
-        named = {"metadata": {"namespace": backend.namespace, "name": owner.name, "uid": owner.uid}}
-        self._recorder.record(Kind(group, version, owner.kind, ""), named, "Normal", "Scaled", message)
-
-    def report_issuer(self, message: str) -> None:
-        """Records an Event on the Secret of keys: tokens of an issuer are let in, and its keys cannot be had."""
-        if self._secret:
-            about: Object = {"metadata": {**self._secret._asdict(), "uid": self._secret_uid}}
-            self._recorder.record(SECRET, about, "Warning", "JwksFailed", message)
-
     async def _watch_keys(self, secret: Key) -> None:
         while True:
             await asyncio.sleep(_KEYS_SECONDS)
@@ -260,7 +213,6 @@ class KubernetesSource:
         """The keys of the Secret. Logs what is newly wrong with their rights, and records an Event for it."""
         counted = self._settings.count_tokens
         now = dt.datetime.now(dt.UTC)
-        self._secret_uid = (secret.get("metadata") or {}).get("uid", "")
         ring, problems = keys.keyring(secret, self._keys, now, tokens_counted=counted)
         for problem in sorted(set(problems) - self._key_problems):
             log.warning("Secret %s: %s", self._secret, problem)

@@ -6,32 +6,25 @@ import argparse
 import asyncio
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from prometheus_client import Counter
 
-from slipway.gateway import connections, http_api, render, supervisor
+from slipway.gateway import http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
-from slipway.gateway.exchange import Exchange, Known
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.identity import REVIEW_SOCKET
-from slipway.gateway.jwks_source import AccountKeySource, JwksSource, Warn
-from slipway.gateway.keys import JWT, SERVICE_ACCOUNT
 from slipway.gateway.metrics import Answers, HaproxyCollector
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.settings import InvalidSettingsError, Settings, load
-from slipway.gateway.spent import Store
 from slipway.gateway.supervisor import Pulse
 from slipway.gateway.ui.app import Page
 from slipway.gateway.ui.overview import Cluster
@@ -53,7 +46,7 @@ def main(argv: list[str]) -> int:
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        settings = _within_open_files(load(arguments.config))
+        settings = load(arguments.config)
     except (InvalidSettingsError, OSError) as error:
         sys.stderr.write(f"slipway gateway: {error}\n")
         return 2
@@ -70,19 +63,6 @@ def main(argv: list[str]) -> int:
     return supervisor.keep(run) if arguments.supervise else run(0, Pulse())
 
 
-def _within_open_files(settings: Settings) -> Settings:
-    """HAProxy may open as many files as we may, and does not start where its connections could need more. Raises
-    InvalidSettingsError where that is enough for hardly anybody."""
-    _unused, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return settings
-    served = connections.within(settings.max_connections, most)
-    if served < settings.max_connections:
-        text = "maxConnections is %d, but with %d open files only %d clients can be connected: raise that limit"
-        log.warning(text, settings.max_connections, most, served)
-    return msgspec.structs.replace(settings, max_connections=served)
-
-
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="slipway gateway", description="Configure the HAProxy of the gateway's pod.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (YAML)")
@@ -93,35 +73,22 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
 
 
 async def _run(settings: Settings, table: Path | None, door: socket.socket, restarts: int, pulse: Pulse) -> int:
-    metrics = Metrics()
+    metrics, collector = Metrics(), HaproxyCollector()
+    metrics.registry.register(collector)
     text = "Times that the control process was started anew."
     Counter("slipway_gateway_control_restarts", text, registry=metrics.registry).inc(restarts)
     dataplane = DataPlane(settings)
-    signers = {JWT: settings.jwt, SERVICE_ACCOUNT: settings.service_account_audience}
-    reconciler = ReconcileLoop(dataplane, [signer for signer, let_in in signers.items() if let_in])
-
-    def ids() -> Mapping[str, str]:
-        return reconciler.table.ids()
-
-    collector = HaproxyCollector(settings.active_requests_metric, ids)
-    metrics.registry.register(collector)
+    reconciler = ReconcileLoop(dataplane)
 
     async def counters() -> Answers:
         return (await dataplane.counters())._replace(passed_over=reconciler.passed_over)
 
     async with AsyncExitStack() as stack:
-        store: Store | None = None
         if table is not None:
             feeds: list[Run] = [partial(FileSource(table).run, reconciler.publish)]
             look: Look = Cluster
-            report: Warn = lambda _unused: None  # noqa: E731
         else:
-            feeds, look, store, report = await _cluster(settings, metrics, dataplane, reconciler, stack)
-        if settings.jwt:
-            issuer = JwksSource(settings, settings.jwt, metrics.registry, report)
-            feeds.append(partial(issuer.run, reconciler.verify_by))
-        if settings.service_account_audience:
-            feeds.append(await _service_accounts(settings, metrics, reconciler, report, stack))
+            feeds, look = await _cluster(settings, metrics, dataplane, reconciler, stack)
         models = http_api.model_list(lambda: reconciler.table, lambda: reconciler.rights)
         models.middlewares.append(http_api.once_known(reconciler.known))
         if settings.ui:
@@ -138,17 +105,9 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
         refresh = partial(_refresh, collector, counters)
         operations = http_api.operations(lambda: reconciler.ready, refresh, metrics.text)
         await stack.enter_async_context(http_api.served(operations, settings.control_listen))
-        exchange = Exchange(
-            settings, dataplane, lambda: Known(reconciler.rights, reconciler.gateways, reconciler.refused), store
-        )
-        if settings.api_keys_secret:
-            if exchange.serves:
-                await stack.enter_async_context(http_api.served(exchange.application(), settings.share_listen))
-            feeds.append(exchange.run)
         work = asyncio.create_task(_together(reconciler.run, reconciler.look, partial(_beat, pulse), *feeds))
         await _until_signalled(work)
         if not work.done():
-            await exchange.leave()
             await _leave(reconciler, dataplane, work)
             work.cancel()
         await asyncio.wait({work})
@@ -159,14 +118,12 @@ async def _run(settings: Settings, table: Path | None, door: socket.socket, rest
 
 async def _cluster(
     settings: Settings, metrics: Metrics, dataplane: DataPlane, reconciler: ReconcileLoop, stack: AsyncExitStack
-) -> tuple[list[Run], Look, Store, Warn]:
-    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows;
-    where budgets of keys are kept; and what tells of an issuer whose keys cannot be had.
+) -> tuple[list[Run], Look]:
+    """What runs for the cluster that the environment names: the source and the waker; for the page, what it shows.
 
     Imported late: the init step and static tables need no client.
     """
     from slipway.gateway.kubernetes_source import KubernetesSource
-    from slipway.gateway.spent import SpentMap
     from slipway.gateway.ui.resources import Resources
     from slipway.gateway.wake import Waker
     from slipway.kube.client import Client
@@ -174,10 +131,10 @@ async def _cluster(
 
     client = await Client.connect(metrics=metrics)
     stack.push_async_callback(client.close)
-    name, namespace = settings.api_keys_secret, os.environ.get("POD_NAMESPACE", "default")
-    secret = Key(namespace, name) if name else None
+    name = settings.api_keys_secret
+    secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
     source = KubernetesSource(client, metrics, secret, settings)
-    waker = Waker(client, dataplane.waiting, source.report_not_woken, source.report_woken)
+    waker = Waker(client, dataplane.waiting, source.report_not_woken)
     kinds = settings.ui_kinds if settings.ui else ()
     declared = Resources(client, [Kind(kind.group, kind.version, kind.kind, kind.plural) for kind in kinds])
 
@@ -185,29 +142,7 @@ async def _cluster(
         cluster = Cluster(declared.all(), source.owners(), source.faults, source.away_since, declared.unread())
         return cluster.within(source.serves())
 
-    runs: list[Run] = [
-        partial(source.run, reconciler.publish),
-        partial(waker.run, lambda: reconciler.table),
-        declared.run,
-    ]
-    return runs, look, SpentMap(client, namespace), source.report_issuer
-
-
-async def _service_accounts(
-    settings: Settings, metrics: Metrics, reconciler: ReconcileLoop, report: Warn, stack: AsyncExitStack
-) -> Run:
-    """What runs so that tokens of service accounts are let in. Its client is its own, so that nothing else waits for
-    it."""
-    from slipway.gateway import reviews
-    from slipway.kube.client import Client
-
-    client = await Client.connect(metrics=metrics)
-    stack.push_async_callback(client.close)
-    reviewer = reviews.Reviewer(reviews.asked_of(client), settings.service_account_audience, metrics.registry)
-    door = http_api.listening(settings.directory / REVIEW_SOCKET)
-    await stack.enter_async_context(http_api.served(reviews.application(reviewer.review), door))
-    keys = AccountKeySource(settings, reviews.keys_of(client), metrics.registry, report)
-    return partial(keys.run, reconciler.verify_accounts_by)
+    return [partial(source.run, reconciler.publish), partial(waker.run, lambda: reconciler.table), declared.run], look
 
 
 async def _together(*runs: Run) -> None:

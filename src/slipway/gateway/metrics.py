@@ -2,7 +2,7 @@
 
 Every label value is a model's namespace and Service name, so the number of series is bounded by the models there are:
 what HAProxy still remembers of deleted ones is left out.
-Counters begin at zero when HAProxy starts or is reloaded, as Prometheus expects of a restarted process.
+Counters begin at zero when HAProxy starts or is loaded anew, as Prometheus expects of a restarted process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
@@ -76,11 +76,8 @@ def figures(answers: Answers) -> dict[str, Figures]:
 class HaproxyCollector(Collector):
     """Shows the answers that it was given last."""
 
-    def __init__(self, active: str = "", ids: Callable[[], Mapping[str, str]] = dict) -> None:
-        """``active``: name of a further gauge of the requests that each model has; empty: none. ``ids`` gives the id by
-        which each backend is known there."""
+    def __init__(self) -> None:
         self.answers: Answers | None = None
-        self._active, self._ids = active, ids
 
     def collect(self) -> Iterable[Metric]:
         """Called by the registry."""
@@ -96,20 +93,6 @@ class HaproxyCollector(Collector):
             yield from _hold(self.answers.hold, known)
             yield _passed_over(self.answers.passed_over, known)
             yield from _tokens(self.answers.tokens, known)
-            if self._active:
-                yield _active(self._active, rows, waiting(self.answers.hold), self._ids())
-
-
-def _active(name: str, rows: list[dict[str, str]], held: Mapping[str, int], ids: Mapping[str, str]) -> Metric:
-    """Requests of a model, those that wait among them, by its id alone. Each is counted once."""
-    family = GaugeMetricFamily(name, "Requests under way and waiting.", labels=("request_model", "request_type"))
-    again = {row["pxname"]: _number(row, "scur") for row in rows if row["svname"] == unanswered.NAME}
-    for row in rows:
-        backend = row["pxname"]
-        if row["svname"] == "BACKEND" and backend in ids:
-            active = _number(row, "scur") - again.get(backend, 0) + held.get(backend, 0)
-            family.add_metric((ids[backend], "http"), active)
-    return family
 
 
 def _model(backend: str) -> tuple[str, str]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from slipway.gateway.balancing import server_name
 from slipway.gateway.dataplane import DataPlane
 from slipway.gateway.haproxy_socket import CommandError
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import JWT, SERVICE_ACCOUNT, Rights
+from slipway.gateway.keys import Rights
 from slipway.gateway.limits import Permissions
 from slipway.gateway.outliers import Outliers
 from slipway.gateway.probe import Prober
@@ -34,11 +33,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 class ReconcileLoop:
     """Holds the desired state and applies it."""
 
-    def __init__(self, dataplane: DataPlane, signers: Collection[str] = ()) -> None:
-        """`signers`: JWT, SERVICE_ACCOUNT or both, whose keys are waited for before anything is applied."""
+    def __init__(self, dataplane: DataPlane) -> None:
         self._dataplane = dataplane
-        self._signers = signers
-        self._heard = {JWT: asyncio.Event(), SERVICE_ACCOUNT: asyncio.Event()}
         self._prober = Prober(self.changed)
         self._outliers = Outliers()
         self._permissions = Permissions()
@@ -46,8 +42,6 @@ class ReconcileLoop:
         self.known = asyncio.Event()
         """Set once there is a table."""
         self._snapshot = Snapshot(EMPTY)
-        self._verification: tuple[VerificationKey, ...] = ()
-        self._account_keys: tuple[VerificationKey, ...] = ()
         self._leaving = False
         self._applied = asyncio.Event()
 
@@ -60,16 +54,6 @@ class ReconcileLoop:
     def rights(self) -> Mapping[str, Rights]:
         """Rights of the API keys, by name."""
         return self._snapshot.rights
-
-    @property
-    def refused(self) -> frozenset[str]:
-        """Owners of tokens who are not let in."""
-        return self._snapshot.refused
-
-    @property
-    def gateways(self) -> tuple[str, ...]:
-        """Where each gateway tells others their shares of limits."""
-        return self._snapshot.gateways
 
     @property
     def ready(self) -> bool:
@@ -92,30 +76,15 @@ class ReconcileLoop:
             self._snapshot = snapshot
             self.changed()
 
-    def verify_by(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Takes new keys that tokens of the issuer are verified by; none where they cannot be had yet."""
-        self._verification = keys
-        self._heard[JWT].set()
-        self.changed()
-
-    def verify_accounts_by(self, keys: tuple[VerificationKey, ...]) -> None:
-        """Takes new keys that tokens of service accounts are verified by; none where they cannot be had yet."""
-        self._account_keys = keys
-        self._heard[SERVICE_ACCOUNT].set()
-        self.changed()
-
     def leave(self, leaving: bool) -> None:
         """Announces that no more traffic should come, or takes that back."""
         self._leaving = leaving
         self.changed()
 
     async def run(self) -> None:
-        """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe.
-        Begun before there are keys, this replica would be ready and refuse tokens that are valid."""
+        """Applies until cancelled. Begins with the first snapshot, once HAProxy runs: servers in use need no probe."""
         try:
             await self.known.wait()
-            for signer in self._signers:
-                await self._heard[signer].wait()
             self._trust(await self._running_servers())
             self.changed()
             while True:
@@ -163,16 +132,7 @@ class ReconcileLoop:
             keys, rights = self._snapshot.keys, self._snapshot.rights
             table = self._prober.filter(self._outliers.filter(self.table))
             allowed = self._permissions.of(rights, table)
-            state = DesiredState(
-                table,
-                keys,
-                rights,
-                not self._leaving,
-                allowed,
-                self._snapshot.refused,
-                self._verification,
-                self._account_keys,
-            )
+            state = DesiredState(table, keys, rights, not self._leaving, allowed)
             try:
                 await self._dataplane.apply(state)
             except CommandError as error:

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-from slipway.gateway import balancing, errors, haproxy, identity, limits, rewrite, targets
-from slipway.gateway.jwks import VerificationKey
+from slipway.gateway import balancing, errors, haproxy, limits, rewrite, targets
 from slipway.gateway.keys import Rights
 from slipway.gateway.runtime_diff import HELD
 from slipway.gateway.selector import label_text
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import EMPTY, RoutingTable
-from slipway.serving.route import Route
 
 LUA_FILES = (
     *("json.lua", "guard.lua", "forms.lua", "rewrite.lua", "prefix.lua", "labels.lua", "hold.lua"),
     *("unknown_model.lua", "reasons.lua", "bodies.lua", "client.lua", "headers.lua", "refusals.lua", "tokens.lua"),
-    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua", "limits.lua"),
-    "review.lua",
+    *("servers.lua", "cut.lua", "errors.lua", "paths.lua", "responses.lua", "targets.lua"),
 )
 
 UNREADY, REFUSED = "unready.map", "refused.map"
@@ -35,12 +32,6 @@ def unready(table: RoutingTable) -> dict[str, str]:
     }
 
 
-def _woken(route: Route) -> str:
-    """What hold.lua reads of a model that is started for requests: its own seconds, or 1 for the usual ones; empty of
-    others."""
-    return f"{route.wake_seconds}s" if route.wake_seconds else "1" * (route.scale is not None)
-
-
 class DesiredState(NamedTuple):
     """All that HAProxy must know and that changes while it runs."""
 
@@ -53,17 +44,6 @@ class DesiredState(NamedTuple):
     """Whether /readyz says so."""
     allowed: Mapping[str, str] = {}
     """``key/backend`` for each backend that a restricted key may ask: limits.allowed."""
-    refused: frozenset[str] = frozenset()
-    """Names of owners of tokens who are not let in."""
-    verification: tuple[VerificationKey, ...] = ()
-    """Keys that tokens of the issuer are verified by."""
-    account_keys: tuple[VerificationKey, ...] = ()
-    """Keys that tokens of service accounts are verified by."""
-
-    @property
-    def public_keys(self) -> tuple[VerificationKey, ...]:
-        """All keys that tokens are verified by, those with the same certificate once."""
-        return tuple({key.file: key for key in (*self.verification, *self.account_keys)}.values())
 
     def maps(self, settings: Settings) -> dict[str, dict[str, str]]:
         """Entries of every map that HAProxy has with these settings, by its file name."""
@@ -76,15 +56,14 @@ class DesiredState(NamedTuple):
             **rewrite.maps(self.table),
             haproxy.LACKS_MAP: haproxy.lacks_map(self.table),
             HELD: {name: "1" for name, backend in self.table.backends.items() if not backend.endpoints},
-            "wake.map": {name: text for name, b in self.table.backends.items() if (text := _woken(b.route))},
+            "wake.map": {name: "1" for name, backend in self.table.backends.items() if backend.route.scale},
             UNREADY: unready(self.table),
             REFUSED: dict(self.table.refused),
-            "rings.map": balancing.rings(self.table, settings.strategy),
+            "rings.map": balancing.rings(self.table),
             "state.map": {"ready": "1"} if self.ready else {},
         }
         if settings.api_keys_secret:
             maps |= {"keys.map": dict(self.keys), **limits.maps(self.rights, self.allowed)}
-            maps |= identity.maps(settings, self.rights, self.refused, self.verification, self.account_keys)
         return maps
 
 
@@ -100,12 +79,7 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
         }
         | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
-        | ({limits.SHARES: ""} if settings.api_keys_secret else {})
-        | {key.file: key.certificate for key in state.public_keys}
-        | {
-            haproxy.PATHS_MAP: haproxy.paths_map(),
-            "haproxy.cfg": haproxy.configuration(settings, state.table, state.public_keys),
-        }
+        | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )
 
 

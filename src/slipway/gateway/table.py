@@ -95,10 +95,6 @@ class RoutingTable(NamedTuple):
     refused: Mapping[str, str] = {}
     """Ids of models that are refused, which lead nowhere, and the reason of each."""
 
-    def ids(self) -> dict[str, str]:
-        """The id by which each backend is listed: of several the first one; those that are in no list have none."""
-        return {self.models[one]: one for one in reversed(self.listed) if one in self.models}
-
 
 EMPTY = RoutingTable({}, {}, {}, ())
 
@@ -110,11 +106,7 @@ class Snapshot(NamedTuple):
     keys: tuple[tuple[str, str], ...] = ()
     """Upper-case SHA-256 of each API key, and the key's name."""
     rights: Mapping[str, Rights] = {}
-    """By name of the key, of those that have any; and those of owners of tokens."""
-    gateways: tuple[str, ...] = ()
-    """``host:port`` of each gateway, this one too, where it tells others their shares of limits."""
-    refused: frozenset[str] = frozenset()
-    """Names of owners of tokens who are not let in, though all others may be."""
+    """By name of the key, of those that have any."""
 
 
 Publish = Callable[[Snapshot], None]
@@ -321,12 +313,6 @@ def _read_slice(obj: Object, *, foreign: bool) -> _Slice | None:
             "Ignoring EndpointSlice %s, which cannot be read: %s", obj["metadata"].get("name"), type(error).__name__
         )
         return None
-
-
-def ready_hosts(piece: Object) -> tuple[str, ...]:
-    """Addresses of the pods that an EndpointSlice says to be ready."""
-    read = _read_slice(piece, foreign=False)
-    return read.hosts if read else ()
 
 
 def _takes_requests(endpoint: Object) -> bool:

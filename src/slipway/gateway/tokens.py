@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from slipway.gateway import limits
 from slipway.gateway.settings import Settings
 
 SHOW = "show slipway tokens"
@@ -71,11 +70,7 @@ def sockets(settings: Settings) -> str:
 
 def start(settings: Settings) -> str:
     """Of the section ``global``: the filter's file."""
-    if not settings.count_tokens:
-        return ""
-    run = settings.run_directory
-    settling = f" {run}/{limits.SETTLING}" if settings.api_keys_secret else ""
-    return f"    lua-load-per-thread {run}/lua/tokens.lua{settling}\n"
+    return f"    lua-load-per-thread {settings.run_directory}/lua/tokens.lua\n" if settings.count_tokens else ""
 
 
 def sections(settings: Settings) -> tuple[str, ...]:

@@ -9,12 +9,10 @@ and port.
 
 from __future__ import annotations
 
-from slipway.gateway import connections, errors
-from slipway.gateway.settings import Settings
+from slipway.gateway import errors
 
 NAME = "unanswered"
 """Of the server in each backend, and of the frontend that it leads to."""
-_SOCKET = f"{NAME}.sock"
 CHECK = "check inter 60s fastinter 500ms downinter 500ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
 """Options of a server that gets no requests once a connection to it failed, until it takes connections again."""
 SUCCESSOR = f"{NAME}_successor"
@@ -23,33 +21,26 @@ NEXT = "x-slipway-turn"
 """Header of requests that another target may answer (see targets.py): they do not wait here."""
 _TRIES = "x-slipway-tries"
 """Header with the number of times that a request has waited here. It may be the request itself that servers die of."""
-_VISITS = 3
-"""Connections that one request may have here: two waits, and one to be told that there is no third."""
 
 
 def server(run: str, backend: str = "%[be_name]") -> str:
     """Address and options of the server, in the file as on the command line."""
-    return f"unix@{run}/{_SOCKET} send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) {backend}"
+    return f"unix@{run}/{NAME}.sock send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 
-def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
+def sections(run: str, after_hold: str, last_rules: str) -> str:
     """The frontend. `after_hold`: what becomes of requests whose wait is over. `last_rules`: what every
     request to a model is subject to."""
-    run = settings.run_directory
     return f"""\
 # Requests whose server died before it began to answer.
 frontend {NAME} from base
-{connections.hop(settings, _SOCKET)}
+    bind unix@{run}/{NAME}.sock mode 600 accept-proxy
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
-{connections.refuse(settings)}
     http-request set-var(txn.be) fc_pp_tlv({_TLV})
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
-    # Who comes again finds room, so that those here never wait for each other.
-    http-request {errors.return_rule(errors.UNREACHABLE)}\
- if {{ fe_conn gt {connections.room(settings) // _VISITS} }} !{{ req.fhdr({_TRIES}) -m found }}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
     acl session path /v1/realtime

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from slipway.gateway.haproxy_socket import CommandError
@@ -53,16 +53,14 @@ class Waker:
         client: Client,
         waiting: Callable[[], Awaitable[Mapping[str, int]]],
         report: Callable[[Backend, str], None],
-        woken: Callable[[Backend, str], None],
     ) -> None:
         """`waiting` gives the number of waiting requests by backend and may raise CommandError.
 
-        `report` is called with a backend that cannot be scaled and the reason, once for each reason; `woken`
-        with one that was scaled, and the figure that decided.
+        `report` is called with a backend that cannot be scaled and the reason, once for each reason.
         """
         self._client = client
         self._waiting = waiting
-        self._report, self._woken = report, woken
+        self._report = report
         self._reported: dict[Sleeper | None, str] = {}
         """The last failure reported for each; None: for the list of waiting requests."""
         self._resting: dict[Sleeper, float] = {}
@@ -80,32 +78,29 @@ class Waker:
                     asleep = sleepers(table)
                 now = loop.time()
                 self._resting = {sleeper: until for sleeper, until in self._resting.items() if until > now}
-                waiting = await self._waiting_requests() if asleep else {}
                 due = {
                     asleep[name]: table.backends[name]
-                    for name in waiting
+                    for name in (await self._waiting_backends() if asleep else ())
                     if name in asleep and asleep[name] not in self._resting
                 }
                 for sleeper, backend in due.items():
                     self._resting[sleeper] = math.inf
-                    requests = sum(number for name, number in waiting.items() if asleep.get(name) == sleeper)
-                    tries.create_task(self._try(sleeper, backend, requests))
+                    tries.create_task(self._try(sleeper, backend))
 
-    async def _waiting_requests(self) -> Mapping[str, int]:
-        """By backend, of those for which any wait."""
+    async def _waiting_backends(self) -> Iterable[str]:
         try:
-            found = {name: number for name, number in (await self._waiting()).items() if number}
+            names = [name for name, number in (await self._waiting()).items() if number]
         except CommandError as error:
             log.debug("Could not list waiting requests: %s", error)
-            return {}
+            return ()
         except Exception as error:  # a bug must not end what serves the models that are awake
             if self._is_news(None, _unexpected(error)):
                 log.exception("Unexpected error while listing waiting requests")
-            return {}
+            return ()
         self._reported.pop(None, None)
-        return found
+        return names
 
-    async def _try(self, sleeper: Sleeper, backend: Backend, requests: int) -> None:
+    async def _try(self, sleeper: Sleeper, backend: Backend) -> None:
         target = sleeper.target
         try:
             woken = await wake(self._client, sleeper)
@@ -114,11 +109,7 @@ class Waker:
         else:
             self._reported.pop(sleeper, None)
             if woken:
-                text = (
-                    f"Scaled from 0 to 1 replica: {requests} request{'s wait' if requests != 1 else ' waits'} for it."
-                )
-                log.info("%s %s/%s: %s", target.plural, sleeper.namespace, target.name, text)
-                self._woken(backend, text)
+                log.info("Scaled %s %s/%s from zero to one", target.plural, sleeper.namespace, target.name)
         finally:
             self._resting[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
 

@@ -49,8 +49,6 @@ NAMED = frozenset({SERVICE_ACCOUNT, ROLE})
 """Kinds of children that others name, and get rights by: pods by an account, a RoleBinding by a Role."""
 NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
-BLIND_SECONDS = 300.0
-"""After which what is written without being looked at is written again."""
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
@@ -138,13 +136,6 @@ class _Refused(NamedTuple):
     until: float
 
 
-class _Written(NamedTuple):
-    """What was sent last of an object that is never read, and when."""
-
-    desired: bytes
-    at: float
-
-
 class _Intent(NamedTuple):
     """One object as it is to be sent."""
 
@@ -155,13 +146,13 @@ class _Intent(NamedTuple):
     """Digest of it, without the mark that says so."""
 
 
-class _RefusedError(Exception):
+class _Refusal(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
 
-class _NameTakenError(Exception):
+class _Waiting(Exception):
     """What has the child's name must be gone first."""
 
 
@@ -211,8 +202,8 @@ class Applier:
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
-        self._blind: dict[str, dict[tuple[Kind, Key], _Written]] = {}
-        """uid of an owner -> child -> what was written last."""
+        self._blind: dict[str, dict[tuple[Kind, Key], bytes]] = {}
+        """uid of an owner -> child -> digest of what was written last."""
         for kind, informer in self._informers.items():
             informer.add_handler(partial(self._forget, kind))
 
@@ -264,10 +255,8 @@ class Applier:
 
     async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Makes these children, Secrets, without ever asking for one: the right to list Secrets would be
-        one to read them all. Each is sent once, and again when it is another one, or after :data:`BLIND_SECONDS`: no
-        event tells that one was deleted. One that is there and not this owner's stays as it is. They are never removed:
-        the garbage collector does that."""
-        now = time.monotonic()
+        one to read them all. Each is sent once, and again when it is another one. One that is there and not this
+        owner's stays as it is. They are never removed: the garbage collector does that."""
         known = self._blind.pop(uid(owner), {})
         if not objects:
             return Applied()
@@ -275,19 +264,13 @@ class Applier:
         for obj in objects:
             child = self._complete(owner, obj)
             intents.append(_Intent(_BLIND[obj["apiVersion"], obj["kind"]], key(child), child, digest(child)))
-        standing = {
-            (one.kind, one.name): written
-            for one in intents
-            if (written := known.get((one.kind, one.name)))
-            and written.desired == one.desired
-            and now - written.at < BLIND_SECONDS
-        }
-        self._blind[uid(owner)] = standing
-        changed = [one for one in intents if (one.kind, one.name) not in standing]
+        kept = {(one.kind, one.name): one.desired for one in intents}
+        self._blind[uid(owner)] = {child: known[child] for child in kept if child in known}
+        changed = [one for one in intents if known.get((one.kind, one.name)) != one.desired]
         outcomes = await _all([self._write(intent) for intent in changed])
         for intent, outcome in zip(changed, outcomes, strict=True):
             if outcome is None:
-                standing[intent.kind, intent.name] = _Written(intent.desired, now)
+                self._blind[uid(owner)][intent.kind, intent.name] = intent.desired
         return _summary(outcomes, changed)
 
     async def _write(self, intent: _Intent) -> None:
@@ -315,7 +298,7 @@ class Applier:
                 await self._client.json_patch(kind, name, [*mine, *namesake])
             except InvalidObjectError:
                 text = f"{kind.kind} {name.name} exists and was made by someone else; delete or rename one of the two"
-                raise _RefusedError(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
+                raise _Refusal(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
             # No event tells when it is gone.
             raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
         except (ForbiddenError, NotFoundError) as error:
@@ -390,7 +373,7 @@ class Applier:
         if live is not None:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
-                raise _NameTakenError
+                raise _Waiting
         self._refuse_again(intent)
         answer = await self._send(owner, intent, live)
         self._expectations.wrote(uid(owner), informer, answer)
@@ -404,7 +387,7 @@ class Applier:
         if live is not None:
             try:
                 self._refuse_foreign(owner, kind, live)
-            except _NameTakenError:  # no event tells when it is gone
+            except _Waiting:  # no event tells when it is gone
                 raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
             if deleting(live):
                 raise ConflictError(f"{kind.kind} {name.name} is on its way out")
@@ -434,19 +417,19 @@ class Applier:
                 and isinstance(error, InvalidObjectError)
                 and _immutable(error)
             ):
-                log.info("deleting and recreating %s %s, because a field is immutable: %s", kind.kind, name, error)
+                log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
-                raise _NameTakenError from error
+                raise _Waiting from error
             raise self._refusal(intent, error) from error
 
-    def _refusal(self, intent: _Intent, error: ApiError) -> _RefusedError:
+    def _refusal(self, intent: _Intent, error: ApiError) -> _Refusal:
         kind, name = intent.kind, intent.name
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
         self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
         # One second less, so that it is over when the slow retry comes.
         self._refused[kind, name] = _Refused(intent.desired, failure, now + _REFUSED_SECONDS - 1)
-        return _RefusedError(failure)
+        return _Refusal(failure)
 
     def _refuse_again(self, intent: _Intent) -> None:
         """Raises what the server said to the same intent a short while ago."""
@@ -454,7 +437,7 @@ class Applier:
         refused = self._refused.pop(child, None)
         if refused is not None and refused.desired == intent.desired and time.monotonic() < refused.until:
             self._refused[child] = refused
-            raise _RefusedError(refused.failure)
+            raise _Refusal(refused.failure)
 
     async def _look(self, kind: Kind, name: Key, *, cached: bool = True) -> Object | None:
         try:
@@ -511,11 +494,11 @@ class Applier:
         if controller is None and labels(live).get(MANAGED_BY) == self._manager:
             return
         if controller is not None and self._is_namesake(controller, owner):
-            raise _NameTakenError
+            raise _Waiting
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "was made by someone else"
         name = key(live).name
         message = f"{kind.kind} {name} exists and {holder}; delete or rename one of the two"
-        raise _RefusedError(Failure(kind.kind, name, NAME_TAKEN, message))
+        raise _Refusal(Failure(kind.kind, name, NAME_TAKEN, message))
 
     def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
         """Whether a reference means an owner of this kind and name, whichever uid it had."""
@@ -552,7 +535,7 @@ def _refuse_missing(informer: Informer, name: Key) -> None:
     if informer.missing and informer.optional:
         kind = informer.kind
         text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"
-        raise _RefusedError(Failure(kind.kind, name.name, MISSING_KIND, text))
+        raise _Refusal(Failure(kind.kind, name.name, MISSING_KIND, text))
 
 
 def _summary(outcomes: Sequence[BaseException | None], sent: Sequence[_Intent]) -> Applied:
@@ -564,9 +547,9 @@ def _summary(outcomes: Sequence[BaseException | None], sent: Sequence[_Intent]) 
         intent = sent[position] if position < len(sent) else None
         if outcome is None:
             continue
-        if isinstance(outcome, _RefusedError):
+        if isinstance(outcome, _Refusal):
             failures.append(outcome.failure)
-        elif isinstance(outcome, _NameTakenError) and intent:
+        elif isinstance(outcome, _Waiting) and intent:
             waiting.append(f"{intent.kind.kind} {intent.name.name}")
         elif isinstance(outcome, ApiError):
             errors.append(outcome)

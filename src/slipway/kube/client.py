@@ -103,10 +103,6 @@ class Client:
         path, parameters = kind.path(*name, subresource), {"resourceVersion": "0" if cached else ""}
         return await self._object("GET", path, parameters, accept=_accept(kind))
 
-    async def read(self, path: str) -> Object:
-        """Reads the JSON that the API server has at a path that is of no kind, whatever it calls its media type."""
-        return await self._object("GET", path, accept="*/*")
-
     async def create(self, kind: Kind, obj: Object, *, field_manager: str = "") -> Object:
         """Creates one object. Raises ConflictError when the name is taken."""
         path = kind.path(obj["metadata"].get("namespace", ""))

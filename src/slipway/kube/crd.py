@@ -12,7 +12,6 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -316,8 +315,7 @@ def _text(docstring: str | None) -> str:
     return "\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-@cache
-def _attribute_texts(struct: type[msgspec.Struct]) -> Mapping[str, str]:
+def _attribute_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Attribute name -> the docstring below it, from the source of the class and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(struct.__mro__):

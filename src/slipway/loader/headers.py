@@ -14,7 +14,7 @@ import msgspec
 from slipway.artifacts import config, gguf, safetensors
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.range_reader import MalformedFileError, Read
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.artifacts.safetensors import Safetensors
 from slipway.decoding import DecodingError
 
@@ -23,7 +23,7 @@ MOST_HEADERS = 1000
 T = TypeVar("T")
 
 
-def with_headers(report: LoadReport, folder: Path, names: Sequence[str], header: str) -> LoadReport:
+def with_headers(report: Report, folder: Path, names: Sequence[str], header: str) -> Report:
     """The report with what these files of the folder say; ``header`` as in ``Work``. What cannot be read is no reason
     to fail: the engine has the last word."""
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from slipway.artifacts import benchmark
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen
 from slipway.loader.sources.base import Access
@@ -34,13 +34,6 @@ def sha256(text: str) -> str:
     if not SHA256.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a SHA-256 hash (64 hexadecimal digits)")
     return text.lower()
-
-
-def count(text: str) -> int:
-    """A positive number. Raises ArgumentTypeError for any other text."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
 
 
 def access_options() -> argparse.ArgumentParser:
@@ -120,13 +113,6 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
     three = parsers.add_parser(
         "probe", parents=[listen, guarded, chosen, header], help="report on a source without downloading it"
     )
-    three.add_argument(
-        "--attempts",
-        type=count,
-        default=Policy().attempts,
-        metavar="N",
-        help="give up after N attempts in a row without an answer",
-    )
     three.set_defaults(run=run_probe)
     four = parsers.add_parser(
         "summary", help="wait to be stopped, then report on what genai-bench has measured meanwhile"
@@ -140,7 +126,7 @@ def run_stage(options: argparse.Namespace) -> str:
     chosen = Chosen(tuple(options.file), options.stored_as, options.sha256 or "")
     source = partial(opened, options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
 
-    def report(work: Work) -> LoadReport:
+    def report(work: Work) -> Report:
         return stage(options.url, source, options.folder, chosen, work, refresh=options.refresh, reuse=options.reuse)
 
     return _reported(options, report)
@@ -149,7 +135,7 @@ def run_stage(options: argparse.Namespace) -> str:
 def run_inspect(options: argparse.Namespace) -> str:
     """Runs ``inspect``; returns the report as JSON. Raises LoadError or StoppedError."""
 
-    def report(work: Work) -> LoadReport:
+    def report(work: Work) -> Report:
         return inspect(options.path, options.sha256 or "", work)
 
     return _reported(options, report)
@@ -158,11 +144,11 @@ def run_inspect(options: argparse.Namespace) -> str:
 def run_probe(options: argparse.Namespace) -> str:
     """Runs ``probe``; returns the report as JSON. Raises LoadError or StoppedError."""
 
-    def report(work: Work) -> LoadReport:
+    def report(work: Work) -> Report:
         source = opened(options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
         return probe(options.url, source, Chosen(tuple(options.file)), work)
 
-    return _reported(options, report, Policy(attempts=options.attempts))
+    return _reported(options, report)
 
 
 def run_summary(options: argparse.Namespace) -> str:
@@ -171,11 +157,11 @@ def run_summary(options: argparse.Namespace) -> str:
     return benchmark.written(after_the_benchmark(options.folder, ready)).decode()
 
 
-def _reported(options: argparse.Namespace, report: Callable[[Work], LoadReport], policy: Policy | None = None) -> str:
+def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> str:
     """Makes the report while the port reports progress. Raises LoadError or StoppedError."""
     from slipway.loader import commands
 
-    work = Work(policy or Policy(), threading.Event(), Meter(), options.header)
+    work = Work(Policy(), threading.Event(), Meter(), options.header)
     port = commands.port(options.listen, options.controller_key, options.pod)
     return written(commands.with_progress(partial(report, work), work.meter, port)).decode()
 

@@ -20,7 +20,7 @@ from slipway.artifacts import gguf
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.range_reader import MalformedFileError
 from slipway.artifacts.redaction import redact_url
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.folder import MARKER, NOTES, Folder, checked
@@ -72,7 +72,7 @@ def stage(
     *,
     refresh: bool = False,
     reuse: Path | None = None,
-) -> LoadReport:
+) -> Report:
     """Ends when ``folder`` holds what is chosen of ``url``. Raises LoadError, or StoppedError after ``work.stop``.
 
     ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder of the same disk below which
@@ -109,7 +109,7 @@ def _loaded(
         raise _judged(error, selection, chosen) from error
 
 
-def inspect(path: Path, sha256: str, work: Work) -> LoadReport:
+def inspect(path: Path, sha256: str, work: Work) -> Report:
     """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
     selection = Selection(local.LocalFiles(path), Chosen())
     entries = checked(selection.listing(work.retry(str(path))).entries)
@@ -122,12 +122,12 @@ def inspect(path: Path, sha256: str, work: Work) -> LoadReport:
     return msgspec.structs.replace(_described(top, selection, work), sha256=found)
 
 
-def probe(url: str, source: Source, chosen: Chosen, work: Work) -> LoadReport:
+def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:
     """What the source has now, of which nothing is fetched but a header that is to be read. Raises LoadError."""
     selection = Selection(source, chosen)
     retry = work.retry(url)
     listing = selection.listing(retry)
-    report = LoadReport(
+    report = Report(
         file=selection.main,
         files=len(listing.entries),
         size=listing.size,
@@ -169,7 +169,7 @@ def digest(path: Path, stop: threading.Event) -> str:
     return found.hexdigest()
 
 
-def _reported(selection: Selection, folder: Path, work: Work) -> LoadReport:
+def _reported(selection: Selection, folder: Path, work: Work) -> Report:
     report = _described(folder, selection, work)
     found = selection.sha256
     if selection.main and not found:
@@ -177,11 +177,11 @@ def _reported(selection: Selection, folder: Path, work: Work) -> LoadReport:
     return msgspec.structs.replace(report, sha256=found)
 
 
-def _described(folder: Path, selection: Selection, work: Work) -> LoadReport:
+def _described(folder: Path, selection: Selection, work: Work) -> Report:
     """All but the hash."""
     entries = selection.found.entries
     names = [entry.path for entry in entries]
-    report = LoadReport(
+    report = Report(
         file=selection.main,
         files=len(names),
         size=sum((folder / name).stat().st_size for name in names),
@@ -231,14 +231,14 @@ def _remove(folder: Path, file: str) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _noted(folder: Path) -> LoadReport | None:
+def _noted(folder: Path) -> Report | None:
     try:
         return read_report((folder / NOTES).read_text("utf-8", "replace"))
     except OSError:
         return None
 
 
-def _note(folder: Path, report: LoadReport) -> None:
+def _note(folder: Path, report: Report) -> None:
     """Whole or not at all. A folder without it is only looked through once more."""
     fresh = folder / f"{NOTES}.{secrets.token_hex(8)}"
     with suppress(OSError):

@@ -17,7 +17,6 @@ from slipway.kube.objects import Key, Kind, Object, key
 from slipway.kube.store import Change, IndexFunction
 from slipway.serving.agent import AdapterSet, AgentReport
 from slipway.serving.catalogs import Catalog, CatalogAddress
-from slipway.serving.demand import Demand
 from slipway.serving.freedoms import Freedom
 from slipway.serving.readiness import Readiness
 from slipway.serving.route import RoutedService
@@ -54,10 +53,6 @@ class Listers(Protocol):
         """The pods for which an index function gave a value, as far as they can be trusted in what they say of
         themselves: those that workloads of resources of the kind ``owner`` made, and those that are being deleted,
         which may outlive their workload."""
-
-    def pods_of_workload(self, workload: Kind, name: Key) -> Sequence[Object]:
-        """The pods that say that a workload made them, which may be gone. Anybody who may write pods in its namespace
-        may say so."""
 
 
 Trim = Callable[[Object], Object | None]
@@ -115,8 +110,6 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """uid of a pod -> what the loader in it told last."""
     catalogs: Mapping[str, Catalog] = {}
     """Name of a resource whose plan has a catalog read -> what is known of it. Those not asked yet are missing."""
-    demand: Mapping[Key, Demand] = {}
-    """Service whose requests a plan has counted -> whether there are any. Those not looked at yet are missing."""
     file: Callable[[str], bytes] = lambda _path: b""
     """Content of a file of the controller's own, such as a key that is mounted; empty where there is none."""
     policed: bool = False
@@ -169,11 +162,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What every ready pod shall have loaded beside its model."""
     catalog: CatalogAddress | None = None
     """A catalog of another cluster that is to be read from now on."""
-    counted: tuple[Key, ...] = ()
-    """Services whose requests are to be counted from now on: the resource is looked at when these begin or end."""
-    satisfied: tuple[Key, ...] = ()
-    """Those of them that have what their requests need: that these begin or end is news only while there are requests
-    for another one."""
 
 
 class InvalidSpecError(Exception):

@@ -29,8 +29,6 @@ CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError"
 NOT_SYNCED = re.compile(r"failed to sync (secret|configmap) cache: ")
 """What a busy node's kubelet says before it has seen a pod's Secrets and ConfigMaps; it tries again by itself."""
 RECHECK_SECONDS = 30.0
-UNSCHEDULED_QUIET_SHARE = 1 / 6
-"""Of the grace period: 5 of 30 seconds. A pod's claims may be being bound; where nodes come slowly, it waits longer."""
 REJECTED_GRACE_SECONDS = 5
 """The API server may refuse the first pod because its caches do not show the new ServiceAccount yet."""
 PATIENCE_RESTARTS = 3
@@ -64,8 +62,6 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
     failure: Failure | None = None
     recheck_seconds: float | None = None
-    waiting: Failure | None = None
-    """What may yet pass by itself, and becomes the failure if it does not."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -87,18 +83,16 @@ def diagnose(
     until it is ready, so that a crash loop does not flicker between Failed and Pending.
     """
     recheck: list[float] = []
-    waiting = None
     for pod in _of_the_newest_spec(deployment, pods):
         found = _pod(pod, limits, now, explain)
         if found.failure:
             return found
         if found.recheck_seconds is not None:
             recheck.append(found.recheck_seconds)
-        waiting = waiting or found.waiting
     rejected = _rejected(deployment, now)
     if rejected.recheck_seconds is not None:
         recheck.append(rejected.recheck_seconds)
-    return Diagnosis(rejected.failure, min(recheck, default=None), None if rejected.failure else waiting)
+    return Diagnosis(rejected.failure, min(recheck, default=None))
 
 
 def _of_the_newest_spec(deployment: Object | None, pods: Sequence[Object]) -> list[Object]:
@@ -170,15 +164,10 @@ def _pod(pod: Object, limits: Limits, now: float, explain: Explain) -> Diagnosis
 
 
 def _unscheduled(condition: Object, limits: Limits, now: float) -> Diagnosis:
-    waited = now - unix_time(condition["lastTransitionTime"])
-    grace = limits.unschedulable_grace_seconds
-    quiet = grace * UNSCHEDULED_QUIET_SHARE
-    failure = Failure("Unschedulable", f"No node can take the model's pod: {condition.get('message', '')}")
-    if waited >= grace:
-        return Diagnosis(failure)
-    if waited < quiet:
-        return Diagnosis(recheck_seconds=quiet - waited)
-    return Diagnosis(recheck_seconds=grace - waited, waiting=failure)
+    left = unix_time(condition["lastTransitionTime"]) + limits.unschedulable_grace_seconds - now
+    if left > 0:
+        return Diagnosis(recheck_seconds=left)
+    return Diagnosis(Failure("Unschedulable", f"No node can take the model's pod: {condition.get('message', '')}"))
 
 
 def _container(status: Object, limits: Limits, now: float, explain: Explain | None) -> Diagnosis:

@@ -80,22 +80,6 @@ def ended(made: Object | None, how: str) -> float | None:
     return None
 
 
-def refused(made: Object | None) -> bool:
-    """Whether the Job failed as its program said that it will not succeed before somebody has changed something."""
-    return _failed_by(made) == "PodFailurePolicy"
-
-
-def overran(made: Object | None) -> bool:
-    """Whether the Job failed as its deadline passed."""
-    return _failed_by(made) == "DeadlineExceeded"
-
-
-def _failed_by(made: Object | None) -> str:
-    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
-    failed = next((one for one in conditions if one["type"] == "Failed" and one["status"] == "True"), {})
-    return str(failed.get("reason", ""))
-
-
 def job_of(pod: Object) -> OwnerReference | None:
     """The Job that made a pod; None: none did."""
     owner = controller_owner(pod)

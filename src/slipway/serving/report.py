@@ -83,10 +83,9 @@ def report(
     # A failure is told once: where Available tells it, Progressing points there.
     elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
-    awaited = _asleep(components) or pending or _waiting(components) or Pending("WaitingForPods", starting)
     found = (
         _accepted(rejection),
-        _available(components, failure, awaited),
+        _available(components, failure, _asleep(components) or pending or Pending("WaitingForPods", starting)),
         _progressing(components, stopped, pending),
         *others,
     )
@@ -118,11 +117,6 @@ def _asleep(components: Sequence[Component]) -> Pending | None:
     if any(one.workload is None or one.workload["spec"].get("replicas", 1) for one in components):
         return None
     return Pending("ScaledToZero", "No replica is wanted at the moment, so none runs.")
-
-
-def _waiting(components: Sequence[Component]) -> Pending | None:
-    found = next((one.diagnosis.waiting for one in components if one.diagnosis.waiting), None)
-    return Pending(found.reason, found.message) if found else None
 
 
 def _progressing(components: Sequence[Component], failure: Failure | None, pending: Pending | None) -> Condition:

@@ -148,19 +148,16 @@ class Route(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where the weights come from, for people: ``hf:<repo>/<file>``. Shown in the model card when set."""
     name: _Name = ""
     """The model's name within its namespace, for the id ``namespace/name`` that always works. Empty: the Service's."""
-    strategy: Literal["LeastLoad", "PrefixHash", "Affinity"] = "LeastLoad"
+    strategy: Literal["LeastLoad", "PrefixHash"] = "LeastLoad"
     """How an endpoint is chosen."""
     prefix_hash: PrefixHash = PrefixHash()
-    """Read with the strategies PrefixHash and Affinity only."""
+    """Read with the strategy PrefixHash only."""
     features: Annotated[tuple[_Feature, ...], msgspec.Meta(max_length=MOST_FEATURES)] = ()
     """What the model can do (``TextGeneration`` ...), for the filter of the model list. Empty: unknown."""
     labels: Annotated[Mapping[_LabelKey, _LabelValue], msgspec.Meta(max_length=MOST_LABELS)] = {}
     """The model's labels, for requests that choose by ``X-Label-Selector``."""
     scale: ScaleTarget | None = None
     """What to scale from zero. None: requests wait for endpoints, and nothing is scaled."""
-    wake_seconds: _Wait = 0
-    """How long requests wait for its endpoints, where somebody else than the gateway starts it for them, and no longer
-    than for any model that is started from zero. 0: as ``scale`` has it."""
     drop_model_field: bool = False
     """Whether to hide a form's field ``model`` from the engine, which would misread it as a name of its own."""
     aliases: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_IDS)] = ()

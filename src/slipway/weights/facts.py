@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.kube.objects import Object
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -50,7 +50,7 @@ def human(size: float) -> str:
     return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def described(begin: str, report: LoadReport) -> str:
+def described(begin: str, report: Report) -> str:
     """A sentence with what their header says of them."""
     parts = [f"{report.files} files"] if report.files > 1 else []
     if report.safetensors:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from slipway.artifacts.report import Fault, LoadReport, fault
+from slipway.artifacts.report import Fault, Report, fault
 from slipway.artifacts.report import read as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
 from slipway.serving import agent
@@ -128,7 +128,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.complete_since is not None or self.failed_since is not None
 
     @property
-    def report(self) -> LoadReport | None:
+    def report(self) -> Report | None:
         return read_report(termination_message(self.pods)) if self.complete_since is not None else None
 
     @property

@@ -21,18 +21,15 @@ from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
 from slipway.serving.agent import LONGEST_RESUME
 from slipway.serving.api import World
 from slipway.serving.diagnosis import sentence
-from slipway.serving.job import overran, pods_of, termination_message, without_pods
+from slipway.serving.job import pods_of, termination_message, without_pods
 from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs, progress
 from slipway.weights.credentials import Access
 from slipway.weights.jobs import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner
 
 PUBLISH, UNPUBLISH = "publish", "unpublish"
-ATTEMPT_SECONDS = 3600
-"""After which the pod of a publication is ended. Where it got on the next one goes on from there."""
 FIRST_PAUSE = 10.0
 """Seconds before the second attempt; each further one waits twice as long."""
-STALLED = f"it did not get on by one percent in {ATTEMPT_SECONDS // 60} minutes"
 MOST_BYTES = 7 * LONGEST_RESUME
 """Of a record: JSON may write a character as six."""
 Count = Annotated[int, Meta(ge=0)]
@@ -45,8 +42,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Counts its Jobs; 0: there was none."""
     failures: Count = 0
     """Those in a row that got nowhere."""
-    begun: Annotated[int, Meta(ge=0, le=100)] = 0
-    """Percent that were there when the latest Job was made."""
     total: Count = 0
     """Bytes that there will be; 0: not known."""
     resume: Annotated[str, Meta(max_length=LONGEST_RESUME)] = ""
@@ -90,7 +85,6 @@ def job(
     access: Access,
     *,
     retries: int = 0,
-    deadline_seconds: int = 0,
 ) -> Object:
     """The Job that is wanted. One that there is keeps its own words: a Job cannot be changed."""
     settings = world.settings
@@ -104,9 +98,7 @@ def job(
         controller_key=world.controller_key,
     )
     made = jobs.container(runner, told, access)
-    return jobs.task(
-        runner, run.name, namespace, made, access.volumes, retries=retries, deadline_seconds=deadline_seconds
-    )
+    return jobs.task(runner, run.name, namespace, made, access.volumes, retries=retries)
 
 
 def result(run: Run) -> Publication | None:
@@ -114,10 +106,8 @@ def result(run: Run) -> Publication | None:
     return publication.read(termination_message(run.pods)) if run.complete_since is not None else None
 
 
-def heard(record: Record, run: Run, world: World, told: str) -> Record:
-    """With what its loader said last. ``told``: the percentage in the status."""
-    if _percents(told) > record.begun:
-        record = msgspec.structs.replace(record, failures=0)
+def heard(record: Record, run: Run, world: World) -> Record:
+    """With what its loader told last."""
     for pod in run.pods:
         report = world.agents.get(uid(pod))
         if report and report.progress:
@@ -131,15 +121,9 @@ def heard(record: Record, run: Run, world: World, told: str) -> Record:
     return record
 
 
-def stalled(record: Record, run: Run) -> bool:
-    """Whether its latest two Jobs were ended, and the last one did not get on at all."""
-    return overran(run.made) and record.failures > 0
-
-
 def gave_up(record: Record, run: Run) -> bool:
-    """Whether an attempt failed for a reason that has a name, got nowhere until it was ended, or was one too many."""
-    failed = run.failed_since is not None
-    return failed and (run.fault[0] is not None or stalled(record, run) or record.failures >= RETRIES)
+    """Whether an attempt failed for a reason that has a name, or as one too many."""
+    return run.failed_since is not None and (run.fault[0] is not None or record.failures >= RETRIES)
 
 
 def retried_at(record: Record, run: Run) -> float | None:
@@ -158,10 +142,9 @@ def is_time(record: Record, run: Run, now: float) -> bool:
     return at is not None and now >= at
 
 
-def again(record: Record, told: str) -> Record:
-    """The record of the next attempt. ``told``: the percentage in the status."""
-    attempt, failures = record.attempt + 1, record.failures + 1
-    return msgspec.structs.replace(record, attempt=attempt, failures=failures, begun=_percents(told))
+def again(record: Record) -> Record:
+    """The record of the next attempt."""
+    return msgspec.structs.replace(record, attempt=record.attempt + 1, failures=record.failures + 1)
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,9 +164,8 @@ def state(record: Record, run: Run, world: World) -> State:
     at = retried_at(record, run)
     seconds = [max(at - world.now, 1.0)] if at is not None else []
     if gave_up(record, run):
-        again = progress.AGAIN if at is not None else "Delete the model and create it again."
-        why = run.fault[1] or (STALLED if stalled(record, run) else "no reason is given")
-        text = f"The model could not be published: {sentence(why)} {again}"
+        again = progress.AGAIN if at is not None else "Delete the model and make it anew to try again."
+        text = f"The model could not be published: {sentence(run.fault[1] or 'no reason is given')} {again}"
         return State(message=text, failed=True, fault=run.fault[0], recheck=min(seconds, default=None))
     without = without_pods(run.made, "publishes the model", world.now)
     moving = progress.moving(run, world, without, does="The model is being published")
@@ -199,10 +181,6 @@ def state(record: Record, run: Run, world: World) -> State:
 def percent(done: int, total: int, before: str) -> str:
     """Such as ``17%``. It never goes back from ``before``: an attempt that begins anew has not yet found what is there
     already. 100 is said by a result alone."""
-    return f"{min(max(_percents(before), done * 100 // total if total > 0 else 0), 99)}%"
-
-
-def _percents(text: str) -> int:
-    """0 where it is no percentage."""
-    number = text.removesuffix("%")
-    return min(int(number), 100) if number.isdecimal() and len(number) < 4 else 0
+    text = before.removesuffix("%")
+    least = int(text) if text.isdecimal() and len(text) < 4 else 0
+    return f"{min(max(least, done * 100 // total if total > 0 else 0), 99)}%"

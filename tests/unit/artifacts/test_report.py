@@ -7,42 +7,42 @@ import pytest
 
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.gguf import LONGEST_TEXT, Gguf
-from slipway.artifacts.report import LONGEST, LoadReport, fault, read, written
+from slipway.artifacts.report import LONGEST, Report, fault, read, written
 from slipway.artifacts.safetensors import Safetensors
 
 HEADER = Gguf(file_version=3, tensor_count=201, architecture="llama", name="Tiny", quantization="Q4_K_M")
-FULL = LoadReport(file="a.gguf", files=3, size=5, sha256="ab" * 32, etag='"v1"', revision="main", gguf=HEADER)
+FULL = Report(file="a.gguf", files=3, size=5, sha256="ab" * 32, etag='"v1"', revision="main", gguf=HEADER)
 
 
 @pytest.mark.parametrize(
-    "report", [FULL, LoadReport(), LoadReport(safetensors=Safetensors(tensor_count=1, parameters={"BF16": 4}, size=9))]
+    "report", [FULL, Report(), Report(safetensors=Safetensors(tensor_count=1, parameters={"BF16": 4}, size=9))]
 )
-def test_what_is_written_is_read_again(report: LoadReport) -> None:
+def test_what_is_written_is_read_again(report: Report) -> None:
     assert read(written(report).decode()) == report
 
 
 def test_the_longest_texts_of_a_header_fit_into_a_message() -> None:
     long = "\N{GRINNING FACE}" * LONGEST_TEXT
     header = Gguf(file_version=3, tensor_count=1, architecture=long, name=long, license=long)
-    report = LoadReport(file="x" * 512, size=1 << 62, sha256="ab" * 32, etag="e" * 200, revision="r" * 250, gguf=header)
+    report = Report(file="x" * 512, size=1 << 62, sha256="ab" * 32, etag="e" * 200, revision="r" * 250, gguf=header)
     assert read(written(report).decode()) == report
 
 
 def test_a_report_that_is_too_long_leaves_the_header_out() -> None:
     kinds = {f"{number:015}": 1 for number in range(300)}
-    report = LoadReport(file="a", safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9))
+    report = Report(file="a", safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9))
     short = written(report)
     assert len(short) <= LONGEST
-    assert read(short.decode()) == LoadReport(file="a", header_fault="too long")
+    assert read(short.decode()) == Report(file="a", header_fault="too long")
 
 
 def test_what_describes_a_model_stays_where_its_headers_are_too_long() -> None:
     kinds = {f"{number:015}": 1 for number in range(300)}
     model = ModelFacts(model_type="llama", parameters=7)
-    report = LoadReport(safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9), model=model)
-    assert read(written(report).decode()) == LoadReport(model=model, header_fault="too long")
+    report = Report(safetensors=Safetensors(tensor_count=1, parameters=kinds, size=9), model=model)
+    assert read(written(report).decode()) == Report(model=model, header_fault="too long")
     endless = ModelFacts(diffusion_pipeline={f"{number:015}": {"library": "x"} for number in range(300)})
-    assert read(written(msgspec.structs.replace(report, model=endless)).decode()) == LoadReport(header_fault="too long")
+    assert read(written(msgspec.structs.replace(report, model=endless)).decode()) == Report(header_fault="too long")
 
 
 FORGED = [
@@ -69,7 +69,7 @@ def test_a_report_that_leads_out_of_its_folder_or_has_no_hash_for_one_is_none(me
 
 @pytest.mark.parametrize("file", ["a.gguf", "a/b c/..d", ".hidden", "...", "a/.slipway", "ünï"])
 def test_names_that_files_have_are_read(file: str) -> None:
-    assert read(written(LoadReport(file=file)).decode()) == LoadReport(file=file)
+    assert read(written(Report(file=file)).decode()) == Report(file=file)
 
 
 @pytest.mark.parametrize("message", ["", "no JSON", "[]", "5", '{"size": "x"}', '{"gguf": {}}'])

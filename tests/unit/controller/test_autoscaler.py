@@ -376,5 +376,5 @@ def test_an_event_tells_the_figures_that_decided() -> None:
     )
     assert told(scaling, 1, 0, Load(window=(3.0, 0.0), began=0)) == (
         "Scaled from 0 to 1 replica: 0 requests in flight or waiting now, 1.5 on average over 60 s;"
-        " the target is 8 for each replica."
+        " 8 shall be at each replica."
     )

@@ -25,7 +25,7 @@ from slipway.kube.applier import OWNER as OWNER_INDEX
 from slipway.kube.client import Client
 from slipway.kube.lease import LeaderElector
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object, key
+from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, NETWORK_POLICY, NODE, POD, SERVICE, Key, Kind, Object
 from slipway.kube.store import Change
 from slipway.serving.api import USES, Api, Watch
 from slipway.serving.claims import Rules
@@ -286,16 +286,6 @@ def test_a_pod_that_ends_after_its_deployment_still_uses_what_it_reads() -> None
     seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
     used_by(seen, "drains", maker=("ReplicaSet", "gone-abc"), deletionTimestamp="2026-11-21T09:00:00Z")
     assert readers(seen) == ["drains"]
-
-
-def test_pods_of_a_workload_are_found_after_it_is_gone() -> None:
-    """Those that the garbage collector has not got to yet are not being deleted, and hold their GPUs."""
-    seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
-    for namespace in ("models", "others"):
-        used_by(seen, "stays", namespace, ("ReplicaSet", "gone-abc"))
-    used_by(seen, "other", maker=("ReplicaSet", "chat-abc"))
-    found = seen.pods_of_workload(DEPLOYMENT, Key("models", "gone"))
-    assert [key(pod) for pod in found] == [Key("models", "stays")]
 
 
 async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: Metrics) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 from slipway.apis.llmkube import MODELS, SERVICES, cache, names
 from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
-from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM
+from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
 
-from .deaths import Death, Node, Process
+from .deaths import Death, Process
 
 SOURCE, OTHER = "https://files.example/tiny.gguf", "https://files.example/other.gguf"
 SETTINGS = Settings(system_namespace="system", apis={"llmkube": {"revalidateSeconds": 0}})
@@ -23,21 +24,52 @@ MOST_WRITES = 44
 """More than a life takes."""
 
 
-class Disk(Node):
-    """A node whose loader brings weights to the cache, and takes them away."""
+class Node:
+    """What Kubernetes does: Jobs end, objects without finalizers go, and with them what they own."""
 
-    def __init__(self, server: Any) -> None:
-        super().__init__(server)
+    def __init__(self, server: Any, cluster: Any) -> None:
+        self.server, self.cluster = server, cluster
         self.disk: set[str] = set()
         self.downloads: list[str] = []
 
-    def work(self, words: list[str]) -> str:
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            uids = {obj["metadata"]["uid"] for obj in self.server.objects.values()}
+            for path, obj in list(self.server.objects.items()):
+                metadata = obj["metadata"]
+                owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
+                if owners and not uids & owners and path in self.server.objects:
+                    await self.server.remove(path)
+                if obj.get("kind") == "Job" and "status" not in obj:
+                    await self._ended(path, obj)
+                gone = "deletionTimestamp" in metadata and not metadata.get("finalizers")
+                if gone and path in self.server.objects:
+                    await self._collected(path, metadata["uid"])
+
+    async def _ended(self, path: str, job: dict[str, Any]) -> None:
+        words = job["spec"]["template"]["spec"]["containers"][0]["args"]
         if words[1] == "evict":
             self.disk.discard(words[2].rpartition("/")[2])
         else:
             self.disk.add(words[3].rpartition("/")[2])
             self.downloads.append(words[2])
-        return written(LoadReport(file="tiny.gguf", size=5, etag="1")).decode() if words[1] == "stage" else ""
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+        message = written(Report(file="tiny.gguf", size=5, etag="1")).decode() if words[1] == "stage" else ""
+        container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
+        metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}
+        status = {"phase": "Succeeded", "containerStatuses": [container]}
+        await self.server.put(self.cluster.path(POD, f"{name}-{uid}"), kind="Pod", metadata=metadata, status=status)
+        over = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(time.time())}
+        if path in self.server.objects:
+            await self.server.store(path, {**self.server.objects[path], "status": {"conditions": [over]}})
+
+    async def _collected(self, path: str, uid: str) -> None:
+        await self.server.remove(path)
+        for other, obj in list(self.server.objects.items()):
+            if any(owner["uid"] == uid for owner in obj["metadata"].get("ownerReferences") or ()):
+                await self._collected(other, obj["metadata"]["uid"])
 
 
 def records(server: Any) -> dict[str, cache.Record]:
@@ -45,7 +77,7 @@ def records(server: Any) -> dict[str, cache.Record]:
     return {key: record for carrier in carriers for key, record in cache.inventory(carrier).items()}
 
 
-async def life(server: Any, cluster: Any, node: Disk, eventually: Any) -> None:
+async def life(server: Any, cluster: Any, node: Node, eventually: Any) -> None:
     """A service and its Model come, the Model turns to another source, and both go."""
     await server.put(
         cluster.path(INFERENCE_SERVICE, "chat"),
@@ -88,7 +120,7 @@ async def lived(server: Any, cluster: Any, client: Any, session: Any, start: Any
     process = Process(client, session, [MODELS, SERVICES], SETTINGS)
     dies: Death = death(server, process)
     server.faults.append(dies)
-    node = Disk(server)
+    node = Node(server, cluster)
     start(node.run())
     process.start()
     try:

@@ -12,7 +12,7 @@ from slipway.apis.llmkube import MODELS, cache, model_status, names
 from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD
 from slipway.serving.settings import Settings
@@ -63,7 +63,7 @@ def released(cluster, name):
 
 def report(**fields) -> str:
     return written(
-        LoadReport(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
+        Report(**{"file": "tiny.gguf", "size": 5, "sha256": "ab" * 32, "etag": "1", "gguf": HEADER} | fields)
     ).decode()
 
 
@@ -84,7 +84,7 @@ def inventory(cluster):
 async def test_what_a_claim_of_an_earlier_version_says_is_carried_over_and_nothing_is_loaded_again(
     server, cluster, running, eventually
 ):
-    record = cache.Record(loaded=AT, by="tiny", report=LoadReport(file="tiny.gguf", size=5, sha256="ab" * 32))
+    record = cache.Record(loaded=AT, by="tiny", report=Report(file="tiny.gguf", size=5, sha256="ab" * 32))
     told = {
         f"{names.LOADED}{names.cache_key(source)}": msgspec.json.encode(record).decode() for source in (SOURCE, OTHER)
     }

@@ -11,7 +11,7 @@ import pytest
 from slipway.apis.ome import model_status, names, storage
 from slipway.apis.ome.models import MODELS
 from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, NODE, POD
 from slipway.serving.api import USES
@@ -99,7 +99,7 @@ class Nodes:
             self.disks[node][words[3]] = words[2]
         name, uid, namespace = job["metadata"]["name"], job["metadata"]["uid"], job["metadata"]["namespace"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
-        report = LoadReport(file="a.safetensors", size=5, revision="abc", model=ModelFacts(model_type="llama"))
+        report = Report(file="a.safetensors", size=5, revision="abc", model=ModelFacts(model_type="llama"))
         message = written(report).decode() if words[1] == "stage" else ""
         container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": message}}}
         labels = job["spec"]["template"]["metadata"]["labels"]

@@ -16,7 +16,7 @@ from slipway.apis.llmkube import MODELS, SERVICES, cache, names
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
@@ -178,7 +178,7 @@ def _inventory(cluster):
 async def _completed(server, cluster, job, sha256):
     """The Job's pod reports weights of this hash and ends, then the Job."""
     name, namespace = _key(job)
-    told = written(LoadReport(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
+    told = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
     container = {"name": "loader", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "message": told}}}
     metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}

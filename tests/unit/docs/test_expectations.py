@@ -16,7 +16,6 @@ ROWS = {
     int(number): re.findall(r"`([^`]+)`", proofs)
     for number, _told, proofs in re.findall(r"^\| (\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)
 }
-NIGHTLY = "pytest.mark.nightly"
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -46,10 +45,7 @@ def in_ci(row: int) -> str:
 def runs_in_ci(proof: str) -> bool:
     if proof.startswith("molecule/"):
         return Path(proof).name in scenarios()
-    if proof.startswith("tests/"):
-        path, _colons, name = proof.partition("::")
-        return name not in nightly(ROOT / path)
-    return proof in ("make lint", "make test")
+    return proof in ("make lint", "make test") or proof.startswith("tests/")
 
 
 @cache
@@ -81,20 +77,6 @@ def functions(file: Path) -> set[str]:
         node.name
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-
-
-@cache
-def nightly(file: Path) -> set[str]:
-    """The functions that only `make test-all` runs, by their own mark or that of the file."""
-    tree = ast.parse(file.read_text())
-    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
-    if any(ast.unparse(node.targets[0]) == "pytestmark" and NIGHTLY in ast.unparse(node.value) for node in assigned):
-        return {"", *functions(file)}
-    return {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and NIGHTLY in map(ast.unparse, node.decorator_list)
     }
 
 

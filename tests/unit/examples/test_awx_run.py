@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
-import selectors
+import select
 import socket
 import ssl
 import sys
@@ -37,7 +37,7 @@ ANSWERS: dict[str, Any] = {
     "models_namespace": "models",
     "models_state": "present",
     "models_wait": "true",
-    "models_wait_timeout": "600",
+    "models_wait_timeout": "60",
     # Not of the survey, but as --extra-vars gives it.
     "models_create_namespaces": "false",
     "models_list": [{"name": "tiny", "spec": krypton_models.SPEC}],
@@ -102,16 +102,9 @@ def _serve(listening: socket.socket, context: ssl.SSLContext, place: tuple[str, 
 def _carry(taken: socket.socket, context: ssl.SSLContext, place: tuple[str, int]) -> None:
     """Carries bytes between a client that speaks TLS and a server that does not."""
     try:
-        with (
-            context.wrap_socket(taken, server_side=True) as outside,
-            socket.create_connection(place) as inside,
-            # Not select(), which fails where a test process has more than 1,024 files open.
-            selectors.DefaultSelector() as both,
-        ):
-            both.register(outside, selectors.EVENT_READ)
-            both.register(inside, selectors.EVENT_READ)
+        with context.wrap_socket(taken, server_side=True) as outside, socket.create_connection(place) as inside:
             while True:
-                ready = [outside] if outside.pending() else [key.fileobj for key, _events in both.select()]
+                ready = [outside] if outside.pending() else select.select([outside, inside], [], [])[0]
                 for source in ready:
                     data = source.recv(65536)
                     if not data:

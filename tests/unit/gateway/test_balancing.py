@@ -18,22 +18,11 @@ def table(endpoints: tuple[str, ...], **prefix_hash: int) -> RoutingTable:
 
 def test_a_hashed_model_has_its_parameters_and_the_names_of_its_servers() -> None:
     wanted = table(TWO, mean_load_factor=150, prefix_char_length=200)
-    assert rings(wanted) == {"ns:m": "h,ns:m,150,200,10.0.0.1:80,fd00::1:80"}
+    assert rings(wanted) == {"ns:m": "ns:m,150,200,10.0.0.1:80,fd00::1:80"}
 
 
 def test_only_models_that_ask_for_it_are_hashed() -> None:
     assert rings(EMPTY._replace(backends={"ns:m": Backend("ns", "m", TWO)})) == {}
-
-
-def test_a_model_that_asks_for_affinity_has_it_by_its_kind() -> None:
-    backend = Backend("ns", "m", TWO, Route(strategy="Affinity"))
-    assert rings(EMPTY._replace(backends={"ns:m": backend})) == {"ns:m": "a,ns:m,125,100,10.0.0.1:80,fd00::1:80"}
-
-
-def test_the_default_holds_for_models_that_ask_for_nothing_else() -> None:
-    plain = EMPTY._replace(backends={"ns:m": Backend("ns", "m", TWO)})
-    assert rings(plain, "Affinity")["ns:m"].startswith("a,")
-    assert rings(table(TWO), "Affinity")["ns:m"].startswith("h,")
 
 
 @pytest.mark.parametrize("endpoints", [(), ("10.0.0.1:80",)])
@@ -42,7 +31,7 @@ def test_there_is_nothing_to_choose_below_two_endpoints(endpoints: tuple[str, ..
 
 
 def test_parameters_that_cannot_be_met_are_brought_into_their_bounds() -> None:
-    assert rings(table(TWO, mean_load_factor=1, prefix_char_length=10**9))["ns:m"].startswith("h,ns:m,100,10000,")
+    assert rings(table(TWO, mean_load_factor=1, prefix_char_length=10**9))["ns:m"].startswith("ns:m,100,10000,")
     assert rings(table(TWO, prefix_char_length=0)) == {}
 
 

@@ -64,17 +64,6 @@ def test_a_model_that_refused_nothing_yet_counts_zero() -> None:
     assert 'slipway_gateway_requests_refused_total{model="m",namespace="ns",reason="full"} 0.0' in shown
 
 
-def test_requests_are_shown_under_another_systems_name_where_that_is_asked_for() -> None:
-    ids = {"ns:m": "acme/tiny", "ns:gone": "old"}
-    collector = HaproxyCollector("other_requests_active", lambda: ids)
-    registry = CollectorRegistry()
-    registry.register(collector)
-    collector.answers = Answers(STATISTICS, FIRST_BYTES, "ns:m 3 0 0 0\n")
-    shown = [line for line in generate_latest(registry).decode().splitlines() if line.startswith("other_")]
-    assert shown == ['other_requests_active{request_model="acme/tiny",request_type="http"} 5.0']
-    assert "request_model" not in text(Answers(STATISTICS, FIRST_BYTES, "ns:m 3 0 0 0\n"))
-
-
 def test_without_haproxy_only_that_is_said() -> None:
     assert "slipway_gateway_haproxy_up 0.0" in text(None)
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
-import pytest
-
 from slipway.gateway.haproxy_socket import NotRunningError
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import JWT, SERVICE_ACCOUNT
 from slipway.gateway.reconcile_loop import ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.table import EMPTY, Snapshot
@@ -39,8 +35,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def running(dataplane: DataPlane, signers: Sequence[str] = ()) -> AsyncIterator[ReconcileLoop]:
-    loop = ReconcileLoop(dataplane, signers)  # type: ignore[arg-type]
+async def running(dataplane: DataPlane) -> AsyncIterator[ReconcileLoop]:
+    loop = ReconcileLoop(dataplane)  # type: ignore[arg-type]
     task = asyncio.create_task(loop.run())
     yield loop
     task.cancel()
@@ -63,19 +59,6 @@ async def test_a_source_that_knows_nothing_makes_it_ready_too() -> None:
     async with running(DataPlane()) as loop:
         loop.publish(Snapshot(EMPTY))
         await until(lambda: loop.ready)
-
-
-@pytest.mark.parametrize("keys", [(VerificationKey("a", "RS256", "PEM"),), ()], ids=["its keys", "that it is down"])
-async def test_an_issuer_has_to_be_heard_of_before_it_is_ready(keys: tuple[VerificationKey, ...]) -> None:
-    dataplane = DataPlane()
-    async with running(dataplane, (JWT, SERVICE_ACCOUNT)) as loop:
-        loop.publish(Snapshot(EMPTY))
-        loop.verify_accounts_by(())
-        await asyncio.sleep(0.2)
-        assert (dataplane.applied, loop.ready) == ([], False)
-        loop.verify_by(keys)
-        await until(lambda: loop.ready)
-        assert [state.verification for state in dataplane.applied] == [keys]
 
 
 async def test_what_haproxy_refused_is_tried_again_and_only_then_it_is_ready() -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from slipway.gateway import errors, haproxy
-from slipway.gateway.jwks import VerificationKey
-from slipway.gateway.keys import Rights
 from slipway.gateway.render import DesiredState, files
-from slipway.gateway.settings import Jwt, Settings
+from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import PrefixHash, Route, ScaleTarget, Target
 
@@ -36,7 +34,6 @@ TABLE = RoutingTable(
     {},
     (),
 )
-JWT = Jwt("https://login.example.org", "slipway", jwks_url="https://login.example.org/keys")
 STATE = DesiredState(TABLE, (("00FF", "alice"),), ready=True)
 
 
@@ -45,24 +42,6 @@ STATE = DesiredState(TABLE, (("00FF", "alice"),), ready=True)
     [
         ("first", Settings(), DesiredState()),
         ("full", Settings(api_keys_secret="keys", threads=4, listen="127.0.0.1:9000", max_body_bytes=1048576), STATE),
-        (
-            "tokens",
-            Settings(api_keys_secret="keys", jwt=JWT),
-            STATE._replace(
-                rights={"jwt:alice": Rights(models=("llama",)), "jwt:*": Rights(requests_per_minute=5)},
-                allowed={"jwt:alice/default:llama": "1"},
-                refused=frozenset({"jwt:bob"}),
-                verification=(VerificationKey("a", "RS256", "-----BEGIN CERTIFICATE-----\n"),),
-            ),
-        ),
-        (
-            "accounts",
-            Settings(api_keys_secret="keys", service_account_audience="slipway"),
-            STATE._replace(
-                rights={"serviceaccount:a:b": Rights(models=("llama",)), "serviceaccount:*": Rights()},
-                account_keys=(VerificationKey("a", "RS256", "-----BEGIN CERTIFICATE-----\n"),),
-            ),
-        ),
         ("page", Settings(ui=True, api_keys_secret="keys"), DesiredState()),
     ],
 )
@@ -80,9 +59,6 @@ def test_the_files_are_the_golden_ones(name: str, settings: Settings, state: Des
         "state.map",
         "paths.map",
         "lacks.map",
-        *(("records.map", "limits.map", "allowed.map") if settings.tokens else ()),
-        *(("jwt.map",) if settings.jwt else ()),
-        *(("accounts.map",) if settings.service_account_audience else ()),
     ):
         golden = GOLDEN / name / file
         text = made.get(file, "")
@@ -130,43 +106,7 @@ def test_each_error_is_json_in_either_shape(error: errors.ErrorResponse) -> None
 
 
 def test_every_rule_that_answers_with_an_error_leaves_its_shape_to_lua() -> None:
-    text = files(Settings(ui=True, api_keys_secret="keys", jwt=JWT), STATE)["haproxy.cfg"]
+    text = files(Settings(ui=True, api_keys_secret="keys"), STATE)["haproxy.cfg"]
     answers = [line for line in text.splitlines() if "return status" in line and "application/json" in line]
     assert answers
     assert [line for line in answers if "lua.failure(" not in line] == []
-
-
-@pytest.mark.parametrize(
-    ("route", "told"),
-    [
-        pytest.param(Route(), {}, id="nobody starts it"),
-        pytest.param(COLD, {"team:a": "1"}, id="the gateway starts it"),
-        pytest.param(Route(wake_seconds=300), {"team:a": "300s"}, id="somebody else starts it"),
-    ],
-)
-def test_requests_wait_longer_for_what_is_started_for_them(route: Route, told: dict[str, str]) -> None:
-    table = RoutingTable({"team:a": Backend("team", "a", (), route)}, {}, {}, ())
-    assert DesiredState(table).maps(Settings())["wake.map"] == told
-
-
-def test_only_a_gateway_that_lets_tokens_in_pays_for_it() -> None:
-    text = files(Settings(api_keys_secret="keys"), STATE)["haproxy.cfg"]
-    assert not any(word in text for word in ("jwt", "txn.record", "review"))
-
-
-def test_a_key_that_signs_both_for_the_issuer_and_for_service_accounts_is_loaded_once() -> None:
-    settings = Settings(api_keys_secret="keys", jwt=JWT, service_account_audience="slipway")
-    key = VerificationKey("a", "RS256", "text")
-    made = files(settings, STATE._replace(verification=(key,), account_keys=(key._replace(kid="b"),)))
-    assert made["haproxy.cfg"].count("load crt") == 1
-    assert made["jwt.map"] != made["accounts.map"], "each issuer has its own"
-
-
-def test_new_keys_of_an_issuer_need_no_reload() -> None:
-    settings = Settings(api_keys_secret="keys", jwt=JWT)
-    key = VerificationKey("a", "RS256", "text")
-    before, after = (files(settings, STATE._replace(verification=keys))["haproxy.cfg"] for keys in ((), (key,)))
-    assert set(after.splitlines()) - set(before.splitlines()) == {
-        "crt-store",
-        f"    load crt /run/gateway/{key.file} jwt on",
-    }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway.settings import InvalidSettingsError, Jwt, Settings, address, load
+from slipway.gateway.settings import InvalidSettingsError, Settings, address, load
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
@@ -82,39 +82,3 @@ def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: 
     with pytest.raises(InvalidSettingsError) as refused:
         load(file)
     assert named in str(refused.value)
-
-
-JWT = "apiKeysSecret: keys\njwt: {issuer: 'https://i', audience: us, %s}"
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("jwt: {issuer: 'https://i', audience: us, jwksUrl: 'https://i/keys'}", "apiKeysSecret"),
-        ("serviceAccountAudience: us", "apiKeysSecret"),
-        ('apiKeysSecret: keys\nserviceAccountAudience: "us\' or TRUE"', "serviceAccountAudience"),
-        ("apiKeysSecret: keys\njwt: {issuer: 'https://i', jwksUrl: 'https://i/keys'}", "audience"),
-        ("apiKeysSecret: keys\njwt: {issuer: 'https://i', audience: '', jwksUrl: 'https://i/keys'}", "audience"),
-        (JWT % "ownerClaim: sub", "either jwksUrl or jwks"),
-        (JWT % "jwksUrl: 'https://i/keys', jwks: {keys: []}", "either jwksUrl or jwks"),
-        (JWT % "jwksUrl: 'http://i/keys'", "https://"),
-        (JWT % "jwksUrl: 'file:///keys', allowHttp: true", "https://"),
-        (JWT % "jwks: {keys: []}", "no usable key"),
-        (JWT % "jwksUrl: 'https://i/keys', ownerClaim: \"sub') if TRUE\"", "ownerClaim"),
-        (JWT % "jwksUrl: 'https://i/keys', authorities: none", "jwt:"),
-        ("apiKeysSecret: keys\njwt: {issuer: \"https://i' or TRUE\", audience: us, jwksUrl: 'https://i'}", "issuer"),
-    ],
-)
-def test_tokens_of_an_issuer_that_could_not_be_verified_are_refused(tmp_path: Path, text: str, named: str) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(text)
-    with pytest.raises(InvalidSettingsError, match=named):
-        load(file)
-
-
-def test_tokens_of_an_issuer_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "gateway.yaml"
-    file.write_text(JWT % "jwksUrl: 'http://i/keys', allowHttp: true, ownerClaim: realm.client-id")
-    assert load(file).jwt == Jwt(
-        "https://i", "us", jwks_url="http://i/keys", allow_http=True, owner_claim="realm.client-id"
-    )

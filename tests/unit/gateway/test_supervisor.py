@@ -13,14 +13,14 @@ import pytest
 from slipway.gateway.supervisor import Pulse, next_pause
 
 
-def supervised(body: str, silent_seconds: float = 60.0) -> subprocess.Popen[str]:
+def supervised(body: str) -> subprocess.Popen[str]:
     """A supervisor of a process that runs `body`, in which `restarts` is known."""
     program = f"""
 import os, sys, time
 from slipway.gateway import supervisor
 supervisor._FIRST_PAUSE = 0.01
 supervisor._LOOK_SECONDS = 0.05
-supervisor.SILENT_SECONDS = {silent_seconds}
+supervisor.SILENT_SECONDS = 0.3
 def run(restarts, pulse):
     print(restarts, flush=True)
 {body}
@@ -41,8 +41,7 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
     ids=["without-order", "failed", "raised", "killed", "hangs"],
 )
 def test_a_process_that_ends_or_hangs_is_started_anew_and_told_so(end: str) -> None:
-    hangs = "sleep" in end
-    process = supervised(end, silent_seconds=2.0 if hangs else 60.0)
+    process = supervised(end)
     try:
         assert lines(process, 3) == ["0", "1", "2"]
         assert process.poll() is None

@@ -29,12 +29,6 @@ def service(name: str, namespace: str = "default", since: str = "2026-01-01T00:0
     }
 
 
-def test_each_backend_has_the_first_of_the_ids_by_which_it_is_listed() -> None:
-    older = service("a", models=["two", "one"])
-    table, _unused = build([older, service("b", since="2026-02-01T00:00:00Z", models=["one"])], [])
-    assert table.ids() == {"default:a": "one", "default:b": "default/b"}
-
-
 def piece(
     name: str, *endpoints: dict[str, Any], namespace: str = "default", family: str = "IPv4", port: str | None = "http"
 ) -> dict[str, Any]:

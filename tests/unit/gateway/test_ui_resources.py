@@ -99,7 +99,7 @@ async def test_the_control_process_shows_models_with_the_services_that_they_own(
     dataplane = DataPlane(settings)
     reconciler = ReconcileLoop(dataplane)
     stack = AsyncExitStack()  # the client is closed by its fixture
-    feeds, look, *_unused = await main._cluster(settings, Metrics(), dataplane, reconciler, stack)
+    feeds, look = await main._cluster(settings, Metrics(), dataplane, reconciler, stack)
     for feed in feeds:
         start(feed())
 

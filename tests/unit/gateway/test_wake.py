@@ -68,7 +68,7 @@ async def run_until(
     async def asked() -> dict[str, int]:
         return waiting
 
-    waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"), lambda *_woken: None)  # type: ignore[arg-type]
+    waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"))  # type: ignore[arg-type]
     kept = current()
     task = asyncio.create_task(waker.run(lambda: kept))
     await until(condition)
@@ -127,24 +127,6 @@ async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is
     assert time.monotonic() - began > 2 * 0.09
 
 
-async def test_who_was_woken_is_told_once_with_the_requests_that_wait_for_the_model_and_its_adapters() -> None:
-    api, told = Api(0), []
-
-    async def asked() -> dict[str, int]:
-        return {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3}
-
-    def woken(backend: Backend, message: str) -> None:
-        told.append((backend.service, message))
-
-    kept = table()
-    task = asyncio.create_task(Waker(api, asked, lambda *_told: None, woken).run(lambda: kept))  # type: ignore[arg-type]
-    await until(lambda: len(api.read) >= 2)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    assert [message for _service, message in told] == ["Scaled from 0 to 1 replica: 6 requests wait for it."]
-
-
 async def test_nobody_is_woken_for_nobody() -> None:
     api = Api(0)
     ended = time.monotonic() + 0.05
@@ -162,9 +144,7 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
         raise NotRunningError("away")
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
-        task = asyncio.create_task(
-            Waker(Api(), ask, lambda *_told: None, lambda *_told: None).run(lambda current=current: current)
-        )  # type: ignore[arg-type, misc]
+        task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(lambda current=current: current))  # type: ignore[arg-type, misc]
         await asyncio.sleep(0.05)
         if expected:
             await until(lambda: asked > 0)
@@ -237,7 +217,7 @@ async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothin
         return {"ns:model-llama": 1}
 
     kept = table()
-    task = asyncio.create_task(Waker(api, ask, lambda *_told: None, lambda *_told: None).run(lambda: kept))  # type: ignore[arg-type]
+    task = asyncio.create_task(Waker(api, ask, lambda *_told: None).run(lambda: kept))  # type: ignore[arg-type]
     await until(lambda: bool(api.written))
     assert not task.done()
     task.cancel()

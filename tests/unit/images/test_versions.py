@@ -89,21 +89,6 @@ def test_the_registry_is_of_its_locked_sources() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "module"),
-    [("versitygw", "github.com/versity/versitygw"), ("fake-gcs-server", "github.com/fsouza/fake-gcs-server")],
-)
-def test_the_pages_name_the_stores_that_are_locked(name: str, module: str) -> None:
-    locked = re.search(rf"{module} v(\S+) ", (IMAGES / f"closed-network/go/{name}/go.mod").read_text())
-    assert locked
-
-    assert f"{name} {locked[1]}" in (IMAGES.parent / "docs/kubeai.md").read_text()
-    (row,) = [
-        line for line in (IMAGES.parent / "tests/stores/README.md").read_text().splitlines() if f"[{name}]" in line
-    ]
-    assert row.endswith(f" | {locked[1]} |")
-
-
-@pytest.mark.parametrize(
     ("name", "list_", "package"),
     [
         ("SGLANG_ROUTER_IMAGE", "sglang-router", "sglang-router"),

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from slipway.kube import applier as applier_module
 from slipway.kube import expectations as expectations_module
 from slipway.kube.applier import OWNER, Applied, Applier, by_owner
 from slipway.kube.errors import NotLeaderError, ServerError, TooManyRequestsError
@@ -591,17 +590,6 @@ async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(serv
     assert await bench.applier.write(owner(), [secret("dHdv")]) == Applied()
     before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
     assert await bench.new(client).write(owner(), [secret("dHdv")]) == DONE
-    assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
-
-
-async def test_what_is_written_blindly_comes_again_though_nobody_tells_that_it_was_deleted(server, bench, monkeypatch):
-    await bench.applier.write(owner(), [secret()])
-    await server.remove(f"{SECRETS}/m-upload")
-    assert await bench.applier.write(owner(), [secret()]) == Applied()
-    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.0)
-    assert await bench.applier.write(owner(), [secret()]) == DONE
-    before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
-    assert await bench.applier.write(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
 
 

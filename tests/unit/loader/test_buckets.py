@@ -180,18 +180,6 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Ser
     assert from_s3.content == {**FILES, "tiny.gguf": bytes(len(WEIGHTS))}
 
 
-def test_an_object_that_goes_meanwhile_ends_the_load(from_s3: Loading, s3: Service, store: Store) -> None:
-    async def interfere(request: web.Request) -> web.StreamResponse | None:
-        if request.path.endswith("tiny.gguf"):
-            store.objects.pop("team/tiny/tiny.gguf", None)
-        return None
-
-    s3.interfere = interfere
-    with pytest.raises(LoadError, match="changed during the download: retry") as caught:
-        from_s3(URL)
-    assert caught.value.transient
-
-
 @pytest.mark.parametrize(
     ("url", "change", "words"),
     [
@@ -319,44 +307,6 @@ def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service
     assert from_s3.content == FILES
 
 
-def test_a_region_that_only_the_words_of_a_refusal_name_is_asked(from_s3: Loading, s3: Service, store: Store) -> None:
-    store.region = "eu-west-1"
-    from_s3(URL)
-    assert from_s3.content == FILES
-    assert [seen for seen in s3.seen if "/us-east-1/" in seen.authorization] == s3.seen[:1]
-
-
-def error(status: int, code: str) -> web.Response:
-    text = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>"
-    return web.Response(status=status, text=text, content_type="application/xml")
-
-
-@pytest.mark.parametrize(
-    ("status", "code"), [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect"), (403, "IncorrectEndpoint")]
-)
-def test_a_region_that_is_wrong_and_not_told_is_asked_for(
-    from_s3: Loading, s3: Service, status: int, code: str
-) -> None:
-    async def interfere(_request: web.Request) -> web.StreamResponse | None:
-        return error(status, code)
-
-    s3.interfere = interfere
-    with pytest.raises(LoadError, match="is not in the region us-east-1: set AWS_REGION, or OSS_REGION") as caught:
-        from_s3(URL)
-    assert not caught.value.transient
-    assert len(s3.seen) == 1
-
-
-def test_a_clock_that_is_wrong_is_told(from_s3: Loading, s3: Service) -> None:
-    async def interfere(_request: web.Request) -> web.StreamResponse | None:
-        return error(403, "RequestTimeTooSkewed")
-
-    s3.interfere = interfere
-    with pytest.raises(LoadError, match="the clocks of this node and of the store differ by minutes") as caught:
-        from_s3(URL)
-    assert caught.value.transient
-
-
 KEY_PAIR = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
 ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
 
@@ -394,14 +344,6 @@ def test_a_key_that_has_no_place_in_the_folder_is_refused(from_s3: Loading, stor
     with pytest.raises(LoadError, match="cannot load"):
         from_s3(URL)
     assert from_s3.content == {}
-
-
-def test_a_key_that_a_listing_cannot_carry_is_told(from_s3: Loading, store: Store) -> None:
-    """XML has none for a control character; the key that stands there leads nowhere."""
-    store.objects["team/tiny/a\ufffdb"] = b""
-    with pytest.raises(LoadError, match="has a file whose name no listing can carry: rename 'team/tiny/a") as caught:
-        from_s3(URL)
-    assert not caught.value.transient
 
 
 def test_a_file_and_a_folder_of_one_name_are_refused(from_s3: Loading, store: Store) -> None:

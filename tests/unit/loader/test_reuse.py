@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.loader.folder import MARKER
 from slipway.loader.selection import Chosen
 from slipway.loader.stage import opened, stage
@@ -22,7 +22,7 @@ def disk(tmp_path: Path) -> Path:
     return tmp_path / "raid"
 
 
-def load(hub: Service, disk: Path, name: str, url: str = "hf://acme/tiny", **others: Path) -> LoadReport:
+def load(hub: Service, disk: Path, name: str, url: str = "hf://acme/tiny", **others: Path) -> Report:
     source = partial(opened, url, {"HF_ENDPOINT": hub.url}, None)
     return stage(url, source, disk / name, Chosen(), work(), **others)
 

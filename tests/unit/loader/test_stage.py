@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from slipway.artifacts import safetensors
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.loader.errors import LoadError
 from slipway.loader.selection import Chosen
 from slipway.loader.sources.base import Entry, Listing, Retry
@@ -29,9 +29,7 @@ def tensors(count: int) -> bytes:
     return len(header).to_bytes(8, "little") + header + bytes(2 * count)
 
 
-def staged(
-    url: str, folder: Path, chosen: Chosen = WHOLE, env: dict[str, str] | None = None, **others: Any
-) -> LoadReport:
+def staged(url: str, folder: Path, chosen: Chosen = WHOLE, env: dict[str, str] | None = None, **others: Any) -> Report:
     header = others.pop("header", "gguf")
     return stage(url, partial(opened, url, env or {}, None), folder, chosen, work(header), **others)
 

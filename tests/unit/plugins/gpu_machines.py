@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.slipway.inference.plugins.module_utils._gpu import Answer
 from ansible_collections.slipway.inference.plugins.module_utils._gpu_tree import Tree
@@ -60,13 +59,3 @@ class Machine(Tree):
         self.asked.append(list(command))
         line = " ".join(command)
         return next((answer for start, answer in self.tools.items() if line.startswith(start)), None)
-
-
-def cuda_library(count: int = 1, code: int = 0) -> bytes:
-    """A library that starts as CUDA's does, or fails with a code: the one that machines of Molecule have."""
-    file = Path(__file__).parents[3] / "molecule/shared/gpu_node/node/cuda.py"
-    # Not by runpy: ansible-test has Python look for packages at any path.
-    words: dict[str, Any] = {"__name__": "cuda"}
-    exec(compile(file.read_text(), str(file), "exec"), words)  # noqa: S102  # a file of this repository
-    made: bytes = words["library"](count, code)
-    return made

@@ -18,7 +18,7 @@ import llmkube_objects as llmkube
 import ome_objects as ome
 import pytest
 from fake_api import Answer, FakeApi
-from gpu_machines import Machine, cuda_library
+from gpu_machines import Machine
 from module_run import Result, Run
 
 Object = dict[str, Any]
@@ -342,23 +342,6 @@ def _nodes(api: FakeApi, run: Run, folder: Path) -> Iterator[tuple[str, Result]]
         yield "asked by tools", run("gpu_info", **{**_on_a_node(folder), "tools": True})
 
 
-def _a_cuda(_api: FakeApi, _run: Run, folder: Path) -> None:
-    (folder / "libcuda.so.1").write_bytes(cuda_library(count=2))
-
-
-def _with_cuda(folder: Path) -> Object:
-    return {"node": True, "library": str(folder / "libcuda.so.1")}
-
-
-def _computes(api: FakeApi, run: Run, folder: Path) -> Iterator[tuple[str, Result]]:
-    yield "no library", run("cuda_info", **_with_cuda(folder))
-    _a_cuda(api, run, folder)
-    yield "works", run("cuda_info", **_with_cuda(folder))
-    yield "predicted", run("cuda_info", check=True, **_with_cuda(folder))
-    (folder / "libcuda.so.1").write_bytes(cuda_library(count=2, code=802))
-    yield "switches that are not set up", run("cuda_info", **_with_cuda(folder))
-
-
 # ---- the module that uploads -----------------------------------------------------------------------------------------
 
 
@@ -413,5 +396,4 @@ SUBJECTS: dict[str, Subject] = {
         situations=_uploads,
     ),
     "gpu_info": Subject(_a_node_with_a_gpu, reading=_on_a_node, situations=_nodes),
-    "cuda_info": Subject(_a_cuda, reading=_with_cuda, situations=_computes),
 }

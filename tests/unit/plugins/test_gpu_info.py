@@ -75,7 +75,6 @@ def test_a_gpu_is_told_of_before_it_has_a_driver(machine: Machine) -> None:
             "device_id": "2330",
             "model": "GH100 [H100 SXM5 80GB]",
             "architecture": "hopper",
-            "superchip": False,
             "uuid": "",
             "memory_bytes": None,
             "driver": "",
@@ -266,57 +265,6 @@ def test_switches_of_nvlink_5_are_known_by_what_manages_them(machine: Machine) -
     found = facts(machine)
 
     assert (found["nvswitches"], found["nvlink_managers"]) == (0, 1)
-
-
-FABRIC = """\
-    Fabric
-        State                             : Completed
-        Status                            : Success
-        CliqueId                          : {clique}
-        ClusterUUID                       : {uuid}
-        Health
-"""
-DOMAIN = "9277d399-0674-44a9-b64e-d85bb19ce2b0"
-
-
-@pytest.mark.parametrize(
-    ("device", "clique", "uuid", "domain"),
-    [
-        ("2941", "32766", DOMAIN, f"{DOMAIN}.32766"),  # GB200
-        ("31c2", "1", DOMAIN.upper(), f"{DOMAIN}.1"),  # GB300
-        ("2342", "N/A", "N/A", ""),  # GH200 by itself
-        ("2941", "0", "00000000-0000-0000-0000-000000000000", ""),
-    ],
-)
-def test_the_nvlink_domain_of_a_superchip_is_the_one_that_its_driver_has_joined(
-    machine: Machine, device: str, clique: str, uuid: str, domain: str
-) -> None:
-    machine.has_device(H100, f"10de:{device}").answers("nvidia-smi -q", FABRIC.format(clique=clique, uuid=uuid))
-    found = facts(machine)
-
-    assert found["nvlink_domain"] == domain
-    assert found["gpus"][0]["superchip"]
-
-
-def test_other_gpus_are_not_asked_for_a_domain(machine: Machine) -> None:
-    machine.has_device(H100, "10de:2330").answers("nvidia-smi -q", FABRIC.format(clique="1", uuid=DOMAIN))
-
-    assert facts(machine)["nvlink_domain"] == ""
-    assert ["nvidia-smi", "-q"] not in machine.asked
-
-
-@pytest.mark.parametrize(
-    ("devices", "major"),
-    [
-        ("Character devices:\n  1 mem\n195 nvidia\n234 nvidia-caps-imex-channels\n", 234),
-        ("195 nvidia\n", None),
-        ("", None),
-    ],
-)
-def test_channels_of_imex_have_the_number_that_the_kernel_gave_them(
-    machine: Machine, devices: str, major: int | None
-) -> None:
-    assert facts(machine.has({"proc/devices": devices}))["imex_major"] == major
 
 
 @pytest.mark.parametrize(

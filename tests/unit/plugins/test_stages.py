@@ -39,10 +39,7 @@ PLAYBOOK: list[dict[str, Any]] = [
     },
 ]
 ROLES: dict[str, list[dict[str, Any]]] = {
-    "first": [
-        {"ansible.builtin.include_role": {"name": "second", "tasks_from": "check"}},
-        {"ansible.builtin.command": {"argv": ["true"]}, "changed_when": True},
-    ],
+    "first": [{"ansible.builtin.command": {"argv": ["true"]}, "changed_when": True}],
     "unneeded": [{"ansible.builtin.debug": {"var": "inventory_hostname"}}],
     "second": [
         {
@@ -66,7 +63,6 @@ def folder(tmp_path: Path) -> Path:
     for role, tasks in ROLES.items():
         (tmp_path / "roles" / role / "tasks").mkdir(parents=True)
         (tmp_path / "roles" / role / "tasks/main.yml").write_text(json.dumps(tasks))
-    (tmp_path / "roles/second/tasks/check.yml").write_text(json.dumps([{"ansible.builtin.debug": {"var": "broken"}}]))
     (tmp_path / "play.yml").write_text(json.dumps(PLAYBOOK))
     (tmp_path / "ansible.cfg").touch()
     home = tmp_path / "ansible_collections" / "slipway"
@@ -119,18 +115,6 @@ def test_each_stage_is_a_line_and_what_a_playbook_tells_is_shown(folder: Path) -
     assert "PLAY RECAP" in log.read_text()
     assert log.stat().st_mode & 0o077 == 0
     assert set(json.loads((folder / "times.json").read_text())) == {"first", "unneeded", "second", "Ask"}
-
-
-def test_what_a_role_includes_belongs_to_its_own_stage(folder: Path) -> None:
-    included = folder / "roles/second/tasks/check.yml"
-    included.write_text(json.dumps([{"ansible.builtin.debug": {"msg": "the settings are valid"}}]))
-    assert played(folder)[1:6] == [
-        "1 of 4: first ... ",
-        "the settings are valid",
-        "1 of 4: first ... N s, 1 changed",
-        "2 of 4: unneeded ... N s, not needed",
-        "3 of 4: second ... N s, ok",
-    ]
 
 
 def test_a_failure_is_told_in_a_few_lines_the_last_of_which_names_the_file(folder: Path) -> None:

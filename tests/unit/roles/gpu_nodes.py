@@ -55,15 +55,7 @@ B200 = {
     "architecture": "blackwell",
     "model": "B200",
 }
-GH200 = {
-    "address": "0009:01:00.0",
-    "vendor": "nvidia",
-    "device_id": "2342",
-    "architecture": "hopper",
-    "model": "GH200",
-    "superchip": True,
-}
-GB200 = {**B200, "address": "0008:01:00.0", "device_id": "2941", "model": "GB200", "superchip": True}
+GH200 = {"address": "0009:01:00.0", "vendor": "nvidia", "device_id": "2342", "architecture": "hopper", "model": "GH200"}
 MI300 = {"address": "0000:05:00.0", "vendor": "amd", "device_id": "74a1", "architecture": "", "model": "MI300X"}
 FLEX = {"address": "0000:03:00.0", "vendor": "intel", "device_id": "56c0", "architecture": "", "model": "Flex 170"}
 
@@ -77,8 +69,6 @@ def found(*gpus: dict[str, Any], **further: Any) -> dict[str, Any]:
         "vendors": vendors,
         "gpus": [{"driver": ""} | gpu for gpu in gpus],
         "nvswitches": 0,
-        "nvlink_domain": "",
-        "imex_major": None,
         "driver": NO_DRIVER | {"vendor": vendor},
         "nouveau_loaded": False,
         "secure_boot": False,
@@ -123,7 +113,7 @@ class Node:
         self.variables["gpu_node_found"] = {"vendor": "{{ __gpu_node_whose }}"}
 
     def __getitem__(self, name: str) -> Any:
-        return resolved(self.variables[name], self.variables | {_KNOWN: {}})
+        return resolved(self.variables[name], self.variables)
 
 
 def resolved(value: Any, variables: dict[str, Any]) -> Any:
@@ -138,20 +128,12 @@ def resolved(value: Any, variables: dict[str, Any]) -> Any:
     return list(result) if isinstance(result, GeneratorType) else result
 
 
-_KNOWN = "__tests_known"
-"""Variable with those that are resolved already: many name the same ones."""
-
-
 class _Scope(Context):
     """Resolves a variable when it is asked for."""
 
     def resolve_or_missing(self, key: str) -> Any:
-        known: dict[str, Any] = self.parent.get(_KNOWN, {})
-        if key in self.vars:
-            return resolved(self.vars[key], self.parent)
-        if key not in known and key in self.parent:
-            known[key] = resolved(self.parent[key], self.parent)
-        return known.get(key, missing)
+        value = super().resolve_or_missing(key)
+        return value if value is missing else resolved(value, self.parent)
 
 
 class _Chained(Undefined):

@@ -13,7 +13,6 @@ import pytest
 
 from .cluster_api import ClusterApi
 from .preloaded import Play, preloaded
-from .warm_python import warm_python
 
 ROOT = Path(__file__).parents[3]
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
@@ -39,7 +38,7 @@ def run_tasks(
         "connection": "local",
         "gather_facts": False,
         "environment": {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"},
-        "vars": {"ansible_python_interpreter": warm_python(folder.parent / "python"), **variables},
+        "vars": {"ansible_python_interpreter": sys.executable, **variables},
         "tasks": tasks,
     }
     return run_play(folder, play, *flags, failing=failing)
@@ -67,11 +66,9 @@ def run_play(
         "ANSIBLE_HOME": str(home),
     }
     (folder / "play.yml").write_text(json.dumps([play]))
-    said, temporary = folder / "said", folder / "tmp"
-    temporary.mkdir(exist_ok=True)
+    said = folder / "said"
     arguments = ["-i", inventory, "play.yml", *flags]
-    # kubernetes.core keeps there what a server has, under its address: which another test's server may have had before.
-    asked = Play(arguments, str(folder), str(said), around | own | {"TMPDIR": str(temporary)} | environment, SECONDS)
+    asked = Play(arguments, str(folder), str(said), around | own | environment, SECONDS)
     status = preloaded(str(home), *own.items()).run(asked)
     output = said.read_text()
     assert (status != 0) is failing, output

@@ -62,7 +62,6 @@ def test_the_gate_comes_with_the_api_and_goes_with_it(tmp_path: Path, api: Clust
     assert not held(api)
 
 
-@pytest.mark.nightly
 @pytest.mark.plays
 def test_the_gate_goes_with_the_controller(tmp_path: Path, api: ClusterApi) -> None:
     api.kinds = KINDS + served(STABLE)

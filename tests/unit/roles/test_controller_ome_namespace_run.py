@@ -32,7 +32,6 @@ def level(api: ClusterApi) -> str | None:
     return labels.get(ENFORCE)
 
 
-@pytest.mark.nightly
 def test_it_is_made_for_pods_that_have_folders_of_nodes_and_goes_with_the_controller(
     tmp_path: Path, api: ClusterApi
 ) -> None:
@@ -52,13 +51,12 @@ def test_one_of_ours_gets_its_labels_back_and_one_of_others_stays_as_it_is(
     tmp_path: Path, api: ClusterApi, labels: dict[str, str], enforced: str | None
 ) -> None:
     put(api, "Namespace", "ome", labels=labels)
-    play(tmp_path, api, "ome_namespace")
+    play(tmp_path, api, "main")
     assert level(api) == enforced
-    play(tmp_path, api, "forget_ome_namespace")
+    play(tmp_path, api, "uninstall")
     assert (OME in api.objects) is (enforced is None)
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     "variables",
     [{"controller_apis": ["krypton"]}, {"controller_namespaces": ["team-a"]}, {"controller_ome_namespace": "team-a"}],
@@ -76,7 +74,7 @@ def test_none_is_made_that_nobody_needs_or_that_somebody_else_looks_after(
 def test_it_stays_while_it_holds_what_people_have_put_there(tmp_path: Path, api: ClusterApi, kind: str) -> None:
     put(api, "Namespace", "ome", labels=OURS)
     put(api, kind, "precious", "ome", **({"type": "Opaque"} if kind == "Secret" else {}))
-    said = play(tmp_path, api, "forget_ome_namespace")
+    said = play(tmp_path, api, "uninstall")
     assert f"The namespace ome stays, as it holds {kind} precious." in said
     assert OME in api.objects
 

@@ -409,7 +409,7 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
         _logs={"results": [{"item": "plugin-silent", "log_lines": ["Loading configuration.", "No devices found."]}]},
     )
 
-    said = found.text("missing.txt.j2")
+    said = found.text("not_ready.txt.j2")
     golden = GOLDEN.parent / "device_plugin_not_ready.txt"
     if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
         golden.write_text(said)

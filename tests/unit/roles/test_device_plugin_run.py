@@ -73,13 +73,6 @@ def play(folder: Path, api: ClusterApi, entry: str, *flags: str, failing: bool =
     return run_role(folder, api, "device_plugin", entry, *flags, failing=failing, **given)
 
 
-def test_the_plugins_have_a_namespace_that_allows_them_what_they_need(tmp_path: Path, api: GpuCluster) -> None:
-    play(tmp_path, api, "main")
-    labels = api.objects["Namespace", "", "slipway-devices"]["metadata"]["labels"]
-    assert labels["app.kubernetes.io/component"] == "device-plugin"
-    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
-
-
 def test_a_node_that_offers_none_is_named_with_the_reason(tmp_path: Path, api: GpuCluster) -> None:
     api.pods = {"one": RUNNING, "two": STUCK}
     said = play(

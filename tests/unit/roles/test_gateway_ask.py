@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import web
 
-FILE = Path(__file__).parents[3] / "roles/gateway/files/ask.py"
-SCRIPT = FILE.read_text()
+SCRIPT = (Path(__file__).parents[3] / "roles/gateway/files/ask.py").read_text()
 FEATURES = {
     "chat": ["TextGeneration"],
     "base": [],
@@ -87,18 +84,3 @@ def test_a_failure_tells_the_first_request_and_what_was_said() -> None:
     reply = asyncio.run(_asked("broken", "unknown"))
     assert (reply["broken"]["status"], reply["broken"]["path"]) == (502, "chat/completions")
     assert (reply["unknown"]["status"], reply["unknown"]["said"]) == (404, "not here")
-
-
-@pytest.mark.parametrize(
-    ("annotations", "name"),
-    [
-        ({"slipway.inference/key-rights": '{"batch": {"models": ["m"]}}'}, "operator"),
-        ({"slipway.inference/key-rights": '{"batch": {}, "operator": {}}'}, "batch"),
-        ({"slipway.inference/key-rights": "none of JSON"}, "batch"),
-        ({"slipway.inference/key-rights": "7"}, "batch"),
-        ({}, "batch"),
-    ],
-)
-def test_it_asks_with_a_key_that_nothing_restricts(annotations: dict[str, str], name: str) -> None:
-    secret = {"metadata": {"annotations": annotations}, "data": {"batch": "YQ==", "operator": "Yg=="}}
-    assert runpy.run_path(str(FILE))["chosen"](secret) == name

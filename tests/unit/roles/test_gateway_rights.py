@@ -32,41 +32,20 @@ def test_models_are_scaled_only_where_the_api_is_on() -> None:
     assert [rule["resources"] for rule in written] == [["events"]]
 
 
-def test_the_secret_of_keys_is_read_and_what_they_spent_written_by_name_and_nothing_is_listed_or_watched() -> None:
+def test_the_secret_of_keys_is_read_by_its_name_and_neither_listed_nor_watched() -> None:
     assert VARS["__gateway_keys_rules"] == [
         {
             "apiGroups": [""],
             "resources": ["secrets"],
             "resourceNames": ["{{ __gateway_keys_secret }}"],
             "verbs": ["get"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": ["{{ __gateway_spent }}"],
-            "verbs": ["get", "patch"],
-        },
+        }
     ]
 
 
 def test_the_rules_reach_the_cluster() -> None:
     install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
     assert "__gateway_wake_rules" in install["vars"]["component_cluster_rules"]
-
-
-@pytest.mark.parametrize(
-    ("audience", "rights"),
-    [
-        ("", []),
-        ("slipway", [{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]),
-    ],
-)
-def test_tokens_are_reviewed_only_where_those_of_service_accounts_are_let_in(
-    audience: str, rights: list[dict[str, list[str]]]
-) -> None:
-    assert Rendered("gateway", gateway_service_account_audience=audience)["__gateway_reviews_rules"] == rights
-    install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
-    assert "__gateway_reviews_rules" in install["vars"]["component_cluster_rules"]
 
 
 @pytest.mark.parametrize("role", ["gateway", "controller"])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .gpu_nodes import B200, FLEX, GB200, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, found
+from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, found
 from .test_container_runtimes import Dumper
 
 GOLDEN = Path(__file__).parent / "golden/gpu_node_packages.yaml"
@@ -315,121 +315,6 @@ def test_the_fabric_manager_has_the_name_that_its_branch_has_on_the_rhel_family(
     node = Node("rocky9", found(H100, nvswitches=4), gpu_node_nvidia_branch=branch)
 
     assert [name for name in node["__gpu_node_packages"] if "fabric" in name or "nscq" in name] == names
-
-
-def rack(system: str = "ubuntu24", *gpus: dict[str, Any], **settings: Any) -> Node:
-    """A host of the group ``rack``, which a second one is in too."""
-    hosts = {"gpu-1": {"ansible_host": "10.0.0.1"}, "gpu-2": {"ansible_host": "10.0.0.2"}}
-    asked = {"gpu_node_nvidia_imex_group": "rack", "groups": {"rack": list(hosts)}, "hostvars": hosts}
-    return Node(system, found(*(gpus or (GB200,))), architecture="aarch64", **(asked | settings))
-
-
-@pytest.mark.parametrize(
-    ("system", "settings", "package"),
-    [
-        ("ubuntu24", {}, "nvidia-imex-580"),
-        ("ubuntu24", {"gpu_node_nvidia_repository": "cuda"}, "nvidia-imex"),
-        ("ubuntu24", {"gpu_node_nvidia_repository": "cuda", "gpu_node_nvidia_branch": "570"}, "nvidia-imex-570"),
-        ("debian12", {}, "nvidia-imex"),
-        ("rocky9", {}, "nvidia-imex-580.*"),
-        ("rocky9", {"gpu_node_nvidia_branch": "570"}, "nvidia-imex-570-570.*"),
-    ],
-)
-def test_imex_is_a_package_of_the_driver_for_who_asks_for_it(
-    system: str, settings: dict[str, Any], package: str
-) -> None:
-    def imex(node: Node) -> list[str]:
-        return [name for name in node["__gpu_node_packages"] if "imex" in name]
-
-    asked = rack(system, **settings)
-    assert imex(asked) == [package]
-    assert asked["__gpu_node_imex_problems"] == []
-    assert any("imex" in name for name in asked["__gpu_node_driver_names"])
-    # By default nobody has it, whatever his GPUs are.
-    assert imex(Node(system, found(GB200), architecture="aarch64", **settings)) == []
-
-
-def test_every_machine_of_a_domain_has_the_same_list_of_addresses() -> None:
-    assert rack()["gpu_node_nvidia_imex_addresses"] == ["10.0.0.1", "10.0.0.2"]
-    assert rack(inventory_hostname="gpu-2")["gpu_node_nvidia_imex_addresses"] == ["10.0.0.1", "10.0.0.2"]
-    # Who has no address beside his name is reached by that.
-    named = rack(
-        groups={"rack": ["10.0.0.9", "gpu-2"]}, hostvars={"10.0.0.9": {}, "gpu-2": {"ansible_host": "fd00::2"}}
-    )
-    assert named["gpu_node_nvidia_imex_addresses"] == ["10.0.0.9", "fd00::2"]
-    assert named["__gpu_node_imex_names"] == []
-
-
-DOMAINS = [{"ansible_host": f"10.0.0.{n}", "gpu_node_found": {"nvlink_domain": f"9277d399.{n}"}} for n in (1, 2)]
-
-
-@pytest.mark.parametrize(
-    ("node", "why", "what"),
-    [
-        (rack("ubuntu24", H100), "NVLink of H100 leads to no other machine.", "Leave gpu_node_nvidia_imex_group empty"),
-        (rack(groups={}), "It is not in the group rack", "Name a group of all hosts of its NVLink domain."),
-        (
-            rack(hostvars={"gpu-1": {"ansible_host": "10.0.0.1"}, "gpu-2": {}}),
-            "IMEX takes IP addresses, not gpu-2.",
-            "Set ansible_host to the address of each host",
-        ),
-        (
-            rack(hostvars=dict(zip(("gpu-1", "gpu-2"), DOMAINS, strict=True))),
-            "The hosts of rack are in several NVLink domains: 9277d399.1, 9277d399.2.",
-            "Make a group of the hosts of each.",
-        ),
-        (rack(gpu_node_driver="keep"), "is not installed by this role, and comes without nvidia-imex.", "DRA driver"),
-        (rack(gpu_node_driver_packages=["ours=1"]), "comes without nvidia-imex.", "Install nvidia-imex of that"),
-        (
-            rack("debian12", gpu_node_nvidia_repository="distribution"),
-            "Debian's archive has no nvidia-imex.",
-            "Set gpu_node_nvidia_repository to cuda.",
-        ),
-    ],
-)
-def test_imex_that_cannot_be_is_refused(node: Node, why: str, what: str) -> None:
-    [problem] = node["__gpu_node_imex_problems"]
-
-    assert why in problem["why"]
-    assert what in problem["do"]
-
-
-def test_a_driver_that_stays_may_have_brought_imex() -> None:
-    for name in ("nvidia-imex", "nvidia-imex-580"):
-        assert rack(gpu_node_driver="keep", packages=(name,))["__gpu_node_imex_problems"] == []
-    assert rack(gpu_node_driver_packages=["nvidia-imex-580=580.95.05-1"])["__gpu_node_imex_problems"] == []
-
-
-@pytest.mark.parametrize(
-    ("gpu", "settings", "options"),
-    [
-        (GB200, {}, ["options nvidia NVreg_CoherentGPUMemoryMode=driver"]),
-        (GH200, {}, ["options nvidia NVreg_CoherentGPUMemoryMode=driver"]),
-        (GH200, {"gpu_node_nvidia_branch": "570"}, []),
-        (B200, {}, []),
-        (
-            GB200,
-            {"gpu_node_nvidia_module_options": {"NVreg_CoherentGPUMemoryMode": "numa", "NVreg_X": 1}},
-            ["options nvidia NVreg_CoherentGPUMemoryMode=numa NVreg_X=1"],
-        ),
-    ],
-)
-def test_the_memory_of_superchips_is_left_to_the_driver(
-    gpu: dict[str, Any], settings: dict[str, Any], options: list[str]
-) -> None:
-    assert Node(facts=found(gpu), **settings)["__gpu_node_nvidia_options"] == options
-
-
-@pytest.mark.parametrize("flavour", ["nvidia-64k", "generic-64k-hwe-24.04"])
-def test_kernels_with_large_pages_get_modules_of_their_own(flavour: str) -> None:
-    kernel = "6.8.0-1040-nvidia-64k"
-    node = Node(
-        facts=found(GB200), architecture="aarch64", packages=(f"linux-image-{flavour}",), __gpu_node_kernel=kernel
-    )
-
-    modules = [f"linux-modules-nvidia-580-server-open-{name}" for name in (kernel, flavour)]
-    assert node["__gpu_node_entry"]["modules"] == modules
-    assert f"linux-image-{flavour}" in node["__gpu_node_held"]
 
 
 def test_the_user_s_packages_go_before_those_that_are_known() -> None:

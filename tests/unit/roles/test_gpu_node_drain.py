@@ -61,7 +61,6 @@ def test_pods_go_but_for_those_that_belong_to_the_node(tmp_path: Path, api: Node
     assert api.nodes[NODE]["spec"] == {"unschedulable": False}
 
 
-@pytest.mark.nightly
 def test_what_is_done_is_not_done_again(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     play(tmp_path, api, "drain")
@@ -74,7 +73,6 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, api: NodeApi) -> None:
     assert "changed=0 " in play(tmp_path, api, "uncordon")
 
 
-@pytest.mark.nightly
 def test_a_node_is_empty_when_its_pods_say_so_and_not_the_words_of_a_module(tmp_path: Path, api: NodeApi) -> None:
     """One that is there again is evicted again, though the first answer spoke of an end."""
     api.node(NODE)
@@ -87,7 +85,6 @@ def test_a_node_is_empty_when_its_pods_say_so_and_not_the_words_of_a_module(tmp_
     assert api.pods == {}
 
 
-@pytest.mark.nightly
 def test_a_budget_is_waited_for(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("one", NODE)
@@ -115,7 +112,6 @@ def test_a_budget_that_never_allows_it_is_named_and_the_node_is_as_before(tmp_pa
     assert set(api.pods) == {"one"}
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("pod", "allowed"),
     [({"owner": ""}, "gpu_node_drain_force"), ({"empty_dir": True}, "gpu_node_drain_delete_emptydir")],
@@ -134,7 +130,6 @@ def test_what_would_be_lost_is_asked_about_at_once(
     assert api.pods == {}
 
 
-@pytest.mark.nightly
 def test_leave_for_data_is_none_for_what_nothing_would_make_anew(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("one", NODE, owner="", empty_dir=True)
@@ -145,7 +140,6 @@ def test_leave_for_data_is_none_for_what_nothing_would_make_anew(tmp_path: Path,
     assert api.events == [f"cordon {NODE}", f"uncordon {NODE}"]
 
 
-@pytest.mark.nightly
 def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("krypton", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
@@ -158,7 +152,6 @@ def test_what_models_have_downloaded_is_not_asked_about(tmp_path: Path, api: Nod
     assert api.pods == {}
 
 
-@pytest.mark.nightly
 def test_whose_data_would_be_lost_is_said_without_the_models(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE)
     api.pod("model", NODE, empty_dir=True, **{"krypton.ai/model": "one"})
@@ -182,7 +175,6 @@ def test_a_node_that_a_person_has_cordoned_stays_so(tmp_path: Path, api: NodeApi
     assert api.nodes[NODE]["metadata"]["annotations"] == {}
 
 
-@pytest.mark.nightly
 def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_path: Path, api: NodeApi) -> None:
     api.node(NODE, unschedulable=True, **{MARK: "slipway.inference.gpu_node"})
     api.pod("one", NODE)
@@ -193,7 +185,6 @@ def test_a_node_that_an_earlier_run_has_left_cordoned_is_known_by_its_mark(tmp_p
     assert api.events[-1] == f"uncordon {NODE}"
 
 
-@pytest.mark.nightly
 def test_whoever_has_a_node_drained_finds_it_so_after_reboots_too(tmp_path: Path, api: NodeApi) -> None:
     """Also where a reboot that did not come to its end had cordoned it before."""
     api.node(NODE)
@@ -215,7 +206,7 @@ def test_check_mode_foretells_and_does_nothing(tmp_path: Path, api: NodeApi) -> 
 
 
 def test_a_machine_that_is_no_node_has_nothing_to_drain(tmp_path: Path, api: NodeApi) -> None:
-    assert f"{NODE} is not a node of the cluster" in play(tmp_path, api, "drain")
+    assert f"{NODE} is no node of the cluster" in play(tmp_path, api, "drain")
 
 
 def told(boot: str, gpus: str, ready: str = "True") -> dict[str, object]:
@@ -267,7 +258,6 @@ def found_api(api: NodeApi, monkeypatch: pytest.MonkeyPatch) -> NodeApi:
     return api
 
 
-@pytest.mark.nightly
 def test_where_another_driver_cannot_be_installed_the_pods_may_come_back(tmp_path: Path, found_api: NodeApi) -> None:
     """They go before anything of the driver is touched. The package is nobody's."""
     found_api.node(NODE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from .role_run import PATH, run_play
 
 pytestmark = pytest.mark.plays
 
-CUDA = Path(__file__).parents[3] / "molecule/shared/gpu_node/node/cuda.py"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (builder@host)\n"
 
@@ -30,8 +28,6 @@ class Machine:
         self.has("sys/firmware/acpi/pm_profile", "4")
         # What is installed is no concern here, and this machine need not have the tool.
         self.tool("dpkg-query", "true")
-        self.library = folder / "libcuda.so.1"
-        self.computes()
 
     def has(self, name: str, content: str) -> Machine:
         file = self.root / name
@@ -39,9 +35,9 @@ class Machine:
         file.write_text(content)
         return self
 
-    def has_gpu(self, driver: str = "", device: str = "2330") -> Machine:
+    def has_gpu(self, driver: str = "") -> Machine:
         folder = "sys/bus/pci/devices/0000:3b:00.0"
-        for name, content in {"class": "0x030200", "vendor": "0x10de", "device": f"0x{device}"}.items():
+        for name, content in {"class": "0x030200", "vendor": "0x10de", "device": "0x2330"}.items():
             self.has(f"{folder}/{name}", content)
         if driver:
             (self.root / folder / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
@@ -50,11 +46,6 @@ class Machine:
     def runs_driver(self) -> Machine:
         self.has("proc/driver/nvidia/version", OPEN).has("sys/module/nvidia/refcnt", "1")
         return self.tool("modinfo", "printf 'version: 580.95.05\\nlicense: Dual MIT/GPL\\n'")
-
-    def computes(self, gpus: int = 1, code: int = 0) -> Machine:
-        """Or CUDA ends with this error."""
-        self.library.write_bytes(runpy.run_path(str(CUDA))["library"](gpus, code))
-        return self
 
     def has_secure_boot(self) -> Machine:
         return self.has(SECURE_BOOT, "\x06\x00\x00\x00\x01")
@@ -128,13 +119,12 @@ class Machine:
         return run_play(
             self.folder,
             play,
-            *("--extra-vars", json.dumps({"__gpu_node_cuda_library": str(self.library)} | extra), *flags),
+            *("--extra-vars", json.dumps(extra), *flags),
             failing=failing,
             ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
         )
 
 
-@pytest.mark.nightly
 def test_a_node_that_can_be_done_passes_the_check_with_secure_boot_too(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().has_secure_boot().plays("check")
 
@@ -223,46 +213,6 @@ def test_a_node_that_does_not_answer_as_it_should_is_not(
     assert words in machine.plays("verify", failing=True, **variables)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("cut", "gpus", "code", "words"),
-    [
-        (
-            "Disabled",
-            1,
-            802,
-            "no program can compute on its GPUs. cuInit failed with CUDA_ERROR_SYSTEM_NOT_READY (802)",
-        ),
-        ("Disabled", 0, 0, "no program can compute on its GPUs. CUDA starts, and finds no GPU."),
-        ("Enabled", 0, 803, "its library and the kernel modules that are loaded are of different versions."),
-        ("Enabled", 0, 100, ""),  # the devices are made later
-        ("Enabled", 1, 0, ""),
-    ],
-)
-def test_a_node_on_which_no_program_can_compute_is_told(
-    tmp_path: Path, cut: str, gpus: int, code: int, words: str
-) -> None:
-    machine = Machine(tmp_path).has_gpu("nvidia").runs_driver().computes(gpus, code)
-    machine.tool(
-        "nvidia-smi",
-        f"""case $1 in
-          --query*) echo "00000000:3B:00.0, NVIDIA H100 80GB HBM3, GPU-8d6c, 81559, {cut}" ;;
-          *) echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8d6c)" ;;
-        esac""",
-    )
-    for flags in ((), ("--check",)):
-        assert words in machine.plays("verify", *flags, failing=bool(words))
-
-
-@pytest.mark.nightly
-def test_the_driver_of_a_container_is_left_to_its_operator(tmp_path: Path) -> None:
-    machine = Machine(tmp_path).has_gpu("nvidia").runs_driver().computes(0, 803)
-    machine.has("run/nvidia/driver/usr/bin/nvidia-smi", "")
-    machine.tool("chroot", 'echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-8d6c)"')
-
-    assert "changed=0" in machine.plays("verify")
-
-
 def test_a_gpu_without_its_driver_is_named(tmp_path: Path) -> None:
     output = Machine(tmp_path).has_gpu().runs_driver().plays("verify", failing=True)
 
@@ -286,7 +236,6 @@ def test_a_password_in_an_address_is_for_root_alone(tmp_path: Path, proxy: str, 
     assert (f"+proxy={proxy}" in output) is shown
 
 
-@pytest.mark.nightly
 def test_gpus_of_amd_are_described_anew_when_they_are_others(tmp_path: Path) -> None:
     described, there = tmp_path / "root/etc/cdi/amd.json", tmp_path / "gpus"
     machine = Machine(tmp_path).tool(
@@ -299,135 +248,3 @@ def test_gpus_of_amd_are_described_anew_when_they_are_others(tmp_path: Path) -> 
         there.write_text(gpus)
         assert f"changed={changed} " in machine.plays("cdi_amd", **loaded)
         assert described.read_text() == gpus
-
-
-SYSTEMCTL = """\
-case $1 in
-  show) printf 'LoadState=loaded\\nActiveState=%s\\nUnitFileState=enabled\\n' "$(cat {state})" ;;
-  is-enabled) echo enabled ;;
-  is-active) cat {state}; grep -q ^active {state} ;;
-  stop) echo "$@" >> {log}; echo inactive > {state} ;;
-  *) echo "$@" >> {log}; echo active > {state} ;;
-esac"""
-
-
-def a_tray(folder: Path) -> tuple[Machine, dict[str, Any]]:
-    """A machine of a GB200 NVL72 whose driver is loaded, and the variables by which its files lie in a folder."""
-    machine = Machine(folder)
-    machine.tool("systemctl", SYSTEMCTL.format(state=folder / "state", log=folder / "told"))
-    machine.tool("mknod", f'echo "$@" >> {folder / "told"}; touch "$2"')
-    (folder / "state").write_text("inactive\n")
-    gpu = {"address": "0008:01:00.0", "vendor": "nvidia", "device_id": "2941", "model": "GB200", "superchip": True}
-    driver = {"loaded": True, "loaded_version": "580.95.05", "loaded_kind": "open", "module": "nvidia"}
-    facts = {
-        "gpus": [gpu],
-        "driver": driver | {"installed_version": "580.95.05", "installed_kind": "open"},
-        "nvlink_domain": "9277d399.1",
-        "imex_major": 234,
-    }
-    return machine, {
-        "__gpu_node_facts": facts,
-        "gpu_node_found": {"vendor": "nvidia"},
-        "gpu_node_nvidia_imex_group": "rack",
-        "gpu_node_nvidia_imex_addresses": ["10.0.0.1", "10.0.0.2"],
-        "__gpu_node_dpkg": {"stdout_lines": []},
-        "__gpu_node_imex_settings_path": str(folder / "imex.conf"),
-        "__gpu_node_imex_nodes_path": str(folder / "nvidia-imex/nodes_config.cfg"),
-        "__gpu_node_imex_channel": str(folder / "channels/channel0"),
-        "__gpu_node_initramfs": ["true"],
-    }
-
-
-@pytest.mark.nightly
-def test_imex_is_set_up_once_and_started_anew_for_another_list(tmp_path: Path) -> None:
-    machine, variables = a_tray(tmp_path)
-    nodes, told = tmp_path / "nvidia-imex/nodes_config.cfg", tmp_path / "told"
-
-    machine.plays_tasks(["imex"], variables, sys.executable, {})
-    assert nodes.read_text() == "10.0.0.1\n10.0.0.2\n"
-    assert "options nvidia NVreg_CreateImexChannel0=1\n" in (tmp_path / "imex.conf").read_text()
-    assert told.read_text().splitlines() == [
-        f"--mode=0666 {tmp_path}/channels/channel0 c 234 0",
-        "start nvidia-imex",
-    ]
-    assert "changed=0" in machine.plays_tasks(["imex", "verify_imex"], variables, sys.executable, {})
-
-    third = variables | {"gpu_node_nvidia_imex_addresses": ["10.0.0.1", "10.0.0.2", "10.0.0.3"]}
-    machine.plays_tasks(["imex"], third, sys.executable, {})
-    assert nodes.read_text().endswith("10.0.0.3\n")
-    assert told.read_text().splitlines()[2:] == ["restart nvidia-imex"]
-
-
-@pytest.mark.nightly
-def test_imex_is_refused_before_anything_is_changed_where_it_cannot_be(tmp_path: Path) -> None:
-    machine = Machine(tmp_path).has_gpu(device="2941")
-    output = machine.plays("main", failing=True, gpu_node_nvidia_imex_group="all")
-
-    assert "localhost cannot have IMEX. IMEX takes IP addresses, not localhost." in output
-    assert "changed=0" in output
-    named = {"gpu_node_nvidia_imex_group": "all", "gpu_node_nvidia_imex_addresses": ["10.0.0.1"]}
-    assert "changed=0" in machine.plays("check", **named)
-
-
-def test_check_mode_foretells_imex_and_changes_nothing(tmp_path: Path) -> None:
-    machine, variables = a_tray(tmp_path)
-    output = machine.plays_tasks(["imex"], variables, sys.executable, {}, "--check", "--diff")
-
-    assert "+options nvidia NVreg_CreateImexChannel0=1" in output
-    assert not (tmp_path / "nvidia-imex").exists()
-    assert not (tmp_path / "told").exists()
-
-
-@pytest.mark.nightly
-def test_imex_of_a_host_that_left_its_group_is_undone_once(tmp_path: Path) -> None:
-    machine, variables = a_tray(tmp_path)
-    nodes, settings, told = (tmp_path / name for name in ("nvidia-imex/nodes_config.cfg", "imex.conf", "told"))
-    machine.plays_tasks(["imex"], variables, sys.executable, {})
-    told.unlink()
-    left = variables | {"gpu_node_nvidia_imex_group": "", "__gpu_node_dpkg": {"stdout_lines": ["ii  nvidia-imex 1"]}}
-
-    foretold = machine.plays_tasks(["imex"], left, sys.executable, {}, "--check")
-    assert (nodes.exists(), settings.exists(), told.exists()) == (True, True, False)
-    done = machine.plays_tasks(["imex"], left, sys.executable, {})
-    assert (nodes.exists(), settings.exists()) == (False, False)
-    assert told.read_text().splitlines() == ["disable nvidia-imex", "stop nvidia-imex"]
-    assert "changed=3" in foretold
-    assert "changed=4" in done  # the handler, which check mode does not foretell
-    assert "changed=0" in machine.plays_tasks(["imex"], left, sys.executable, {})
-
-
-def test_a_list_of_imex_that_somebody_else_wrote_stays(tmp_path: Path) -> None:
-    machine, variables = a_tray(tmp_path)
-    nodes = tmp_path / "nvidia-imex/nodes_config.cfg"
-    nodes.parent.mkdir()
-    nodes.write_text("10.0.0.1\n")
-    (tmp_path / "state").write_text("active\n")
-    left = variables | {"gpu_node_nvidia_imex_group": "", "__gpu_node_dpkg": {"stdout_lines": ["ii  nvidia-imex 1"]}}
-
-    assert "changed=0" in machine.plays_tasks(["imex"], left, sys.executable, {})
-    assert nodes.exists()
-
-
-def test_a_domain_that_nobody_asks_for_is_told_and_left_alone(tmp_path: Path) -> None:
-    machine, variables = a_tray(tmp_path)
-    output = machine.plays_tasks(["imex"], variables | {"gpu_node_nvidia_imex_group": ""}, sys.executable, {})
-
-    assert "localhost is in the NVLink domain 9277d399.1." in output
-    assert "changed=0" in output
-
-
-@pytest.mark.parametrize(
-    ("state", "channel", "words"),
-    [
-        ("failed", True, "IMEX does not run (failed)"),
-        ("active", False, "the driver has made no channel of IMEX"),
-    ],
-)
-def test_imex_that_does_not_work_is_told(tmp_path: Path, state: str, channel: bool, words: str) -> None:
-    machine, variables = a_tray(tmp_path)
-    (tmp_path / "state").write_text(f"{state}\n")
-    if channel:
-        (tmp_path / "channels").mkdir()
-        (tmp_path / "channels/channel0").touch()
-
-    assert words in machine.plays_tasks(["verify_imex"], variables, sys.executable, {}, failing=True)

@@ -69,11 +69,10 @@ class Fleet:
         group = {"gpu_nodes": {"hosts": self.hosts, "vars": common}}
         (self.folder / "inventory.json").write_text(json.dumps({"all": {"children": group}}))
         cluster = {"K8S_AUTH_HOST": self.api.url, "K8S_AUTH_API_KEY": TOKEN}
-        given = {"slipway_environment": cluster, "__gpu_node_cuda_library": str(self.tools.library)}
         return run_play(
             self.folder,
             {"import_playbook": "slipway.inference.gpu_nodes"},
-            *("--extra-vars", json.dumps(given), *flags),
+            *("--extra-vars", json.dumps({"slipway_environment": cluster}), *flags),
             inventory="inventory.json",
             failing=failing,
             PATH=f"{self.folder}/bin:{PATH}",

@@ -67,7 +67,6 @@ def test_keys_come_first_and_a_second_run_changes_nothing(tmp_path: Path, api: C
     assert api.writes == written
 
 
-@pytest.mark.nightly
 @pytest.mark.plays
 def test_a_missing_key_and_another_name_are_made_and_what_fails_ends_it(tmp_path: Path, api: ClusterApi) -> None:
     play(tmp_path, api, "main")
@@ -81,7 +80,6 @@ def test_a_missing_key_and_another_name_are_made_and_what_fails_ends_it(tmp_path
     assert "The keys of the registry and the depot were not created" in output
 
 
-@pytest.mark.nightly
 @pytest.mark.plays
 def test_the_collector_has_what_the_registry_has_and_holds_it_read_only(tmp_path: Path, api: ClusterApi) -> None:
     s3 = {"bucket": "b", "secret": "s", "endpoint": "https://s3.example.com", "ca_secret": "authority"}

@@ -329,13 +329,11 @@ def test_a_target_is_called_as_its_service_is_at_the_gateway(labels: dict[str, s
 
 
 def test_gateway_and_controller_are_read_where_their_roles_say() -> None:
-    others = {"gateway": ["sharing"], "controller": []}
     for name, container in (("gateway", "__gateway_control"), ("controller", "__controller_container")):
         text = role_variables(ROOT / f"roles/{name}")
         [job] = [job for job in jobs() if job["job_name"] == f"slipway-{name}"]
 
-        ports = [port["name"] for port in text[container]["ports"]]
-        assert ports == [wanted_port(job["relabel_configs"]), *others[name]]
+        assert [port["name"] for port in text[container]["ports"]] == [wanted_port(job["relabel_configs"])]
         assert job["honor_labels"], "its series name the namespace of a model"
         assert job["kubernetes_sd_configs"][0]["namespaces"] == {"names": ["slipway-system"]}
         label = job["kubernetes_sd_configs"][0]["selectors"][0]["label"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ..network_policy import ALL, CONTROLLER, FORGED, GATEWAY, PODS, PROMETHEUS, STRANGER, who
+from ..network_policy import ALL, CONTROLLER, FORGED, PODS, PROMETHEUS, STRANGER, who
 from .cluster_api import ClusterApi
 from .rendering import Rendered
 from .role_run import run_tasks
 
 PARTS = ("controller", "gateway", "hub", "metrics_server")
-HTTP, METRICS, SHARES, API = 8080, 8081, 8082, 10250
+HTTP, METRICS, API = 8080, 8081, 10250
 
 
 def policy(part: str, **given: Any) -> dict[str, Any]:
@@ -43,7 +43,6 @@ def test_the_gateway_is_reached_by_everybody_and_its_control_port_by_prometheus_
     made = policy("gateway")
     assert who(made, HTTP) == ALL
     assert who(made, METRICS) == {PROMETHEUS, CONTROLLER}
-    assert who(made, SHARES) == {GATEWAY}, "they tell each other what keys have used"
     assert who(made, 22) == set()
 
 
@@ -88,13 +87,12 @@ def test_a_policy_comes_with_its_part_and_goes_when_it_is_not_wanted_any_more(tm
     tasks = [{"ansible.builtin.import_role": {"name": "slipway.inference.controller"}}]
     key = ("NetworkPolicy", "slipway-system", "slipway-controller")
     run_tasks(tmp_path, api, tasks)
-    made = api.objects[key]
-    assert who(made, METRICS) == {PROMETHEUS}
+    assert who(api.objects[key], METRICS) == {PROMETHEUS}
     api.writes.clear()
     run_tasks(tmp_path, api, tasks, slipway_network_policies=False)
     assert key not in api.objects
     assert "delete NetworkPolicy slipway-controller" in api.writes
-    api.put(made)
+    run_tasks(tmp_path, api, tasks)
     uninstall = {"name": "slipway.inference.controller", "tasks_from": "uninstall"}
     signing = {"name": "slipway-controller-signing", "namespace": "slipway-system"}
     api.put({"apiVersion": "v1", "kind": "Secret", "metadata": signing, "data": {"ed25519": "aHVzaA=="}})

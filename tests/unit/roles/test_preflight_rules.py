@@ -113,8 +113,7 @@ def test_an_image_is_looked_for_by_its_whole_name(image: str, whole: str) -> Non
 
 def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
     def node(name: str, *images: str, **spec: Any) -> Object:
-        names = [f"docker.io/library/{image}:latest" for image in images]
-        status = {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": names}]}
+        status = {"conditions": [{"type": "Ready", "status": "True"}], "images": [{"names": list(images)}]}
         return {"metadata": {"name": name}, "spec": spec, "status": status}
 
     tainted = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
@@ -122,7 +121,7 @@ def test_each_image_is_asked_of_a_node_without_it_that_takes_pods() -> None:
     found = told(
         "__preflight_pulls",
         __preflight_nodes={"resources": nodes},
-        __preflight_named=[{"image": name, "policy": "Always", "secrets": []} for name in ("a", "b", "c")],
+        __preflight_wanted={name: {"whole": name} for name in ("a", "b", "c")},
         __preflight_problems=[],
     )
     assert found == {"two": ["a"], "one": ["c"]}

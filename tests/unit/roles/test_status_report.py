@@ -53,12 +53,8 @@ def found(**read: Any) -> Object:
         | ({"msg": "Forbidden"} if read.get(api, []) is None else {"resources": [], "models": read.get(api, [])})
         for api in ("krypton", "kubeai", "llmkube", "ome")
     ]
-    published = read.get("deckhouse", [])
-    states = [model(one["metadata"]["name"], ready=one["status"]["phase"] == "Ready") for one in published]
-    models.append({"item": "deckhouse", "resources": published, "models": states})
     registered = {
         "__status_objects": {"results": results},
-        "__status_claim_read": read.get("claim", {"skipped": True}),
         "__status_models_read": {"results": models},
         "__status_services_read": {
             "results": [{"item": "llmkube", "resources": [], "inference_services": read.get("services", [])}]
@@ -75,27 +71,6 @@ def report(kept: Object) -> str:
     text = trust_as_template((ROLE / "templates/report.txt.j2").read_text())
     shown: str = templar.copy_with_new_env(trim_blocks=True).template(text, escape_backslashes=False)
     return shown.strip() + "\n"
-
-
-def store(name: str, *, ready: int = 1, claim: str = "") -> Object:
-    """The registry, or its depot."""
-    made = part("Deployment", name, f"{name}:3", readyReplicas=ready)
-    made["spec"]["replicas"] = 1
-    mounted = [{"name": "keys"}, {"name": "artifacts", "persistentVolumeClaim": {"claimName": claim}}]
-    made["spec"]["template"]["spec"]["volumes"] = mounted if claim else []
-    return made
-
-
-def artifact(name: str, phase: str, size: int = 0) -> Object:
-    status = {"phase": phase} | ({"artifact": {"digest": "sha256:1", "sizeBytes": size}} if size else {})
-    return {"kind": "Model", "metadata": {"name": name, "namespace": "models"}, "status": status}
-
-
-CLAIM = {
-    "metadata": {"name": "slipway-registry"},
-    "spec": {"resources": {"requests": {"storage": "10Gi"}}},
-    "status": {"capacity": {"storage": "20Gi"}},
-}
 
 
 def definition(name: str, owner: str) -> Object:
@@ -161,58 +136,3 @@ def test_an_empty_cluster_is_told_as_such() -> None:
     kept = found()
     assert report(kept).startswith("Slipway is not installed in namespace slipway-system.\n")
     assert kept["answering"] == []
-
-
-def test_artifacts_are_counted_and_held_against_the_claim_of_the_registry() -> None:
-    kept = found(
-        Deployment=[store("slipway-registry", claim="slipway-registry"), store("slipway-depot")],
-        claim={"resources": [CLAIM]},
-        deckhouse=[
-            artifact("a", "Ready", 2 << 30),
-            artifact("b", "Ready", 1 << 30),
-            artifact("c", "Failed"),
-            artifact("d", "WaitForUpload"),
-        ],
-    )
-    assert kept["artifacts"] == {
-        "phases": {"Ready": 2, "Failed": 1, "WaitForUpload": 1},
-        "bytes": 3 << 30,
-        "claim": "slipway-registry",
-        "capacity_bytes": 20 << 30,
-        "used_percent": 15,
-        "registry": "ready",
-        "depot": "ready",
-    }
-    assert kept["answering"] == [], "nobody is to ask the gateway for what serves nothing"
-    assert (
-        "\nArtifacts: 2 published, 1 failed, 1 to be uploaded\n"
-        "  stored                     3.0 GiB of 20.0 GiB, 15 % of the claim slipway-registry\n"
-    ) in report(kept)
-
-
-def test_a_registry_or_depot_that_is_not_ready_is_told() -> None:
-    served = [definition("models.ai.deckhouse.io", "slipway")]
-    told = report(found(CustomResourceDefinition=served))
-    assert "Artifacts: none yet\n  stored                     0 Bytes\n  The registry is not installed:" in told
-    assert "  The depot is not installed:" in told
-    starting = found(Deployment=[store("slipway-registry", ready=0), store("slipway-depot", ready=0)])
-    assert [starting["artifacts"][one] for one in ("registry", "depot")] == ["starting", "starting"]
-    assert "  The registry is not ready:" in report(starting)
-
-
-def test_a_registry_elsewhere_is_not_called_missing() -> None:
-    kept = found(Deployment=[store("slipway-depot")])
-    assert kept["artifacts"]["registry"] == "external"
-    assert "The registry is" not in report(kept)
-
-
-def test_a_claim_that_may_not_be_read_is_named() -> None:
-    kept = found(
-        Deployment=[store("slipway-registry", claim="mine"), store("slipway-depot")], claim={"msg": "Forbidden"}
-    )
-    assert kept["unknown"] == ["PersistentVolumeClaim: Forbidden"]
-    assert "  stored                     0 Bytes\n" in report(kept)
-
-
-def test_nothing_is_told_of_artifacts_where_none_are_published() -> None:
-    assert found()["artifacts"] == {}

@@ -89,18 +89,3 @@ def test_a_route_that_a_router_has_taken_is_the_address_to_ask(tmp_path: Path, a
     put(api, "Route", "slipway-gateway", "slipway-system", labels=named, spec={"host": "models.example.com"})
 
     assert "outside at https://models.example.com/v1" in run_role(tmp_path, api, "status", "main")
-
-
-def test_how_full_the_claim_of_the_registry_is_is_told(tmp_path: Path, api: ClusterApi) -> None:
-    system = "slipway-system"
-    registry = part("registry:3", 1) | {"status": {"readyReplicas": 1}}
-    mounted = {"name": "artifacts", "persistentVolumeClaim": {"claimName": "mine"}}
-    registry["spec"]["template"]["spec"]["volumes"] = [mounted]
-    put(api, "Deployment", "slipway-registry", system, **registry)
-    put(api, "PersistentVolumeClaim", "mine", system, status={"capacity": {"storage": "20Gi"}})
-    put(api, "PersistentVolumeClaim", "other", system, status={"capacity": {"storage": "1Gi"}})
-
-    said = run_role(tmp_path, api, "status", "main")
-    assert "stored 0 Bytes of 20.0 GiB, 0 % of the claim mine" in said
-    assert "The depot is not installed" in said
-    assert api.writes == []

@@ -36,14 +36,6 @@ def test_the_controller_knows_the_name_of_its_pod() -> None:
     }
 
 
-def test_no_role_has_a_template_of_the_name_of_one_of_component() -> None:
-    """What a role gives to component is rendered there, where component's own templates are found first."""
-    shared = {file.name for file in (ROOT / "roles/component/templates").iterdir()}
-    others = {file for file in ROOT.glob("roles/*/templates/*") if file.parents[1].name != "component"}
-
-    assert [str(file.relative_to(ROOT)) for file in others if file.name in shared] == []
-
-
 def test_the_secret_stays_until_no_pod_asks_for_it() -> None:
     tasks = [task["name"] for task in yaml.safe_load((ROOT / "roles/component/tasks/main.yml").read_text())]
 

@@ -15,7 +15,6 @@ from slipway.serving.route import Route, RoutedService
 
 LOADING = Pending("LoadingCache", "The weights are being loaded.")
 BROKEN = Diagnosis(Failure("CrashLoopBackOff", "It ended."))
-NOWHERE = Diagnosis(waiting=Failure("Unschedulable", "No node can take it."))
 REFUSED = Rejection("InvalidSpec", "no")
 
 
@@ -38,8 +37,6 @@ def running(count: int) -> dict[str, int]:
         (None, Diagnosis(), None, LOADING, "LoadingCache", "LoadingCache"),
         (None, BROKEN, None, LOADING, "CrashLoopBackOff", "CrashLoopBackOff"),
         (deployment(), Diagnosis(), None, None, "WaitingForPods", "RollingOut"),
-        (deployment(), NOWHERE, None, None, "Unschedulable", "RollingOut"),
-        (deployment(), NOWHERE, None, LOADING, "LoadingCache", "LoadingCache"),
         (deployment(1, **running(1)), Diagnosis(), None, None, "Ready", "Complete"),
         (deployment(1, **running(1)), Diagnosis(), None, LOADING, "Ready", "LoadingCache"),
         (deployment(0), Diagnosis(), None, None, "ScaledToZero", "Complete"),

@@ -20,7 +20,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     """What models of one of the two kinds read, beside what is made for them."""
     at_once = deckhouse(settings).publications_at_once
     read = (*users.watches(kind), *delivery.watches(settings))
-    return (*turns.watches(kind, models.KINDS, at_once, names.PUBLICATION), *catalog_choice.watches(kind), *read)
+    return (*turns.watches(kind, models.KINDS, at_once), *catalog_choice.watches(kind), *read)
 
 
 MODELS = tuple(

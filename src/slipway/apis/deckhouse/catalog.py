@@ -62,5 +62,5 @@ def _ready(known: Catalog | None, rejection: Rejection | None) -> tuple[str, str
         return "True", "Ready", f"The catalog has {len(known.active)} active entries."
     if known.ready and known.refreshed is not None:
         since = timestamp(known.refreshed)
-        return "True", "Stale", f"The catalog cannot be read, so what was read at {since} stays in use: {known.message}"
+        return "True", "Stale", f"What was read at {since} counts on, as the catalog cannot be read: {known.message}"
     return "False", known.fault, known.message

@@ -6,44 +6,85 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET
 
 from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.settings import deckhouse
-from slipway.apis.deckhouse.types import CatalogEntry, CatalogProvenance
+from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.objects import Key, Kind, Object, deleting, key, uid
 from slipway.kube.store import Change
 from slipway.serving.api import Listers, Watch, World
-from slipway.serving.catalogs import IMPORTS, choose_catalog, choose_entry
+from slipway.serving.catalogs import IMPORTS, UndecidedError, choose_catalog, choose_entry
 from slipway.serving.watches import nobody
 
 CHOOSING = "choosing"
 """Index: models of catalogs that no entry was chosen for yet."""
 
 
-def choice(world: World, wanted: CatalogEntry) -> CatalogProvenance:
-    """What the status says was chosen stays so, whatever the catalog says now. Raises UndecidedError."""
-    if frozen := _frozen(world.resource):
-        return msgspec.convert(frozen, CatalogProvenance)
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be imported."""
+
+    source_name: str
+    """The ModelCatalogSource."""
+    name: str
+    version: str = ""
+    revision: str = ""
+    """Of the catalog."""
+    digest: str
+    """Of the other cluster's artifact."""
+    size: int = 0
+    """Bytes; 0: the catalog does not say."""
+    address: str
+    """``HOST:PORT/PATH`` of the depot where the publisher asks for a grant. So it learns of a token of a few minutes
+    for one repository, and never of the catalog's credential."""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Nothing can be chosen yet, but may be by itself."""
+
+    message: str
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nothing can be chosen until somebody writes something else, here or in the catalog."""
+
+    reason: str
+    message: str
+
+
+def choice(world: World, wanted: CatalogEntry) -> Entry | Waiting | Refused:
+    """What the status says was chosen stays so, whatever the catalog says now."""
+    model, place = world.resource, key(world.resource)
+    depot = urlsplit(deckhouse(world.settings).depot_url).netloc
+    address = f"{depot}{IMPORTS}/{place.namespace or '-'}/{place.name}/{uid(model)}"
+    frozen = _frozen(model)
+    if frozen:
+        known = world.catalogs.get(frozen["sourceName"])
+        sizes = {one.digest: one.size for one in known.entries} if known else {}
+        return Entry(
+            source_name=frozen["sourceName"],
+            name=frozen["name"],
+            version=frozen.get("version", ""),
+            revision=frozen.get("catalogRevision", ""),
+            digest=frozen["remoteDigest"],
+            size=sizes.get(frozen["remoteDigest"], 0),
+            address=address,
+        )
     there = [key(one).name for one in world.list(names.CATALOG_SOURCE) if not deleting(one)]
-    source = choose_catalog({name: world.catalogs.get(name) for name in there}, wanted.source_name)
-    catalog = world.catalogs[source]
-    found = choose_entry(catalog, source, wanted.name, wanted.version)
-    return CatalogProvenance(
-        name=found.name,
+    try:
+        source = choose_catalog({name: world.catalogs.get(name) for name in there}, wanted.source_name)
+        catalog = world.catalogs[source]
+        found = choose_entry(catalog, source, wanted.name, wanted.version)
+    except UndecidedError as error:
+        return Waiting(error.message) if error.passing else Refused("UnsupportedSource", error.message)
+    return Entry(
         source_name=source,
-        version=found.version or UNSET,
-        catalog_revision=catalog.revision or UNSET,
-        remote_digest=found.digest,
+        name=found.name,
+        version=found.version,
+        revision=catalog.revision,
+        digest=found.digest,
+        size=found.size,
+        address=address,
     )
-
-
-def source_of(world: World, entry: CatalogProvenance) -> str:
-    """As the loader takes it: it asks our depot for a grant. So it learns of a token of a few minutes for one
-    repository, and never of the catalog's credential."""
-    depot, place = urlsplit(deckhouse(world.settings).depot_url).netloc, key(world.resource)
-    model = f"{place.namespace or '-'}/{place.name}/{uid(world.resource)}"
-    return f"catalog://{depot}{IMPORTS}/{model}@{entry.remote_digest}"
 
 
 def _frozen(model: Object) -> Object:

@@ -12,18 +12,17 @@ from slipway.apis.deckhouse.models import ARTIFACT_RESOLVED, METADATA_RESOLVED, 
 from slipway.apis.deckhouse.types import Phase
 from slipway.artifacts import model_pages
 from slipway.artifacts.publication import ENDPOINT_TYPES, FEATURES, Facts, Publication
-from slipway.kube.applier import BLIND_SECONDS
 from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.diagnosis import sentence
-from slipway.weights import progress, publications, turns
+from slipway.weights import progress, publications
 from slipway.weights.turns import PENDING
 
 CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED}
 FAILED, PUBLISHED = "Failed", "ArtifactPublished"
 PUBLISHING: Literal["Publishing"] = "Publishing"
-PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientStorage", "ArtifactVanished"
+PUBLICATION_FAILED, INSUFFICIENT = "PublicationFailed", "InsufficientStorage"
 CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
@@ -52,7 +51,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     told = _told(view)
     refused = view.origin if isinstance(view.origin, InvalidSpecError) else rejection
-    if refused is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
+    if refused is not None and told.phase not in ("Ready", "Deleting"):
         told = _refused(told, refused)
     seen, before = generation(view.model), view.status
     fields = {
@@ -64,7 +63,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     }
     if told.found is not None:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
-    elif view.published:
+    elif told.phase in ("Ready", "Deleting"):
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
     own = [msgspec.structs.replace(one, observed_generation=seen) for one in _conditions(view, told)]
     found = _without_empty({**fields, "conditions": msgspec.to_builtins(own)})
@@ -103,10 +102,8 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
 def _told(view: View) -> Told:
     if deleting(view.model):
         return _leaving(view)
-    if view.vanished:
-        return _vanished(view.published)
     if view.published:
-        return _there(view.published)
+        return _there(view.status["artifact"]["digest"])
     if isinstance(view.origin, InvalidSpecError):
         return _failed(view.origin.message)
     if not view.settings.registry:
@@ -115,23 +112,14 @@ def _told(view: View) -> Told:
         return _pending(view, view.origin.waiting) if view.origin.provider == "Catalog" else _session(view)
     if (found := view.publication) is not None:
         return _there(found.digest, found)
-    if view.status.get("phase") != PUBLISHING and not models.has_begun(view):
-        waits = _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
-        return msgspec.structs.replace(waits, recheck=turns.recheck_seconds(view.world, models.queue(view)))
+    if view.run.made is None and view.status.get("phase") != PUBLISHING:
+        return _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
     return _publishing(view)
 
 
 def _there(digest: str, found: Publication | None = None) -> Told:
     message = f"The registry has the model as {digest}."
     return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
-
-
-def _vanished(digest: str) -> Told:
-    return _failed(
-        f"The registry does not have {digest} any more: somebody deleted it there."
-        " Delete the model and create it again",
-        VANISHED,
-    )
 
 
 def _pending(view: View, message: str) -> Told:
@@ -147,10 +135,10 @@ def _session(view: View) -> Told:
     left, until = view.until - view.world.now, timestamp(view.until)
     if left <= 0:
         return _failed(
-            f"Nothing was uploaded until {until}, when the session expired: delete the model and create it again"
+            f"Nothing was uploaded until {until}, when the session expired: delete the model and make it anew"
         )
     text = f"The Secret {names.child(view.model, UPLOAD)} in {view.namespace} says where to upload, until {until}."
-    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=min(left, BLIND_SECONDS))
+    return Told(phase="WaitForUpload", message=text, artifact=AWAITED, progress="0%", recheck=left)
 
 
 def _publishing(view: View) -> Told:
@@ -163,7 +151,7 @@ def _publishing(view: View) -> Told:
         message=state.message,
         artifact=PUBLISHING,
         ready=PUBLISHING,
-        progress=publications.percent(state.done, view.record.total, view.progress),
+        progress=publications.percent(state.done, view.record.total, str(view.status.get("progress") or "")),
         recheck=TURN_SECONDS if view.run.made is None else state.recheck,
     )
 
@@ -189,12 +177,17 @@ def _source(view: View, told: Told) -> Object:
     before: Object = view.status.get("source") or {}
     if isinstance(view.origin, InvalidSpecError):
         return _without_empty({"resolvedType": model_pages.provider_of(view.url)})
-    entry = view.origin.entry if told.phase != "Pending" else None
-    found = {
-        "resolvedType": view.origin.provider,
-        "resolvedRevision": told.found.revision if told.found else before.get("resolvedRevision"),
-        "catalog": msgspec.to_builtins(entry) if entry else None,
-    }
+    entry, provenance = view.origin.entry, {}
+    if entry and told.phase != "Pending":
+        provenance = {
+            "name": entry.name,
+            "sourceName": entry.source_name,
+            "version": entry.version,
+            "catalogRevision": entry.revision,
+            "remoteDigest": entry.digest,
+        }
+    revision = told.found.revision if told.found else before.get("resolvedRevision")
+    found = {"resolvedType": view.origin.provider, "resolvedRevision": revision, "catalog": _without_empty(provenance)}
     return _without_empty(found)
 
 

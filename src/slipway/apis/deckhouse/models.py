@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.apis.deckhouse import catalog_choice, names
+from slipway.apis.deckhouse.catalog_choice import Entry, Waiting
 from slipway.apis.deckhouse.settings import DeckhouseSettings, deckhouse
-from slipway.apis.deckhouse.types import CatalogProvenance, ClusterModelSpec, ModelSpec, Provider
+from slipway.apis.deckhouse.types import ClusterModelSpec, ModelSpec, Provider
 from slipway.apis.deckhouse.users import users
 from slipway.artifacts import huggingface, model_pages
 from slipway.artifacts.publication import Publication
@@ -22,13 +23,13 @@ from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
 from slipway.serving import uploads
 from slipway.serving.api import InvalidSpecError, Plan, World
-from slipway.serving.catalogs import UndecidedError
 from slipway.serving.depot_token import KEY_BYTES
 from slipway.serving.server import variables
+from slipway.serving.times import unix_time
 from slipway.serving.workload import child
 from slipway.weights import publications, turns
 from slipway.weights.credentials import Access, from_secret, hub_mirror, of_operator
-from slipway.weights.jobs import RETRIES, Run, is_late
+from slipway.weights.jobs import EVICTION_SECONDS, RETRIES, Run
 from slipway.weights.publications import Record
 from slipway.weights.registry_access import of_registry
 from slipway.weights.turns import Queue
@@ -48,7 +49,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """As the loader takes it; empty: not yet known."""
     waiting: str = ""
     """Why not."""
-    entry: CatalogProvenance | None = None
+    entry: Entry | None = None
     secret: str = ""
     """With a token of the source."""
 
@@ -77,11 +78,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.model.get("status") or {}
 
     @property
-    def progress(self) -> str:
-        """As it was told last, such as ``17%``."""
-        return _progress(self.model)
-
-    @property
     def url(self) -> str:
         """As it is written; empty: there is none."""
         source = self.model["spec"].get("source")
@@ -94,14 +90,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return key(self.model).namespace or self.settings.namespace
 
     @property
-    def published(self) -> str:
-        """Digest of its artifact; empty: there is none yet."""
-        return str((self.status.get("artifact") or {}).get("digest") or "")
-
-    @property
-    def vanished(self) -> bool:
-        """Whether the registry lost the artifact."""
-        return bool(self.published) and annotations_of(self.model).get(names.VANISHED) == self.published
+    def published(self) -> bool:
+        return bool((self.status.get("artifact") or {}).get("digest"))
 
     @property
     def until(self) -> int:
@@ -142,16 +132,12 @@ def resolve(world: World) -> View:
         world=world,
         settings=settings,
         origin=_origin(world),
-        record=publications.heard(record, run, world, _progress(model)),
+        record=publications.heard(record, run, world),
         run=run,
         removal=removal,
         users=users(world) if deleting(model) else (),
         key=shared if len(shared) == KEY_BYTES else b"",
     )
-
-
-def _progress(model: Object) -> str:
-    return str((model.get("status") or {}).get("progress") or "")
 
 
 def _origin(world: World) -> Origin | InvalidSpecError:
@@ -165,12 +151,12 @@ def _origin(world: World) -> Origin | InvalidSpecError:
         done = annotations_of(world.resource).get(names.UPLOADED)
         return Origin(provider="Upload", source="pieces://" if done else "")
     if source.catalog is not None:
-        try:
-            found = catalog_choice.choice(world, source.catalog)
-        except UndecidedError as error:
-            waits = Origin(provider="Catalog", waiting=error.message)
-            return waits if error.passing else InvalidSpecError(UNSUPPORTED, error.message)
-        return Origin(provider="Catalog", source=catalog_choice.source_of(world, found), entry=found)
+        found = catalog_choice.choice(world, source.catalog)
+        if isinstance(found, Entry):
+            return Origin(provider="Catalog", source=f"catalog://{found.address}@{found.digest}", entry=found)
+        if isinstance(found, Waiting):
+            return Origin(provider="Catalog", waiting=found.message)
+        return InvalidSpecError(found.reason, found.message)
     secret = spec.source.auth_secret_ref if isinstance(spec, ModelSpec) else None
     try:
         page = model_pages.parse(source.url or "")
@@ -197,22 +183,13 @@ def plan(view: View) -> Plan:
         with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
     if publications.is_time(view.record, view.run, view.world.now):
-        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record, view.progress).text()})
-    if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
+        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record).text()})
+    if view.run.made is None and not turns.may_begin(view.world, queue(view)):
         return wanted
     if not view.record.attempt:  # said before anything is made, so that it is never forgotten
         return _annotated(wanted, {names.PUBLICATION: publications.FIRST.text()})
     with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
     return _annotated(with_job, {names.PUBLICATION: view.record.text()})
-
-
-def has_begun(view: View) -> bool:
-    """Whether the Job that there is publishes the model, or has failed to. Where the status does not say so yet, it has
-    to be the model's turn: a tenant may have made the Job."""
-    if view.run.made is None:
-        return False
-    told = view.status.get("phase") == turns.PUBLISHING or publications.gave_up(view.record, view.run)
-    return told or turns.has_turn(view.world, queue(view))
 
 
 def _annotated(wanted: Plan, annotations: Mapping[str, str | None]) -> Plan:
@@ -247,15 +224,7 @@ def _publisher(view: View, origin: Origin) -> Object:
     mirror = variables({model_pages.OLLAMA_ENDPOINT: settings.ollama_endpoint} if settings.ollama_endpoint else {})
     token = from_secret(origin.secret, huggingface.candidates())
     asked = Access(env=(*hub_mirror(common.hugging_face_endpoint), *mirror, *token))
-    return publications.job(
-        view.world,
-        view.run,
-        view.namespace,
-        _label(view),
-        words,
-        _access(view) + asked,
-        deadline_seconds=publications.ATTEMPT_SECONDS,
-    )
+    return publications.job(view.world, view.run, view.namespace, _label(view), words, _access(view) + asked)
 
 
 def _label(view: View) -> dict[str, str]:
@@ -288,7 +257,7 @@ def finalize(view: View) -> Plan | None:
     jobs = (one for (kind, name), one in children if kind == JOB and name.namespace == view.namespace)
     if view.users or any(one is not view.removal.made for one in jobs):
         return staying
-    ended = view.removal.complete_since is not None or _is_late(view)
+    ended = view.removal.complete_since is not None or is_late(view)
     if ended or not view.settings.registry or not _may_be_there(view):
         return None
     words = (publications.UNPUBLISH, view.target)
@@ -299,15 +268,17 @@ def finalize(view: View) -> Plan | None:
     return staying if outlived else msgspec.structs.replace(staying, children=(made,))
 
 
-def _is_late(view: View) -> bool:
+def is_late(view: View) -> bool:
     """Whether nothing reads the model for so long that nothing more is waited for: a registry may be gone for good."""
     kept = find(view.model, ARTIFACT_RESOLVED) or {}
+    if kept.get("status") == "True":
+        return False
     since = max(view.model["metadata"]["deletionTimestamp"], kept.get("lastTransitionTime") or "")
-    return kept.get("status") != "True" and is_late(since, view.world.now)
+    return view.world.now - unix_time(since) > EVICTION_SECONDS
 
 
 def _may_be_there(view: View) -> bool:
     """Whether the registry may have something of the model."""
     told = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     begun = view.run.made is not None or view.removal.made is not None
-    return told or begun or bool(view.published) or view.status.get("phase") == "Publishing"
+    return told or begun or view.published or view.status.get("phase") == "Publishing"

@@ -28,12 +28,13 @@ UPLOADED = "slipway.inference/uploaded"
 """Annotation of a model: digest of the session's manifest, once all bytes are there."""
 UPLOAD = "slipway.inference/upload-until"
 """Annotation of a model: until when the session is open, in Unix seconds."""
-VANISHED = "slipway.inference/vanished"
-"""Annotation of a model: digest of its artifact, once the depot found that the registry does not have it any more."""
 IMAGE_DIGEST = "slipway.inference/image"
 """Annotation of a model: digest of the same files as an ordinary image, where there is one."""
 MODEL_LABEL = f"{GROUP}/model-name"
 """Of the Jobs that publish a model or take it out of the registry, and of their pods: its name, fitted."""
+
+PUBLISHED, IMAGE, SESSION = "published", "image", "session"
+"""Tags in a model's repository."""
 
 
 def repository(model: Object) -> str:

@@ -20,7 +20,6 @@ from slipway.apis.kubeai.types import KIND
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, Key, Object, deleting, uid
-from slipway.kube.quantity import amount
 from slipway.kube.store import Change
 from slipway.serving.api import Listers, MetadataPatch, Plan
 from slipway.serving.diagnosis import remains, template_digest
@@ -68,28 +67,17 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(model: Model, where: Place) -> Object:
-    """As it is made where there is none. Raises InvalidSpecError: UnknownCacheProfile."""
+    """Raises InvalidSpecError: UnknownCacheProfile."""
     profile = model.config.cache_profile(model.spec.cache_profile)
     spec: Object = {
         "accessModes": ["ReadWriteMany"],
         # Empty where only a volume is named: without it the cluster's default class is put here, and no volume fits.
         "storageClassName": profile.storage_class_name,
-        "resources": {"requests": {"storage": model.cache_storage or profile.storage_size}},
+        "resources": {"requests": {"storage": profile.storage_size}},
     }
     if profile.persistent_volume_name:
         spec["volumeName"] = profile.persistent_volume_name
     return place.claim(where.claim, spec)
-
-
-def kept_size(view: View, model: Model) -> str:
-    """What the claim that there is asks for, where that is less than the Model does; empty: it is not."""
-    if view.claim is None or not model.cache_storage or not model.place:
-        return ""
-    asked: str = str(((view.claim.get("spec") or {}).get("resources") or {}).get("requests", {}).get("storage", ""))
-    try:
-        return asked if amount(asked) < amount(model.cache_storage) else ""
-    except ValueError:
-        return ""
 
 
 def failed_since(view: View) -> float | None:
@@ -172,29 +160,28 @@ def finalize(view: View) -> Plan | None:
 def _load_job(model: Model, where: Place) -> Object:
     """Fills the Model's folder. Its pod may run where the profile's taints are, as the volume may be reachable there
     only; the profile's node selector does not bind it, as it needs no GPU."""
-    made_by = runner(model.config, model.settings, model.controller_key)
+    runner = _runner(model.config, model.settings, model.controller_key)
     sources = of_operator(model.settings.loader)
     sources += access.credentials((model.url.scheme,), model.config.secret_names)
     mounts = where.access(pods.CACHE) + sources
     words = ("load", model.url.place, where.path, *pods.loader_options(model))
     own = msgspec.structs.replace(mounts, env=pods.loader_env(model, sources))
     return jobs.task(
-        made_by,
+        runner,
         names.load_name(model.name),
         model.namespace,
-        jobs.container(made_by, words, own, env_from=pods.env_from(model)),
+        jobs.container(runner, words, own, env_from=pods.env_from(model)),
         mounts.volumes,
         tolerations=model.config.resource_profile(model.spec.resource_profile).tolerations,
     )
 
 
 def _evict_job(view: View, where: Place) -> Object:
-    made_by = runner(view.config, view.world.settings)
-    return jobs.evict(made_by, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
+    runner = _runner(view.config, view.world.settings)
+    return jobs.evict(runner, names.evict_name(view.name), where.claim.namespace, where, pods.CACHE)
 
 
-def runner(config: SystemConfig, settings: Settings, controller_key: str = "") -> Runner:
-    """As whom loaders run in Jobs."""
+def _runner(config: SystemConfig, settings: Settings, controller_key: str = "") -> Runner:
     server_pods = config.model_server_pods
     return Runner(
         image=pods.loader_image(config, settings),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods, source
+from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.cache import Filling
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.apis.labels import RESERVED
@@ -14,8 +14,6 @@ from slipway.serving.api import Plan, Reference
 from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.scaling import STATE, Scaling
 from slipway.serving.server import ModelServer, Scale
-from slipway.weights import checks
-from slipway.weights.checks import Check
 
 
 def plan(view: View) -> Plan:
@@ -30,15 +28,13 @@ def plan(view: View) -> Plan:
     cached = model.place is not None
     filling = cache.loading(view, model, model.place) if model.place else cache.left(view, deployment)
     started = not cached or cache.loaded(view)
-    check = source.checked(view, model)
-    asking = check.jobs(world) if check else ()
     return Plan(
-        children=(*before, *filling.jobs, *asking, *((deployment,) if started else _kept(view, model)), *budget),
+        children=(*before, *filling.jobs, *((deployment,) if started else _kept(view, model)), *budget),
         pending=() if started else (deployment,),
         absent=absent,
         shared=(cache.claim(model, model.place),) if model.place else (),
         metadata_patches=filling.patches,
-        self_patch=_own(model, filling, filed | _known(check, model)),
+        self_patch=_own(model, filling, filed),
         finalizer=names.FINALIZER if cached else "",
         adapters=pods.adapters(model),
     )
@@ -88,12 +84,6 @@ def _files(model: Model, server: ModelServer) -> tuple[Object, tuple[Reference, 
         return {names.FILES: "true"}, ()
     had = names.FILES in (model.resource["metadata"].get("annotations") or {})
     return {}, (Reference(CONFIG_MAP, model.namespace, workload.files_name(server)),) if had else ()
-
-
-def _known(check: Check | None, model: Model) -> Object:
-    """What the Model is to say of its source, and nothing of one that is not asked any more."""
-    had = checks.RECORD in (model.resource["metadata"].get("annotations") or {})
-    return check.annotations() if check else {checks.RECORD: None} if had else {}
 
 
 def _own(model: Model, filling: Filling, filed: Object) -> Object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import msgspec
-from msgspec import UnsetType
 
 from slipway.apis.kubeai import access, names, settings, urls
 from slipway.apis.kubeai.engines import ENGINES, located, refusal
@@ -14,7 +13,6 @@ from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
 from slipway.engines.engine import Engine, Launch, Task
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
-from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
 from slipway.serving.job import job_of, pods_of
@@ -64,12 +62,6 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             return wanted or 0
         upper = wanted if wanted is None or self.spec.max_replicas is None else min(wanted, self.spec.max_replicas)
         return max(upper or 0, self.spec.min_replicas)
-
-    @property
-    def cache_storage(self) -> str:
-        """Size of the claim that its cache lies on; empty: the profile's."""
-        asked = self.spec.cache_storage
-        return "" if isinstance(asked, UnsetType) or not asked else multiply(str(asked), 1)
 
     @property
     def launch(self) -> Launch:
@@ -253,10 +245,6 @@ def _fault(model: Model) -> str | None:
     refused = refusal(model.url, model.engine, cached=bool(model.spec.cache_profile))
     if refused:
         return f"spec.url {refused}"
-    try:
-        _ = model.cache_storage
-    except ValueError as error:
-        return f"spec.cacheStorage: {error}"
     return _fault_of_features(model) or _fault_of_adapters(model) or _fault_of_args(model) or _fault_of_labels(model)
 
 

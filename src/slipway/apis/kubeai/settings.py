@@ -83,13 +83,6 @@ Pointer = Annotated[str, _written("a path that begins with /, such as /spec/prio
 ANY_NAME = _named("a name", r"\S+")
 
 
-def _needed(*fields: str) -> Meta:
-    """Of which fields a mapping has to have one."""
-    return Meta(
-        extra_json_schema={"anyOf": [{"required": [one], "properties": {one: {"minLength": 1}}} for one in fields]}
-    )
-
-
 class InvalidConfigError(InvalidSpecError):
     """The system configuration cannot be read; the message names the key and what is expected there."""
 
@@ -122,35 +115,6 @@ class ModelLoading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty: the controller's own setting ``loaderImage``."""
 
 
-class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Devices that a pod gets by dynamic resource allocation, in place of a device plugin."""
-
-    resource_claim_template_name: NameOrNone = ""
-    """ResourceClaimTemplate of the Model's namespace: each pod gets a claim of its own."""
-    resource_claim_name: NameOrNone = ""
-    """ResourceClaim of the Model's namespace, which all pods share."""
-    claim_name: Name = "gpu-claim"
-    """What the pod calls it."""
-    claim_request: NameOrNone = "gpu"
-    """The one request of the claim that the engine gets; empty: all of them."""
-
-    @property
-    def in_pod(self) -> tuple[Object, ...]:
-        """Of the pod's ``resourceClaims``; empty: the profile names no claim."""
-        names = {
-            "resourceClaimTemplateName": self.resource_claim_template_name,
-            "resourceClaimName": self.resource_claim_name,
-        }
-        named = {field: name for field, name in names.items() if name}
-        return ({"name": self.claim_name, **named},) if named else ()
-
-    @property
-    def in_container(self) -> tuple[Object, ...]:
-        """Of its ``resources.claims``."""
-        request = {"request": self.claim_request} if self.claim_request else {}
-        return ({"name": self.claim_name, **request},) if self.in_pod else ()
-
-
 class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What one share of a model's pod asks for, and on which nodes."""
 
@@ -162,8 +126,6 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     tolerations: tuple[Object, ...] = ()
     scheduler_name: str = ""
     runtime_class_name: str = ""
-    dra: Annotated[DeviceClaim, _needed("resourceClaimTemplateName", "resourceClaimName")] = DeviceClaim()
-    """The claim stays one, however many shares there are: it says itself how many devices it has."""
 
     def times(self, count: int) -> ResourceProfile:
         """The same with ``count`` times its resources."""
@@ -182,10 +144,20 @@ class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     storage_size: Quantity = "10Gi"
 
 
+_ONE_PLACE = Meta(
+    extra_json_schema={
+        "anyOf": [
+            {"required": [field], "properties": {field: {"minLength": 1}}}
+            for field in ("storageClassName", "persistentVolumeName")
+        ]
+    }
+)
+
+
 class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Where weights are kept."""
 
-    shared_filesystem: Annotated[SharedFilesystem, _needed("storageClassName", "persistentVolumeName")]
+    shared_filesystem: Annotated[SharedFilesystem, _ONE_PLACE]
 
 
 class Patch(
@@ -477,19 +449,7 @@ def _model_loading(value: Object) -> ModelLoading:
 def _resource_profile(value: Object, path: str) -> ResourceProfile:
     sizes = {part: _quantities(value.get(part), f"{path}.{part}") for part in ("requests", "limits")}
     selector = {"nodeSelector": _texts(value.get("nodeSelector"), f"{path}.nodeSelector")}
-    profile = _read({**value, **sizes, **selector}, ResourceProfile, path)
-    if value.get("dra") is not None:
-        _check_claim(profile, path)
-    return profile
-
-
-def _check_claim(profile: ResourceProfile, path: str) -> None:
-    """Raises InvalidConfigError."""
-    if bool(profile.dra.resource_claim_template_name) == bool(profile.dra.resource_claim_name):
-        raise InvalidConfigError(f"{path}.dra: expected resourceClaimTemplateName or resourceClaimName, and not both")
-    devices = sorted(name for name in {*profile.requests, *profile.limits} if "/" in name)
-    if devices:
-        raise InvalidConfigError(f"{path}: dra gives the devices: take {', '.join(devices)} out of requests and limits")
+    return _read({**value, **sizes, **selector}, ResourceProfile, path)
 
 
 def _texts(value: Any, path: str) -> dict[str, str]:

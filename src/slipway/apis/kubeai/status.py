@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.kubeai import cache, names, pods, source
+from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, deleting, generation
@@ -13,10 +13,10 @@ from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.job import without_pods
 from slipway.serving.report import Component, Pending, report, routed
-from slipway.weights import checks, progress
+from slipway.weights import progress
 from slipway.weights.jobs import Run
 
-PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"}) | checks.PASSED_THROUGH
+PASSED_THROUGH = frozenset({"LoadingCache", "LoadingAdapters", "Leaving"})
 """Reasons that Models go through on their way."""
 LEAVING_SECONDS = 30.0
 """When to look again at a Model that is being deleted: time alone may end what keeps it."""
@@ -33,11 +33,6 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         if not cached.loaded and not rejection:
             pending = Pending("LoadingCache", cached.message)
             diagnosis = cached.diagnosis if deployment is None else diagnosis
-    planned = rejection is None or rejection.of_object
-    served = isinstance(view.model, Model) and not leaving and planned
-    check = source.checked(view, view.valid()) if served else None
-    if check and not rejection and check.tells:
-        others.append(check.condition(world))
     others += _ignored(view)
     if world.resource["spec"].get("adapters"):
         others.append(_adapters(view))
@@ -56,7 +51,6 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         diagnosis.recheck_seconds,
         cached.diagnosis.recheck_seconds if cached else None,
         LEAVING_SECONDS if leaving else None,
-        check.recheck(world) if check else None,
     )
     recheck = min((seconds for seconds in rechecks if seconds is not None), default=None)
     return StatusResult(found, recheck, PASSED_THROUGH)
@@ -84,25 +78,9 @@ def _ignored(view: View) -> list[Condition]:
         texts.append(f"{text}: {', '.join(withheld)}.")
     if unknown:
         texts.append(f"The system configuration has keys that are not known and have no effect: {', '.join(unknown)}.")
-    if unused := _unused_storage(view):
-        texts.append(unused)
     if not texts:
         return []
-    reason = "ReservedLabels" if withheld else "UnknownKeys" if unknown else "CacheStorageUnused"
-    return [Condition("FieldsIgnored", "True", reason, " ".join(texts))]
-
-
-def _unused_storage(view: View) -> str:
-    """Why ``cacheStorage`` has no effect; empty: it has one, or is not given."""
-    model = view.model
-    if not isinstance(model, Model) or not model.cache_storage:
-        return ""
-    if model.place is None:
-        return "spec.cacheStorage has no effect without a cacheProfile."
-    if size := cache.kept_size(view, model):
-        name = model.place.claim.name
-        return f"spec.cacheStorage has no effect on the claim {name}, which asks for {size} already: enlarge that."
-    return ""
+    return [Condition("FieldsIgnored", "True", "ReservedLabels" if withheld else "UnknownKeys", " ".join(texts))]
 
 
 class _Cache(msgspec.Struct, frozen=True, kw_only=True):

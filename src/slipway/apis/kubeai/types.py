@@ -157,9 +157,6 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str, Meta(extra_json_schema=cel(Rule("self == oldSelf", "cacheProfile is immutable.")))
     ] = ""
     """A cache profile of the system configuration: the weights are loaded once and every replica reads them there."""
-    cache_storage: int | str | UnsetType = UNSET
-    """Size of the claim that the cache lies on, such as 100Gi, where it is made for this Model. It is shared, and never
-    changed. Absent: the cache profile's."""
     image: str = ""
     """Container image of the engine. Empty: the system configuration's for this engine and resource profile."""
     args: tuple[str, ...] = ()
@@ -257,8 +254,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Generation of the spec that this status speaks of."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET
     """Accepted, Available, Progressing, Routed, CacheLoaded and AdaptersLoaded where there is a cache or an adapter,
-    SourceFound where it may sleep, and FieldsIgnored where something has no effect; each with a reason and a
-    message."""
+    and FieldsIgnored where something has no effect; each with a reason and a message."""
 
 
 MODEL = CustomResource(

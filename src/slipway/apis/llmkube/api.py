@@ -18,8 +18,6 @@ from slipway.apis.llmkube import (
     nodes,
     operation,
     pods,
-    pool_status,
-    pools,
     quota_status,
     quotas,
     readiness,
@@ -31,7 +29,6 @@ from slipway.apis.llmkube import (
 )
 from slipway.apis.llmkube.lora_types import LORA_ADAPTER
 from slipway.apis.llmkube.model_types import MODEL
-from slipway.apis.llmkube.pool_types import MODEL_POOL
 from slipway.apis.llmkube.quota_types import GPU_QUOTA
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
 from slipway.kube.objects import (
@@ -74,7 +71,6 @@ QUOTA_INDEXES = {
     quotas.DENIED: quotas.by_denied,
     quotas.RESERVED: quotas.by_reserved,
 }
-POOL_INDEXES = {pools.MEMBERS: pools.by_member}
 READ_OF_MODELS = ("spec", "status")
 """What a service reads of its Models, beside whether they are going."""
 
@@ -115,7 +111,6 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=quotas.NAMESPACES, enqueue=_of_namespace, trim=only_labels),
         Watch(kind=MODEL.kind, enqueue=_of_model, indexes={NAMESPACE: by_namespace}),
         Watch(kind=LORA_ADAPTER.kind, enqueue=_of_adapter, indexes=ADAPTER_INDEXES),
-        Watch(kind=MODEL_POOL.kind, enqueue=_members, indexes=POOL_INDEXES),
         Watch(kind=PRIORITY_CLASS, enqueue=referenced_by(kind, PRIORITY_CLASS)),
     )
 
@@ -131,15 +126,6 @@ def _watches_of_adapters(_settings: Settings) -> tuple[Watch, ...]:
 
 def _watches_of_quotas(_settings: Settings) -> tuple[Watch, ...]:
     return (Watch(kind=INFERENCE_SERVICE.kind, enqueue=quotas.quotas_of, indexes=QUOTA_INDEXES),)
-
-
-def _watches_of_pools(_settings: Settings) -> tuple[Watch, ...]:
-    kind = MODEL_POOL.kind
-    return (
-        Watch(kind=kind, enqueue=_rival_pools, indexes=POOL_INDEXES),
-        Watch(kind=INFERENCE_SERVICE.kind, enqueue=_pools_of_service),
-        Watch(kind=POD, enqueue=_pools_of_pod),
-    )
 
 
 def only_labels(namespace: Object) -> Object:
@@ -182,51 +168,6 @@ def _rivals(change: Change, listers: Listers) -> Iterable[Key]:
     if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
         return ()
     return [key(one) for one in loras.rivals_of(change, listers)]
-
-
-def _members(change: Change, _listers: Listers) -> Iterable[Key]:
-    """The services that a pool names or named, where it is another one or has just decided who has the slot; else those
-    that the slot leaves or goes to."""
-    states = [state for state in (change.old, change.new) if state]
-    old, new = change.old, change.new
-    if not (old and new and generation(old) == generation(new) and deleting(old) == deleting(new)):
-        return _members_of(states)
-    if pools.decided(old) != pools.decided(new):
-        return _members_of(states)
-    before, now = pools.slot_of(old), pools.slot_of(new)
-    if (before.resident, before.pending) == (now.resident, now.pending):
-        return ()
-    concerned = {before.resident, before.pending, now.resident, now.pending} - {""}
-    return [Key(change.key.namespace, name) for name in concerned]
-
-
-def _members_of(states: Iterable[Object]) -> list[Key]:
-    return list({Key(key(pool).namespace, name) for pool in states for name in pools.member_names(pool)})
-
-
-def _rival_pools(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pools that may have a member, once this one has it no longer."""
-    old, new = change.old, change.new
-    if old and new and generation(old) == generation(new) and deleting(old) == deleting(new):
-        return ()
-    named = {place for state in (old, new) if state for place in pools.by_member(state)}
-    found = {key(one) for place in named for one in listers.list(MODEL_POOL.kind, pools.MEMBERS, place)}
-    return found - {change.key}
-
-
-def _pools_of_service(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pools that name a service, where a pool reads something new of it."""
-    if change.old and change.new and pool_status.read_of(change.old) == pool_status.read_of(change.new):
-        return ()
-    return [key(one) for one in listers.list(MODEL_POOL.kind, pools.MEMBERS, str(change.key))]
-
-
-def _pools_of_pod(change: Change, listers: Listers) -> Iterable[Key]:
-    """The pools that may wait for a pod to be gone."""
-    if change.old is None or not stops(change):
-        return ()
-    places = pool_status.by_service(change.old)
-    return [key(one) for place in places for one in listers.list(MODEL_POOL.kind, pools.MEMBERS, place)]
 
 
 def _adapters_of_service(change: Change, listers: Listers) -> Iterable[Key]:
@@ -335,14 +276,3 @@ QUOTAS = Table(
     plan=quota_status.plan,
     status=quota_status.status,
 )
-POOLS = Table(
-    name="llmkube",
-    resource=MODEL_POOL,
-    condition_types=pool_status.CONDITIONS,
-    readiness=readiness.MODEL_POOL,
-    watches=_watches_of_pools,
-    resolve=pool_status.resolve,
-    plan=pool_status.plan,
-    status=pool_status.status,
-)
-"""What becomes of its members is their own plan."""

@@ -21,7 +21,7 @@ from slipway.apis.llmkube import names, usage
 from slipway.apis.llmkube.model_spec import Model, key_of, place, read
 from slipway.apis.llmkube.model_types import KIND
 from slipway.apis.llmkube.settings import ModelCache
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.decoding import decode_json
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key, Object, annotations_of, created_unix, deleting, key, uid
@@ -58,7 +58,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """When it was complete; empty: it is not."""
     by: str = ""
     """The Model whose loader brought it."""
-    report: LoadReport = LoadReport()
+    report: Report = Report()
     seen: Seen | None = None
     evicted_by: str = ""
     """uid of the Model whose Job removes it."""
@@ -127,7 +127,7 @@ def claim(namespace: str, cache: ModelCache, name: str = names.CLAIM) -> Object:
 
 def folder(world: World, namespace: str, cache_key: str, found: Object | None) -> Folder:
     """``found``: the claim, as it is observed."""
-    where, index = place(namespace, cache_key, world.settings), usage.place(namespace, cache_key)
+    where, index = place(namespace, cache_key), usage.place(namespace, cache_key)
     having = [model for model in world.list(KIND, FOLDER, index) if not deleting(model)]
     users = sorted((model for model in having if _cacheable(model, world) and usage.wants_cache(world, model)), key=age)
     wanting = {uid(user) for user in users}
@@ -186,9 +186,9 @@ def written(record: Record, found: Object | None) -> str:
     return msgspec.json.encode(msgspec.structs.replace(record, claim=uid(found) if found else "")).decode()
 
 
-def asked(record: Record, report: LoadReport | None, at: float) -> Record:
+def asked(record: Record, report: Report | None, at: float) -> Record:
     """The record after its source was asked; without a report it did not answer."""
-    told = report or LoadReport()
+    told = report or Report()
     return msgspec.structs.replace(record, seen=Seen(at=timestamp(at), etag=told.etag, size=told.size))
 
 

@@ -41,7 +41,7 @@ GPU_NODES = {
 def loader(model: Model, name: str, volume: Object) -> Container:
     """A container before an engine in its pod that brings the weights of a source that can be cached into the Model's
     folder, and ends. ``volume``: of the pod, mounted at the cache's path."""
-    access = mounted(volume, model.place.root) + source_access(model) + _credentials(model)
+    access = mounted(volume, names.CACHE) + source_access(model) + _credentials(model)
     return jobs.container(runner(model), _staging(model), access, name=name)
 
 
@@ -69,7 +69,7 @@ def eviction(model: Object, folder: Place, settings: Settings) -> Object:
     """The Job by which a Model, which may not be valid, removes a folder of the cache."""
     namespace, name = key(model)
     made_by, job_name = runner_for(name, settings), names.job_name(name, "evict")
-    return jobs.evict(made_by, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", folder.root))
+    return jobs.evict(made_by, job_name, namespace, folder, names.CACHE_VOLUME, options=("--below", names.CACHE))
 
 
 def _staging(model: Model, *, refresh: bool = False) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.settings import llmkube
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.kube.objects import Object
 from slipway.kube.objects import key as object_key
 from slipway.serving.api import InvalidSpecError, Reference
@@ -39,7 +39,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> Place:
         """In the cache of its namespace, also of a Model that is not wanted there."""
-        return place(self.namespace, key(self.spec), self.settings)
+        return place(self.namespace, key(self.spec))
 
     @property
     def on_a_mac(self) -> bool:
@@ -72,7 +72,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             return self.place.claim
         return claim_reference(self.namespace, self.source.claim) if self.in_claim else None
 
-    def path(self, report: LoadReport | None) -> str:
+    def path(self, report: Report | None) -> str:
         """Where a container finds the main file, or the folder where there is none; ``report`` knows which file a
         pattern meant, and as what another Model of the same source has stored it."""
         if self.in_claim:
@@ -112,10 +112,10 @@ def source_of(spec: ModelSpec, name: str, rules: Sources) -> Source:
         raise InvalidSpecError(error.reason, f"{field}: {error.message}") from error
 
 
-def place(namespace: str, key: str, settings: Settings) -> Place:
+def place(namespace: str, key: str) -> Place:
     """A folder of a namespace's cache."""
-    claim, root = claim_reference(namespace, names.CLAIM), llmkube(settings).model_cache.mount_path
-    return Place(claim=claim, prefix=names.LOADED, root=root, folder=key)
+    claim = claim_reference(namespace, names.CLAIM)
+    return Place(claim=claim, prefix=names.LOADED, root=names.CACHE, folder=key)
 
 
 def key(spec: ModelSpec) -> str:

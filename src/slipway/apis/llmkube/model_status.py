@@ -14,7 +14,7 @@ from slipway.apis.llmkube.model_resolve import View
 from slipway.apis.llmkube.model_spec import Model
 from slipway.apis.llmkube.settings import llmkube
 from slipway.apis.llmkube.updated import last_updated
-from slipway.artifacts.report import LoadReport
+from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import NODE, Object, created_unix, generation
 from slipway.serving.agent import Progress
@@ -44,7 +44,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     under_way: str = ""
     """What is done meanwhile for weights that are ready."""
-    report: LoadReport | None = None
+    report: Report | None = None
     recalled: Object = {}
     """Fields of the status as it is, of weights whose report is gone."""
     record: Record | None = None
@@ -120,7 +120,7 @@ def _from_afar(view: View, model: Model) -> State:
         return failed
     kept = llmkube(model.settings).model_cache.persistence == "Cached"
     why = "No service wants these weights in the cache" if kept else "There is no cache"
-    text = described(f"{why}: each pod loads them itself", run.report or LoadReport())
+    text = described(f"{why}: each pod loads them itself", run.report or Report())
     recheck, recalled = _until(run.retried_at(), view.world.now), {} if run.report else _recalled(view.world)
     return State(
         phase="Ready", reason=usage.BY_EACH_POD, message=text, report=run.report, recalled=recalled, recheck=recheck
@@ -232,7 +232,7 @@ def _in_claim(view: View, model: Model) -> State:
     if model.spec.sha256 and report is not None and report.sha256 != model.spec.sha256.lower():
         text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the one that is expected."
         return State(phase="Failed", reason="IntegrityCheckFailed", message=text)
-    text = described(ready, report or LoadReport())
+    text = described(ready, report or Report())
     return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
 
 
@@ -263,7 +263,7 @@ def _soonest(*times: float | None) -> float | None:
 
 def _facts(model: Model, state: State) -> Object:
     """All fields of the status that tell of the weights; what is not known is not there."""
-    report, record = state.report or LoadReport(), state.record
+    report, record = state.report or Report(), state.record
     sized = model.cached or model.in_claim or model.by_each_pod
     found: Object = {
         "size": facts.human(report.size) if report.size else "",

@@ -18,8 +18,8 @@ CLAIM = "llmkube-model-cache"
 """The cache of a namespace: a claim, shared by its Models."""
 OWN_CLAIM = "model-cache"
 """What the name of a claim ends with that one service has for itself."""
-SOURCE, HOST = "/model-source", "/host-model"
-"""Where containers find a claim that a source names, and a file of the node."""
+CACHE, SOURCE, HOST = "/models", "/model-source", "/host-model"
+"""Where containers find the cache, a claim that a source names, and a file of the node."""
 CACHE_VOLUME, SOURCE_VOLUME, HOST_VOLUME = "model-cache", "model-source", "host-model"
 
 GROUP_ID = 102

@@ -9,7 +9,6 @@ from slipway.apis.llmkube.service_resolve import Service, View
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting
 from slipway.kube.objects import Kind, Object, deleting
-from slipway.serving.drain import MARGIN_SECONDS
 from slipway.serving.policies import UNMOVED, disruption_budget
 from slipway.serving.server import ModelServer, Scale
 from slipway.serving.times import unix_time
@@ -98,26 +97,13 @@ def conditions(view: View, service: Service) -> list[Condition]:
     found = []
     if service.spec.slo:
         found.append(_objective(view, service, service.spec.slo))
-    if service.waits_for_idle:
-        found.append(_rollout(service))
-    return found
-
-
-def _rollout(service: Service) -> Condition:
-    """What becomes of the pods that a rollout replaces."""
-    drain = service.engine.drain(service.settings.drain_seconds)
-    if not (drain.shell and drain.seconds):
+    if service.spec.rollout_policy.wait_for_idle and not service.spec.rollout_policy.force:
         text = (
-            "Rollouts do not wait for idle replicas, as a pod of this service cannot say whether it is idle. Each pod"
-            " that is replaced gets no new requests, and finishes those it has within"
-            f" {drain.grace_seconds - MARGIN_SECONDS} seconds."
+            "Rollouts wait for no idle replica. Each pod that is replaced goes on answering what it works on for"
+            f" {service.settings.drain_seconds} seconds, and gets no new requests meanwhile."
         )
-        return Condition("RolloutDeferred", "False", "IdleCheckUnsupported", text)
-    text = (
-        "Rollouts are not deferred. They replace one pod at a time: each gets no new requests, and finishes those it"
-        f" has within {drain.seconds} seconds."
-    )
-    return Condition("RolloutDeferred", "False", "PodsFinish", text)
+        found.append(Condition("RolloutDeferred", "False", "IdleCheckUnsupported", text))
+    return found
 
 
 def _objective(view: View, service: Service, slo: Slo) -> Condition:
@@ -134,14 +120,10 @@ def _objective(view: View, service: Service, slo: Slo) -> Condition:
 def without_effect(service: Service) -> dict[str, str]:
     """Field -> why it has no effect."""
     spec, sharing = service.spec, service.spec.resources.gpu_sharing
-    policy, patience = spec.rollout_policy, spec.max_pod_lifetime_idle_timeout_seconds
-    seconds = service.settings.drain_seconds
-    deaf = "the image has no shell to ask a pod whether it is idle"
-    most = f"the operator lets a pod that is replaced go on for {seconds} seconds, as long as it has work"
+    unasked, patience = "replicas are not asked whether they are idle", spec.max_pod_lifetime_idle_timeout_seconds
     told = (
-        ("rolloutPolicy.waitForIdle", service.waits_for_idle and not service.engine.shell, deaf),
-        ("rolloutPolicy.idleTimeoutSeconds", service.waits_for_idle and policy.idle_timeout_seconds > seconds, most),
-        ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, most),
+        ("rolloutPolicy.waitForIdle", spec.rollout_policy.wait_for_idle, unasked),
+        ("maxPodLifetimeIdleTimeoutSeconds", patience is not None, unasked),
         ("resources.gpuSharing.memoryLimitGiB", sharing.memory_limit_gi_b, "nothing holds the program to it"),
         ("endpoint.gateway.gatewayRef", service.further_names, "Slipway's own gateway serves the model"),
         ("slo", spec.slo and not measured(service, spec.slo), "the runtime has no metric of latency"),

@@ -25,13 +25,13 @@ class Disruption(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RolloutPolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How pods are replaced after a change. No rollout is put off: each pod that is replaced gets no new requests and
-    goes on until it works on nothing, and the condition RolloutDeferred says so."""
+    """When pods are replaced after a change. Nobody asks replicas whether they are idle: a pod that is replaced goes on
+    answering for a while, and the condition RolloutDeferred says so."""
 
     wait_for_idle: bool = False
-    """Whether pods with GPUs are replaced one after the other, too, rather than all at once."""
+    """Whether pods should be replaced only once they work on nothing."""
     idle_timeout_seconds: Annotated[int, Meta(ge=0)] = 300
-    """How long a pod should go on at least. It does so for as long as the operator lets every pod."""
+    """How long that should be waited for."""
     force: bool = False
     """Whether waitForIdle is not to count."""
 

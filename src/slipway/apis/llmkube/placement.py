@@ -151,7 +151,7 @@ def _from_cache(wanted: Wanted, model: Model, service: InferenceServiceSpec, set
         way="loader" if alone else "cache",
         weights=_mounted(wanted, model.place.path if several else path),
         volumes=(volume, *(source_access(model).volumes if alone else ())),
-        mounts=(Mount(volume["name"], model.place.root, read_only=True),),
+        mounts=(Mount(volume["name"], names.CACHE, read_only=True),),
         folder=model.place.path,
         mmproj=mmproj,
         loader=model if alone else None,
@@ -168,7 +168,7 @@ def _fault(wanted: Wanted, model: Model) -> str:
     if wanted.draft and model.source.kind == "host":
         return "a draft model cannot come from the node's disk"
     if wanted.files and not model.source.main:
-        return "the first of spec.files must be a file's path, as the files that a pattern matches are not known yet"
+        return "the first of spec.files must be a file's path, as nobody has seen yet which one a pattern means"
     return ""
 
 

@@ -301,7 +301,7 @@ def _scheduling(service: Service) -> Object:
     shared = spec.resources.gpu_sharing.mode == "shared" and found.vendor != "amd"
     nodes = llmkube(service.settings).shared_gpu_nodes if shared else {}
     return {
-        "nodeSelector": {**nodes, **spec.node_selector, **(service.pool.nodes if service.pool else {})},
+        "nodeSelector": {**nodes, **spec.node_selector},
         "resourceClaims": list(found.claims),
         "affinity": affinity(spec, found),
         "tolerations": [*(taint for taint in found.tolerations if taint not in spec.tolerations), *spec.tolerations],
@@ -317,9 +317,7 @@ def scale(world: World, service: Service) -> Scale:
     The other way is always said in full: what the API server has filled in would stand in the way of this one.
     """
     history = service.spec.revision_history_limit
-    spec, gpus = service.spec, service.accelerators.count > 0
-    most = spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
-    one_by_one = spec.max_pod_lifetime_seconds is not None or (service.waits_for_idle and most > 1)
+    gpus, one_by_one = service.accelerators.count > 0, service.spec.max_pod_lifetime_seconds is not None
     return Scale(
         autoscaling.replicas(world, service, workload_name(service.name)),
         surge=0 if gpus else 1,
@@ -337,7 +335,6 @@ def address(service: Service) -> ServiceSpec:
         source=redact_url(service.model.source),
         name=service.name,
         features=(FEATURES[mode(service.spec)],),
-        wake_seconds=service.pool.wait_seconds if service.pool else 0,
         paths=service.engine.paths_of(service.spec.image, service.spec.command),
     )
     return ServiceSpec(

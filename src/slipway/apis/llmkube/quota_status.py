@@ -15,7 +15,7 @@ from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult,
 CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
 """Types of the conditions that GPUQuotas have."""
 WITHOUT_EFFECT = {
-    "vramBytes": "GPU memory is not counted",
+    "vramBytes": "nobody counts GPU memory",
     "costBudgetRef": "there is no kind CostBudget",
 }
 
@@ -68,7 +68,7 @@ def status(view: View, _rejection: Rejection | None) -> StatusResult:
 
 def _accepted(view: View) -> Condition:
     if isinstance(view.spec, InvalidSpecError):
-        return Condition("Accepted", "False", view.spec.reason, f"The quota has no effect: {view.spec.message}")
+        return Condition("Accepted", "False", view.spec.reason, f"It limits nobody. {view.spec.message}")
     return Condition("Accepted", "True", "Valid", "Services of its namespaces start while it has room for them.")
 
 

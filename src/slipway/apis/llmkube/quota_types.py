@@ -64,7 +64,7 @@ class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     used_gpu_count: Count | UnsetType = msgspec.field(default=UNSET, name="usedGPUCount")
     """GPUs that services have, or are about to get."""
     used_vram_bytes: Number64 | UnsetType = msgspec.field(default=UNSET, name="usedVRAMBytes")
-    """Always 0: GPU memory is not counted."""
+    """Always 0: nobody counts GPU memory."""
     waiting: Count | UnsetType = UNSET
     """Services that wait for room."""
     admission_denials: Number64 | UnsetType = UNSET

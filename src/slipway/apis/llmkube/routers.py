@@ -32,7 +32,7 @@ WITHOUT_EFFECT = {
     "endpoint": "the gateway has the router's id",
     "policy.auditLog": "the gateway has an access log",
     "backends[].healthCheck": "readiness is the pods' own",
-    "backends[].costPerMillionTokens": "costs are not counted",
+    "backends[].costPerMillionTokens": "nobody counts dollars",
 }
 
 

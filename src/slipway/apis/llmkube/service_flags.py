@@ -7,7 +7,6 @@ A setting is called like its field, ``context_size``; one of a block inside of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import msgspec
 
@@ -91,7 +90,7 @@ def _found(spec: InferenceServiceSpec) -> dict[str, Given]:
 
 def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> Iterator[Given]:
     """The fields of a part of the spec that are set. ``own``: the block of the runtime alone, at ``place``."""
-    for field in _fields(type(part)):
+    for field in msgspec.structs.fields(part):
         value, path, name = getattr(part, field.name), f"{place}{field.encode_name}", f"{prefix}{field.name}"
         if isinstance(value, msgspec.Struct):
             alone = path in BLOCKS.values()
@@ -99,9 +98,3 @@ def _of(part: msgspec.Struct, own: str, place: str = "", prefix: str = "") -> It
                 yield from _of(value, own, f"{path}.", "" if alone else f"{name}_")
         elif BEFORE.get(name, name) in KNOWN and not (value in UNSET and value == field.default):
             yield Given(path, name, value)
-
-
-@cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Once for each type: it evaluates all annotations, which took most of the time of a reconciliation."""
-    return msgspec.structs.fields(kind)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import loras, placement, pools, quotas, service_flags, usage
+from slipway.apis.llmkube import loras, placement, quotas, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
 from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, sharing_fault
 from slipway.apis.llmkube.loras import Lora
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
-from slipway.apis.llmkube.pools import Membership
 from slipway.apis.llmkube.quotas import Record
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
 from slipway.apis.llmkube.scheduling import VALUES, has_node
@@ -50,8 +49,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     loras: tuple[Lora, ...] = ()
     """The adapters that its engine is to load while it runs."""
-    pool: Membership | None = None
-    """What it has of the ModelPool that it is a member of."""
     controller_key: str = ""
     """See World."""
 
@@ -94,21 +91,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         """How llama.cpp has tokens proposed; None: it has not."""
         asked = self.spec.speculative_decoding
         return asked if asked and asked.active and self.spec.runtime == "llamacpp" else None
-
-    @property
-    def waits_for_idle(self) -> bool:
-        """Whether a rollout is to take no pod that works on something."""
-        return self.spec.rollout_policy.wait_for_idle and not self.spec.rollout_policy.force
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it is to have no replicas, whatever an autoscaler would say."""
-        return self.off or (self.pool is not None and not self.pool.awake)
-
-    @property
-    def off(self) -> bool:
-        """The same by its own spec."""
-        return self.spec.suspend or self.spec.replicas == 0
 
     @property
     def looked_after(self) -> bool:
@@ -253,10 +235,8 @@ def _kept(view: View, service: Service) -> Record:
 def _most(service: Service) -> int:
     """All replicas that there may be."""
     spec = service.spec
-    if service.stopped:
+    if spec.suspend or spec.replicas == 0:
         return 0
-    if service.pool:
-        return 1
     return spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
 
 
@@ -301,7 +281,7 @@ def read(world: World) -> Service:
     if model is None:
         text = f"There is no Model {spec.model_ref} in the namespace {resource['metadata']['namespace']}"
         raise InvalidSpecError("ModelNotFound", f"{text}{_meant(world, spec.model_ref)}")
-    needless = not usage.given_weights(resource["spec"], world.settings)
+    needless = not usage.given_weights(resource["spec"])
     name = key(resource).name
     wanted = Wanted(resource=model, service=name, spec=_model_spec(model), files=_takes_files(spec), needless=needless)
     if wanted.spec.hardware.accelerator == METAL:
@@ -326,17 +306,10 @@ def read(world: World) -> Service:
         draft=_placed(second, spec, world.settings) if second else None,
         settings=world.settings,
         loras=loras.of_service(world, resource),
-        pool=pools.membership(world.listers, resource, runs=_runs(world)),
         controller_key=world.controller_key,
     )
     _check(service)
     return service
-
-
-def _runs(world: World) -> bool:
-    """Whether its Deployment wants replicas."""
-    deployment = world.child(DEPLOYMENT, label_value(key(world.resource).name))
-    return bool(deployment and deployment["spec"].get("replicas", 1))
 
 
 def _placed(wanted: Wanted, spec: InferenceServiceSpec, settings: Settings) -> Placed:
@@ -428,7 +401,7 @@ def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
     if deleting(model):
         return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
     if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
-        return "ModelNotReady", f"The status of the Model {name} is not up to date yet."
+        return "ModelNotReady", f"The Model {name} is being looked at."
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     available = conditions.get("Available") or conditions.get("Accepted") or {}
     if status["phase"] == "Ready":

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, operation, pods, pools, service_flags, usage
-from slipway.apis.llmkube.acceleration import acceleration
+from slipway.apis.llmkube import autoscaling, operation, pods, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.placement import own_claim
@@ -48,26 +47,13 @@ CONDITIONS = REPORTED | {
     "SGLangSpecValid",
     "SLOReady",
     "ScalingActive",
-    pools.GRANTED,
     "SpeculativeInvalid",
     "Suspended",
     "VLLMSpecValid",
 }
 """Types of the conditions that InferenceServices have."""
 MODEL_FAILED = "ModelFailed"
-IN_POOL = "a member of a ModelPool has one replica while it has the slot"
-PASSED_THROUGH = frozenset(
-    {
-        "Asleep",
-        "Granted",
-        "SwitchedOff",
-        pools.UNDECIDED,
-        "ModelNotReady",
-        "NotScheduled",
-        "LoadingAdapters",
-        "QuotaReserved",
-    }
-)
+PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"})
 """Reasons that services go through on their way."""
 OUT_OF_REACH = Rejection(
     "MetalOutOfReach",
@@ -108,13 +94,12 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     status: Object = {
         "phase": _phase(world, found, told),
         "replicas": told.replicas,
-        "desiredReplicas": _desired(resource, found),
+        "desiredReplicas": _desired(resource, found.deployment),
         "readyReplicas": told.ready_replicas,
         "selector": ",".join(f"{label}={value}" for label, value in pods.selector(metadata["name"]).items()),
         **_of_service(world, found),
         **_gateway(found, route),
         **_adapters(found),
-        **_acceleration(world, found, told),
         **_quota(view, rejection),
         "observedModels": _observed_models(world),
         "observedGeneration": observed,
@@ -163,14 +148,6 @@ def _quota(view: View, rejection: Rejection | None) -> Object:
     refused = rejection is not None and not rejection.retryable and not rejection.of_object
     record = view.unstarted if refused else view.quota
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
-
-
-def _acceleration(world: World, found: Found, told: Report) -> Object:
-    """Of what runs, and so of nothing while older pods may serve on."""
-    settled = any(one.type == "Progressing" and one.reason == "Complete" for one in told.conditions)
-    if not (found.service and told.ready_replicas and settled) or found.rejection:
-        return {}
-    return acceleration(found.service, model_of(world, found.service.spec.model_ref))
 
 
 def _adapters(found: Found) -> Object:
@@ -232,19 +209,17 @@ def _diagnosis(world: World, judged: Sequence[Object], service: Service | None, 
     return diagnose(deployment, judged, limits, world.now, engine.explain)
 
 
-def _desired(resource: Object, found: Found) -> int:
-    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set. None where nothing is
-    made for the service."""
-    spec = resource["spec"] if found.deployment is None else found.deployment["spec"]
+def _desired(resource: Object, deployment: Object | None) -> int:
+    """Replicas that are wanted now: what the Deployment says, which an autoscaler may have set."""
+    spec = resource["spec"] if deployment is None else deployment["spec"]
     wanted: int = spec.get("replicas", 1)
-    unmade = found.service is None or found.service.stopped or found.rejection is OUT_OF_REACH
-    return 0 if resource["spec"].get("suspend") or (found.deployment is None and unmade) else wanted
+    return 0 if resource["spec"].get("suspend") else wanted
 
 
 def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
     refused = found.rejection and not found.rejection.retryable
-    ready, desired = told.ready_replicas, _desired(world.resource, found)
+    ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
     if suspended:
         return "Suspended"
     if not ready and (refused or found.diagnosis.failure):
@@ -314,13 +289,10 @@ def _others(view: View, found: Found) -> tuple[Condition, ...]:
     if service is None or found.rejection is OUT_OF_REACH:
         return ()
     conditions = [fields_used(unused(service, world.resource["spec"]))]
-    if service.accelerators.count and _desired(world.resource, found):
+    if service.accelerators.count and _desired(world.resource, found.deployment):
         conditions.append(_gpu_available(found))
     if found.adapters:
         conditions.append(_adapters_loaded(found))
-    pool = pools.pool_of(world.listers, str(key(world.resource)))
-    if pool:
-        conditions.append(_slot_granted(view, found, service, pool))
     if autoscaling.autoscaled(service):
         conditions.append(_scaling_active(world))
     if service.spec.runtime == "vllm":
@@ -363,9 +335,7 @@ def _outdone(service: Service) -> dict[str, str]:
     draft, decoding = spec.vllm_config.speculative, spec.speculative_decoding
     sglang = spec.sglang_config.speculative
     told = (
-        ("autoscaling", spec.autoscaling and service.off, "the service is to have no replicas"),
-        ("autoscaling", spec.autoscaling and service.pool, IN_POOL),
-        ("replicas", spec.replicas > 1 and service.pool, IN_POOL),
+        ("autoscaling", spec.autoscaling and autoscaling.stopped(service), "the service is to have no replicas"),
         ("resources.gpu", count and spec.resources.gpu not in (0, count), "hardware.gpu.count of the Model is taken"),
         ("resources.memory", spec.resources.memory and spec.resources.host_memory, "resources.hostMemory is taken"),
         ("priority", spec.priority != "normal" and spec.priority_class_name, "priorityClassName is taken"),
@@ -421,26 +391,6 @@ def _sglang(service: Service) -> Condition:
         text = "Speculative decoding is off: sglangConfig.speculative needs algorithm and draftModelPath."
         return Condition("SGLangSpecValid", "False", "SpeculativeMissingConfig", text)
     return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
-
-
-def _slot_granted(view: View, found: Found, service: Service, pool: Object) -> Condition:
-    """What the pool reads of its member, too: whether it would start."""
-    name = key(pool).name
-    if service.pool and service.pool.awake:
-        return Condition(pools.GRANTED, "True", "Granted", f"It has the slot of the ModelPool {name}.")
-    if service.off:
-        text = f"Its spec says that it is to have no replicas: the ModelPool {name} leaves it out."
-        return Condition(pools.GRANTED, "False", "SwitchedOff", text)
-    refused = found.rejection and not found.rejection.retryable and found.rejection.message
-    obstacle = refused or (view.waits and view.waits[1])
-    if obstacle:
-        text = f"It gets the slot of the ModelPool {name} once it could start. {obstacle}"
-        return Condition(pools.GRANTED, "False", "CannotStart", text)
-    if not pools.decided(pool):
-        text = f"The ModelPool {name} has not decided yet who gets its slot: until it does, what runs goes on."
-        return Condition(pools.GRANTED, "False", pools.UNDECIDED, text)
-    text = f"It sleeps until requests wait for it and it gets the slot of the ModelPool {name}."
-    return Condition(pools.GRANTED, "False", "Asleep", text)
 
 
 def _degraded(told: Report, observed: int) -> Condition:

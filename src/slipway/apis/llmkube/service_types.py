@@ -168,11 +168,11 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     disruption: Disruption | None = None
     """When nodes are not taken from under the pods. Absent: as for any pod."""
     rollout_policy: RolloutPolicy = RolloutPolicy()
-    """How pods are replaced after a change."""
+    """When pods are replaced after a change."""
     max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None
     """Age at which a pod is replaced by a new one, one at a time. Absent: it may have any."""
     max_pod_lifetime_idle_timeout_seconds: Annotated[int, Meta(ge=0, extra_json_schema=INT64)] | None = None
-    """How long that should wait for an idle pod. It waits for as long as the operator lets every pod go on."""
+    """How long that should wait for an idle pod."""
     slo: Slo | None = None
     """An objective for Pyrra."""
     model_cache: ModelCache = ModelCache()
@@ -322,17 +322,6 @@ class AdapterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where it failed, and why."""
 
 
-class AccelerationStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the model's layers are, as far as that is sure."""
-
-    device: str | UnsetType = UNSET
-    """What computes the model, in the engine's words: CPU."""
-    layers_offloaded: Count | UnsetType = UNSET
-    """Layers that lie on an accelerator."""
-    layers_total: Count | UnsetType = UNSET
-    """Layers that the model has, its output counted as one."""
-
-
 class QuotaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The service's part of the GPUQuotas of its namespace."""
 
@@ -372,8 +361,6 @@ class InferenceServiceStatus(msgspec.Struct, frozen=True, kw_only=True, rename="
     """The further name at the gateway, where there is one."""
     adapters: tuple[AdapterStatus, ...] | UnsetType = UNSET
     """The LoRAAdapters that name this service, as far as it loads them."""
-    acceleration: AccelerationStatus | UnsetType = UNSET
-    """Where the model's layers are. Absent: only the engine's log says it, as for every service with GPUs."""
     quota: QuotaStatus | UnsetType = UNSET
     """Its part of the GPUQuotas of its namespace, where there are any."""
     effective_priority: Count | UnsetType = UNSET

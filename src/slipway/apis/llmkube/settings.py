@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from slipway.serving.settings import Settings
 
@@ -21,8 +20,6 @@ class ModelCache(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     """Empty: the cluster's default."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
     """ReadWriteOnce keeps the pods that read it on one node."""
-    mount_path: Annotated[str, Meta(pattern=r"\A(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\Z", max_length=256)] = "/models"
-    """Where containers find it."""
     run_as_user: int = 65532
     """Who fills it. 0 where volumes take no group from pods and so belong to root, as on NFS and in nodes' folders."""
 

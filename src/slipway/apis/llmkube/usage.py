@@ -14,13 +14,11 @@ from collections.abc import Iterable
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.runtime_types import UNDRAFTED
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.apis.llmkube.settings import llmkube
 from slipway.engines.flags import given_flags
 from slipway.engines.tgi import MODEL_ID
 from slipway.kube.objects import Object, created_unix, deleting, key, labels
 from slipway.serving.api import USES, World
 from slipway.serving.diagnosis import remains
-from slipway.serving.settings import Settings
 
 BY_EACH_POD = "WorkloadResolved"
 """Reason of Models that are ready though nothing is loaded: pods do that."""
@@ -31,6 +29,7 @@ READ = "read"
 """Index of pods: the folders of the cache that they read."""
 FETCHING = frozenset({"generic", "personaplex", "llamacpp-router"})
 """Runtimes that fetch their weights themselves, as TGI does where its arguments name a model."""
+IN_CACHE = re.compile(rf"(?<![\w.-]){names.CACHE}(?![\w.-])")
 DIGEST = 12
 """Hexadecimal digits of a digest of weights."""
 
@@ -65,14 +64,14 @@ def draft_name(spec: Object) -> str:
     return {"vllm": vllm, "llamacpp": llamacpp}.get(spec.get("runtime", "llamacpp"), "")
 
 
-def reads_cache(service: Object, settings: Settings) -> bool:
+def reads_cache(service: Object) -> bool:
     """Whether the pods of a service read the cache of the namespace, where they read weights of a cache at all."""
     cache = service["spec"].get("modelCache") or {}
     own = cache.get("claimName") or cache.get("persistence") == "Ephemeral"
-    return not own and not service["spec"].get("skipModelInit") and given_weights(service["spec"], settings)
+    return not own and not service["spec"].get("skipModelInit") and given_weights(service["spec"])
 
 
-def given_weights(spec: Object, settings: Settings) -> bool:
+def given_weights(spec: Object) -> bool:
     """Whether weights of a cache are put into the pods of a service.
 
     Runtimes that fetch theirs get them where their command line or variables name the cache's folder. Else the image
@@ -84,8 +83,7 @@ def given_weights(spec: Object, settings: Settings) -> bool:
     words = [word for field in ("command", "args", "extraArgs") for word in spec.get(field) or ()]
     words += [variable.get("value", "") for variable in spec.get("env") or ()]
     taken = (mount.get("mountPath", "").rstrip("/") for mount in spec.get("extraVolumeMounts") or ())
-    cache = llmkube(settings).model_cache.mount_path
-    return cache not in taken and any(re.search(rf"(?<![\w.-]){re.escape(cache)}(?![\w.-])", word) for word in words)
+    return any(IN_CACHE.search(word) for word in words) and names.CACHE not in taken
 
 
 def services_of(world: World, model: Object) -> list[Object]:
@@ -101,7 +99,7 @@ def wants_cache(world: World, model: Object) -> bool:
     if model["spec"].get("prefetch"):
         return True
     services = services_of(world, model)
-    return any(reads_cache(one, world.settings) for one in services) if services else not _kept_out(model)
+    return any(map(reads_cache, services)) if services else not _kept_out(model)
 
 
 def undecided(world: World) -> float:
@@ -117,13 +115,13 @@ def undecided(world: World) -> float:
 def readers(world: World, model: Object, cache_key: str) -> list[str]:
     """Names of the services because of which weights have to stay: those whose pods read them, and those that want
     pods which will."""
-    found = {key(service).name for service in services_of(world, model) if _wants_pods(world, service)}
+    found = {key(service).name for service in services_of(world, model) if _wants_pods(service)}
     return sorted(found | {_service(pod) for pod in pods_that_read(world, key(model).namespace, cache_key)})
 
 
 def wanted_by_pods(world: World, model: Object) -> bool:
     """Whether pods are wanted which read a Model in the cache."""
-    return any(_wants_pods(world, service) for service in services_of(world, model))
+    return any(_wants_pods(service) for service in services_of(world, model))
 
 
 def pods_that_read(world: World, namespace: str, cache_key: str) -> list[Object]:
@@ -152,11 +150,11 @@ def digest(status: Object, *, alone: bool) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 
-def _wants_pods(world: World, service: Object) -> bool:
+def _wants_pods(service: Object) -> bool:
     """Whether a service has pods or wants some which read the cache."""
     spec, status = service["spec"], service.get("status") or {}
     pods = status.get("replicas") or (spec.get("replicas", 1) and not spec.get("suspend"))
-    return bool(pods) and reads_cache(service, world.settings)
+    return bool(pods) and reads_cache(service)
 
 
 def _kept_out(model: Object) -> bool:

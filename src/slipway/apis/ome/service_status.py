@@ -151,9 +151,8 @@ def _diagnosis(view: View, part: Part | None, workload: Object | None, pods: Seq
 def _judged(one: Found, parts: Sequence[Found], service: Service | None) -> Found:
     """Without failures that only say that something else is not there yet."""
     failure = one.diagnosis.failure
-    unscheduled = failure or one.diagnosis.waiting
     waits = one.name == "router" and not all(other.component.ready for other in parts if other.name != "router")
-    nowhere = unscheduled and unscheduled.reason == "Unschedulable" and _pending(service) is not None
+    nowhere = failure is not None and failure.reason == "Unschedulable" and _pending(service) is not None
     if nowhere or (waits and failure is not None and failure.reason in OF_ENGINES):
         return msgspec.structs.replace(one, diagnosis=Diagnosis(None, one.diagnosis.recheck_seconds))
     return one
@@ -170,7 +169,7 @@ def _pending(service: Service | None) -> Pending | None:
 
 
 def _ready(one: Found) -> Condition:
-    component, failure = one.component, one.diagnosis.failure or one.diagnosis.waiting
+    component, failure = one.component, one.diagnosis.failure
     if component.ready:
         text = f"{component.ready} replica{'s answer' if component.ready > 1 else ' answers'}."
         return Condition(READY[one.name], "True", "Ready", text)
@@ -209,7 +208,7 @@ def _not_woken(service: Service) -> list[str]:
     first = service.by_requests
     idle = (one for one in service.parts if one.scaler.by == "requests" and one is not first)
     return [
-        f"The {one.component.name} is not scaled by its requests: only one component of a service can be."
+        f"The replicas of the {one.component.name} do not follow the requests, as those of one part only do."
         for one in idle
     ]
 

@@ -67,10 +67,7 @@ local function sweep(room, now)
 end
 
 local function limits(backend)
-    local woken = woken_backends:lookup(backend)
-    if not woken then return USUAL end
-    local seconds = tonumber(woken:match("^(%d+)s$"))   -- the route's own
-    return seconds and {seconds = math.min(seconds, WOKEN.seconds), places = WOKEN.places} or WOKEN
+    return woken_backends:lookup(backend) and WOKEN or USUAL
 end
 
 -- Who has most, and how much.

@@ -1,28 +1,22 @@
--- Chooses the endpoint of a model with the strategy PrefixHash or Affinity: requests that share work meet the same engine,
--- whose cache has it, unless it has too much to do.
+-- Chooses the endpoint of a model with the strategy PrefixHash: requests whose prompts begin alike meet the same engine,
+-- whose cache has that beginning, unless it has too much to do.
 --
---   key       of PrefixHash the opening: the first characters of the first user message (chat/completions), of the prompt
---             (completions) or of the input (responses), decoded: however a client writes it, equal text is equal.
---             Of Affinity what the client says (prompt_cache_key, a header, metadata.user_id), or else the beginnings of
---             tools and system prompt together with the opening
---   ranking   the hash of the key gives each endpoint a score (rendezvous hashing): the highest is first choice. It
+--   opening   the first characters of the first user message (chat/completions), of the prompt (completions) or of the
+--             input (responses), decoded: however a client writes it, equal text is equal
+--   ranking   the hash of the opening gives each endpoint a score (rendezvous hashing): the highest is first choice. It
 --             depends on addresses alone, so that every gateway ranks alike, whatever it saw before
 --   bound     an endpoint with more requests under way than its percentage of the mean is passed over for the next
 --
--- Converters, as these cost a third of what a fetch or an action does; the first two leave what they read to the others:
+-- Three converters, as these cost a third of what a fetch or an action does; the first leaves what it read to the others:
 --
---   ring      of what the control process says of the model: kind, backend, percent of the mean that one endpoint may
---             have, characters to hash, endpoints
---   session   of the hash of a header by which a client says what belongs together
---   begin     of the body's begin (argument: the field with the prompt): the key, or "" where there is none, or more of the
---             body is needed
---   opening   the same of the body, or of as much of it as is looked at
---   endpoint  of the key's hash: an endpoint's name, or "" where none takes it: then HAProxy takes the least loaded
+--   ring      of what the control process says of the model: backend, percent of the mean that one endpoint may have,
+--             characters to hash, endpoints
+--   opening   of the body or its begin (argument: the field with the prompt): the text, or "" where there is none, or more
+--             of the body is needed
+--   endpoint  of the text's hash: an endpoint's name, or "" where none takes it: then HAProxy takes the least loaded
 --
--- Loaded once in each thread; keeps rankings that can be made again. Argument: bytes of a begin. The body was read by the
--- guard before: what is broken in it only ends the search.
-
-local BEGIN = tonumber((...))
+-- Loaded once in each thread; keeps rankings that can be made again. The body was read by the guard before: what is broken
+-- in it only ends the search.
 
 local json = require("json")
 local skip, unescape = json.skip, json.unescape
@@ -37,8 +31,6 @@ local PAIR_ESCAPE = "^\\u[dD][89abAB]%x%x\\u[dD][c-fC-F]%x%x"
 local MESSAGES = 1000          -- messages after which the search for one from the user is given up
 local TOTAL_FOR = 8            -- choices, at least, for which the requests of all endpoints are counted once
 local NOTHING = 0xEF46DB3751D8E999 -- the hash xxh64 of no text
-local PIECE = 256              -- bytes of tools and of a system prompt that tell one application from another
-local OWN = 512                -- bytes of a client's own key
 local MULTIPLIER = 0xBF58476D1CE4E5B9 -- of splitmix64, as the others
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
@@ -178,21 +170,22 @@ local function content_head(text, at, limit, work)
     return joined
 end
 
--- The index of the content of the first message in the list at `at` that comes from the user.
-local function first_user_content(text, at, work)
+-- The same of the first message in the list at `at` that comes from the user.
+local function first_user_head(text, at, limit, work)
     at = skip(text, at + 1)
     while at and byte(text, at) == OPEN do
         local role = member(text, at, "role", work)
         if role and sub(text, role, role + 5) == '"user"' then
-            return member(text, at, "content", work)
+            local content = member(text, at, "content", work)
+            return content and content_head(text, content, limit, work) or ""
         end
         at = next_one(text, at, work)
     end
-    return nil
+    return ""
 end
 
--- The same where the text is written as most clients write it: role before content. Quotes within a string are escaped,
--- so "role" before a colon is a key.
+-- The index of the content of the first message from the user, where the text is written as most clients write it: role
+-- before content. Outside of strings the word "role" cannot stand without being a key or a whole string.
 local function usual_content(text, at)
     for _ = 1, MESSAGES do
         local _, key_end = find(text, '"role"', at, true)
@@ -205,57 +198,20 @@ local function usual_content(text, at)
     return nil
 end
 
--- The first characters of what the user said, and where that begins.
 local function opening(text, field, limit)
     local work = {left = WORK}
     local _, key_end = find(text, '"' .. field .. '"', 1, true)
     local at = key_end and match(text, "^[ \t\r\n]*:[ \t\r\n]*()", key_end + 1) or member(text, skip(text, 1), field, work)
     local code = at and byte(text, at)
-    if code == QUOTE and field ~= "messages" then return (head(text, at, limit)), at end
-    if code ~= OPEN_LIST then return "", at end
-    if field == "prompt" then
-        at = skip(text, at + 1)
-        return byte(text, at) == QUOTE and (head(text, at, limit)) or "", at
+    if code == QUOTE and field ~= "messages" then return (head(text, at, limit)) end
+    if code ~= OPEN_LIST then return "" end
+    if field ~= "prompt" then
+        local content = usual_content(text, at)
+        if content then return content_head(text, content, limit, work) end
+        return first_user_head(text, at, limit, work)
     end
-    local content = usual_content(text, at) or first_user_content(text, at, work)
-    return content and content_head(text, content, limit, work) or "", content, at
-end
-
--- The begin of the value at `at`: nothing that follows it.
-local function begin_of(text, at, most)
-    local piece = sub(text, at, at + most - 1)
-    local stop = value_end(piece, 1, {left = WORK})
-    return stop and sub(piece, 1, stop - 1) or piece
-end
-
--- The same of a member that stands before `stop`. A word within a text cannot be taken for its key.
-local function begin_of_member(text, name, stop)
-    local from, last = find(text, '"' .. name .. '"', 1, true)
-    if not from or from > stop then return "" end
-    local at = match(text, "^[ \t\r\n]*:[ \t\r\n]*()", last + 1)
-    return at and begin_of(text, at, PIECE) or ""
-end
-
--- What the client says belongs together, or nil.
-local function own_key(body, session)
-    local _, last = find(body, '"prompt_cache_key"', 1, true)
-    local at = last and match(body, '^[ \t\r\n]*:[ \t\r\n]*()"[^"]', last + 1)
-    if at then return begin_of(body, at, OWN) end
-    if session ~= "" then return session end
-    _, last = find(body, '"metadata"', 1, true)
-    local metadata = last and sub(body, last + 1, last + PIECE + OWN)
-    at = metadata and match(metadata, '^[ \t\r\n]*:[ \t\r\n]*{[^{}]-"user_id"[ \t\r\n]*:[ \t\r\n]*()"[^"]')
-    return at and begin_of(metadata, at, OWN)
-end
-
--- Begins of tools and system prompt, where they stand before the user's text, and the opening. Nothing that comes after
--- it may count, as each turn adds to that.
-local function conversation(body, field, limit)
-    local first, stop, list = opening(body, field, limit)
-    if first == "" then return "" end
-    local said = list and sub(body, list, math.min(stop, list + PIECE) - 1) or ""
-    local parts = {begin_of_member(body, "tools", stop), begin_of_member(body, "system", stop)}
-    return concat({parts[1], parts[2], begin_of_member(body, "instructions", stop), said, first}, "\0")
+    at = skip(text, at + 1)
+    return byte(text, at) == QUOTE and (head(text, at, limit)) or ""
 end
 
 -- A number of 64 bits that depends on all of a name.
@@ -277,12 +233,12 @@ end
 
 local rings = {}               -- what ring texts say, first choices, servers
 local texts = {}               -- backend -> its newest ring text
-local current, session         -- what the first two converters read for those that follow
+local current                  -- what the converter `ring` read for those that follow
 
 local function read_ring(text)
-    local kind, backend, percent, characters, names = match(text, "^(%a),([^,]+),(%d+),(%d+),(.+)$")
+    local backend, percent, characters, names = match(text, "^([^,]+),(%d+),(%d+),(.+)$")
     local ring = {backend = backend, characters = tonumber(characters), names = {}, seeds = {}, first = {}, servers = {}}
-    ring.total, ring.fresh, ring.sticky = 0, 0, kind == "a"
+    ring.total, ring.fresh = 0, 0
     for name in string.gmatch(names, "[^,]+") do
         ring.names[#ring.names + 1] = name
         ring.seeds[#ring.seeds + 1] = hash(name)
@@ -357,23 +313,15 @@ local function choose(hashed)
     return ""
 end
 
-local function key_of(body, field)
-    if not current.sticky then return (opening(body, field, current.characters)) end
-    return own_key(body, session) or conversation(body, field, current.characters)
+local function ring(text)
+    current = rings[text] or read_ring(text)
+    return ""
 end
 
-core.register_converters("ring", function(text)
-    current, session = rings[text] or read_ring(text), ""
-    return ""
-end)
-core.register_converters("session", function(text)
-    session = text
-    return ""
-end)
-core.register_converters("begin", function(body, field)
-    -- What the client says of itself may stand at the end.
-    if current.sticky and #body >= BEGIN then return "" end
-    return key_of(body, field)
-end)
-core.register_converters("opening", key_of)
+local function opening_of(body, field)
+    return opening(body, field, current.characters)
+end
+
+core.register_converters("ring", ring)
+core.register_converters("opening", opening_of)
 core.register_converters("endpoint", choose)

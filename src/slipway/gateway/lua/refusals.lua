@@ -40,13 +40,12 @@ function refusals.written(txn, status, error)
         .. text_of(error.param) .. ", " .. fields .. "}}"
 end
 
--- Answers a request with one of our errors, by its reason. `wait`: seconds for retry-after, where the error itself has none.
-function refusals.answer(txn, reason, wait)
+-- Answers a request with one of our errors, by its reason.
+function refusals.answer(txn, reason)
     local failure = failures.by_reason[reason]
-    wait = wait or failure.retry_after
     local reply = txn:reply{status = failure.status}
     reply:add_header("content-type", "application/json")
-    if wait > 0 then reply:add_header("retry-after", tostring(wait)) end
+    if failure.retry_after > 0 then reply:add_header("retry-after", tostring(failure.retry_after)) end
     reply:set_body(refusals.body(txn, reason))
     txn:done(reply)
 end

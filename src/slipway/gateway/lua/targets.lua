@@ -157,8 +157,7 @@ end
 
 local function choose_target(txn)
     local model, key = txn:get_var("txn.model"), txn:get_var("txn.key")
-    local record = txn:get_var("txn.record") or key   -- where the rights of whoever asks are written
-    local bound = restricted and record and restricted:lookup(record)
+    local bound = restricted and key and restricted:lookup(key)
     local seen
     local function headers()
         seen = seen or txn.http:req_get_headers()
@@ -172,7 +171,7 @@ local function choose_target(txn)
         return false
     end
     local function may(target)
-        return (not bound or target.like_own or allowed:lookup(record .. "/" .. target.backend) ~= nil) and serves(target)
+        return (not bound or target.like_own or allowed:lookup(key .. "/" .. target.backend) ~= nil) and serves(target)
     end
     local orders, turns = orders_of(targets_of(txn:get_var("txn.targets")), model, headers, may), {}
     if #orders == 0 and unserved then return txn:set_var("txn.unserved", true) end

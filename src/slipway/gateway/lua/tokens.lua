@@ -26,19 +26,10 @@ local GENERATES = {["/v1/chat/completions"] = true, ["/v1/completions"] = true, 
 local READS = {["/v1/embeddings"] = true, ["/v1/rerank"] = true, ["/v1/score"] = true, ["/v2/rerank"] = true, ["/v2/embed"] = true}
 local ENDS = {"data: [DONE]", '"message_stop"', '"response.completed"', '"response.incomplete"', '"response.failed"'}
 local LOGGED = {"input", "cached", "output", "reasoning"}
-local FIRST_USUAL = 1024      -- tokens of an answer, until one was seen
-local MOST_CHOICES = 128      -- answers to one request
-local MOST_ASKED = 10 ^ 9
-local SETTLED = 0.99          -- what is kept of the largest answer by each that is smaller
-local PAUSE = 100             -- milliseconds between two looks at what is pending
-
-local own_socket = ...        -- of the frontend that settles, up to the number of the thread
-
 local COLUMNS = {"input", "cached", "output", "reasoning", "estimated_input", "estimated_output"}
 
 local totals = {}             -- backend -> key -> column -> tokens
-local pending = {}            -- key with limits -> tokens that no rule has added, or taken out of its reservations, yet
-local usual = {}              -- record of keys with limits -> tokens of the largest answers of late
+local unsettled = {}          -- key -> tokens that no rule has added to its last minute yet
 
 -- The number behind a key of an object; nil for anything but a whole number of sensible size.
 local function number(object, key)
@@ -115,29 +106,14 @@ local function is_end(text)
     return false
 end
 
-local function later(self, tokens, released)
-    local mine = pending[self.key] or {tokens = 0, released = 0}
-    pending[self.key] = {tokens = mine.tokens + tokens, released = mine.released + released}
-end
-
--- What was reserved for this request is free again.
-local function release(self)
-    if not self.reserved then return end
-    later(self, 0, self.reserved)
-    self.reserved = nil
-end
-
 -- Adds what is counted, less what was added of this answer before.
 local function add(self, txn, counts)
     local keys = totals[self.backend] or {}
     totals[self.backend] = keys
-    local sums = keys[self.record] or {}
-    keys[self.record] = sums
+    local sums = keys[self.key] or {}
+    keys[self.key] = sums
     local before = (self.added.input or 0) + (self.added.output or 0)
-    if self.limited then
-        later(self, (counts.input or 0) + (counts.output or 0) - before, 0)
-        usual[self.record] = math.max(counts.output or 0, (usual[self.record] or 0) * SETTLED)
-    end
+    unsettled[self.key] = (unsettled[self.key] or 0) + (counts.input or 0) + (counts.output or 0) - before
     for _, column in ipairs(COLUMNS) do
         sums[column] = (sums[column] or 0) + (counts[column] or 0) - (self.added[column] or 0)
         self.added[column] = counts[column]
@@ -176,10 +152,7 @@ function Tokens:end_analyze(txn, channel)
     local counts = self.counts
     if not counts then
         -- A client that left while an engine worked: what it has read is all that is known.
-        if not find(txn.f:txn_sess_term_state(), "^CH") then
-            release(self)
-            return filter.CONTINUE
-        end
+        if not find(txn.f:txn_sess_term_state(), "^CH") then return filter.CONTINUE end
         counts = {}
     end
     local tail = (self.before or "") .. (self.last or "")
@@ -190,7 +163,6 @@ function Tokens:end_analyze(txn, channel)
         estimate(counts, "output", self.events or 0)
     end
     add(self, txn, counts)
-    release(self)
     return filter.CONTINUE
 end
 
@@ -202,7 +174,6 @@ local function read(self, txn, piece)
     local told = counts.input and (counts.output or not self.generates)
     if told and (not self.streamed or is_end(piece)) then
         add(self, txn, counts)
-        release(self)
         self.end_analyze = false
     end
 end
@@ -222,9 +193,7 @@ function Tokens:http_headers(txn, message)
         if (self.generates or READS[path]) and txn:get_var("txn.hold") ~= "moved" then
             self.request, self.path = message.channel, path
             self.backend, self.key = txn:get_var("txn.be"), txn:get_var("txn.key") or "-"
-            self.record = txn:get_var("txn.record") or self.key   -- owners without one of their own are counted together
             self.size, self.added, self.end_analyze = txn:get_var("txn.size"), {}, nil
-            self.limited, self.reserved = txn:get_var("txn.limits") ~= nil, txn:get_var("txn.reserved")
         end
         return filter.CONTINUE
     end
@@ -232,7 +201,6 @@ function Tokens:http_headers(txn, message)
     local status = txn.f:status()
     self.backend = txn:get_var("txn.be") or self.backend   -- another target of the route may have answered
     if status < 200 or status > 299 then
-        release(self)
         self.end_analyze = false
         return filter.CONTINUE
     end
@@ -247,51 +215,12 @@ end
 
 core.register_filter("tokens", Tokens, function(class) return class end)
 
--- Sets txn.need to the tokens that a request with a limit may use: its size, and what it asks for at most, or else what the
--- key's answers usually have. None where no tokens are counted.
-core.register_action("estimate", {"http-req"}, function(txn)
-    local asked_path = txn:get_var("txn.path")
-    if not GENERATES[asked_path] and not READS[asked_path] then return end
-    local need = txn:get_var("txn.size") // CHARACTERS + 1
-    if GENERATES[asked_path] then
-        local asked, choices = txn:get_var("txn.asked"), txn:get_var("txn.choices")
-        local record = txn:get_var("txn.record") or txn:get_var("txn.key")
-        local each = asked and asked > 0 and asked or math.ceil(usual[record] or FIRST_USUAL)
-        need = need + math.min(each, MOST_ASKED) * math.min(math.max(choices or 1, 1), MOST_CHOICES)
-    end
-    txn:set_var("txn.need", math.min(need, MOST_ASKED))
-end)
-
--- Hands the tokens of the key's answers to the rules that count them, once.
+-- Hands the tokens of the key's answers to the rules, once.
 core.register_action("settle", {"http-req"}, function(txn)
     local key = txn:get_var("txn.key")
-    local mine = pending[key] or {tokens = 0, released = 0}
-    pending[key] = nil
-    txn:set_var("txn.settled", math.max(mine.tokens, 0))
-    txn:set_var("txn.released", mine.released)
+    txn:set_var("txn.settled", unsettled[key] or 0)
+    unsettled[key] = nil
 end)
-
--- No rule runs at the end of an answer. So this asks the frontend of its own thread, whose rules settle what is pending.
-local function settle(key)
-    local socket = core.tcp()
-    socket:settimeout(1)
-    if socket:connect(own_socket .. core.thread .. ".sock") then
-        socket:send("GET / HTTP/1.0\r\nx-slipway-key: " .. key .. "\r\n\r\n")
-        socket:receive("*l")
-    end
-    socket:close()
-end
-
-if own_socket then
-    core.register_task(function()
-        while true do
-            core.msleep(PAUSE)
-            local keys = {}
-            for key in pairs(pending) do keys[#keys + 1] = key end
-            for _, key in ipairs(keys) do settle(key) end
-        end
-    end)
-end
 
 -- "show slipway tokens" on the command socket of a thread: "backend key" and the columns, a line for each pair.
 local function show(applet)

@@ -285,7 +285,7 @@ def _adapter(backend: Backend, backends: Sequence[Backend]) -> bool:
 
 
 _NOTHING = Told("", "", "", "")
-_UNSEEN = "Check that Slipway's controller runs, and that it serves this API."
+_UNSEEN = "See that Slipway's controller runs, and that it serves this API."
 
 
 def _advice(state: str, told: Told) -> str:
@@ -301,7 +301,7 @@ def _state(resource: Resource, backends: Sequence[Backend], *, reachable: bool) 
     if resource.leaving:
         return "leaving", _NOTHING if ready.status == "True" else ready
     if not ready.status:
-        return "unseen", Told("", "", "", "No controller has reported on it yet.")
+        return "unseen", Told("", "", "", "No controller has said anything of it yet.")
     if ready.status != "True":
         return ("failed", stalled) if stalled.status == "True" else ("starting", ready)
     if stalled.status == "True":

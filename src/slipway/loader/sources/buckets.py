@@ -31,11 +31,7 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 """The ETag of an object that was uploaded in one piece. Of several pieces it ends with their number."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
 """Encryption under which an ETag looks like an MD5 and is none."""
-BUSY = ("SlowDown", "RequestTimeout", "Throttling", "InternalError", "ServiceUnavailable")
-ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint")
-"""That the bucket is of another region."""
-UNREADABLE = "\ufffd"
-"""What stores write in a listing for a character that XML has none for."""
+BUSY = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "InternalError", "ServiceUnavailable")
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
 """Hosts that no bucket's name can be put before."""
@@ -80,7 +76,7 @@ class Bucket:
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
         """Of another version that came meanwhile nothing is read."""
-        raw = self._asked(partial(self._object, entry, start), reads=True)
+        raw = self._asked(partial(self._object, entry, start))
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
         finally:
@@ -124,9 +120,8 @@ class Bucket:
                 raise
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
 
-    def _asked(self, question: Callable[[], T], *, reads: bool = False) -> T:
-        """What the library answers. The first answer may be that the bucket is in another region. ``reads``: an object
-        that was listed."""
+    def _asked(self, question: Callable[[], T]) -> T:
+        """What the library answers. The first answer may be that the bucket is in another region."""
         try:
             for _unused in range(2):
                 try:
@@ -134,9 +129,9 @@ class Bucket:
                 except WrongRegionError as moved:
                     self._client = self._opened(moved.region)
         except (S3Error, HttpStatusError) as error:
-            raise self._fault(error, reads=reads) from None
+            raise self._fault(error) from None
         except (ET.ParseError, UnicodeDecodeError) as error:
-            raise TransientError("the store does not speak the S3 protocol") from error
+            raise TransientError(f"{self._url}: the store does not speak the S3 protocol") from error
         raise LoadError(f"{self._url}: the store redirects from region to region: set AWS_REGION to the bucket's")
 
     def _entry(self, row: Object) -> Entry | None:
@@ -144,26 +139,20 @@ class Bucket:
         path = keys.place(key, self._prefix)
         if path is None:
             return None
-        if UNREADABLE in key:
-            raise LoadError(f"{self._url} has a file whose name no listing can carry: rename {key!r}")
         digest = Digest(Kind.MD5, tag.lower()) if MD5.fullmatch(tag.lower()) else None
         return Entry(path, key, row.size or 0, digest, f'"{tag}"' if tag else "")
 
-    def _fault(self, error: S3Error | HttpStatusError, *, reads: bool) -> Exception:
+    def _fault(self, error: S3Error | HttpStatusError) -> Exception:
         status, code = _status(error), (error.code or "" if isinstance(error, S3Error) else "")
         if code in BUSY:
-            return TransientError(f"the store answers {status} {code}")
-        if code == "RequestTimeTooSkewed":
-            return TransientError("the clocks of this node and of the store differ by minutes: set them by NTP")
-        if status == 412 or (reads and code == "NoSuchKey"):
-            return keys.changed(self._url)
+            return TransientError(f"{self._url}: the store answers {status} {code}")
+        if status == 412:
+            return LoadError(f"{self._url} changed during the download: retry", transient=True)
         return LoadError(self._refusal(status, code))
 
     def _refusal(self, status: int, code: str) -> str:
         if code == "NoSuchBucket":
             return f"bucket {self._bucket} does not exist: check the address, the region and the endpoint"
-        if code in ELSEWHERE:
-            return f"{self._url} is not in the region {self._region}: set AWS_REGION, or OSS_REGION, to the bucket's"
         if code in UNKNOWN_USER:
             return f"{self._url}: the store rejects the credentials ({code}): check the Secret"
         if status in (401, 403) and self._provider is None and not self._access.node_identity:

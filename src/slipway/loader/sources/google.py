@@ -24,8 +24,6 @@ PUBLIC = "https://storage.googleapis.com"
 KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
 FIELDS = "nextPageToken,items(name,size,md5Hash,crc32c,generation)"
-PAGE = 1000
-"""Files of one page of a listing: as many as Google recommends, and gives by itself. Others would give all at once."""
 RAW = {"Accept-Encoding": "gzip"}
 """Objects that are stored compressed come as they are stored: their size and hash are those of the listing."""
 
@@ -64,8 +62,8 @@ class GoogleBucket:
     def _entries(self, retry: Retry) -> Iterator[Entry]:
         token = ""
         while True:
-            query = {"prefix": self._prefix, "fields": FIELDS, "maxResults": PAGE}
-            address = f"{self._objects}?{urlencode({**query, 'pageToken': token} if token else query)}"
+            query = {"prefix": self._prefix, "fields": FIELDS, **({"pageToken": token} if token else {})}
+            address = f"{self._objects}?{urlencode(query)}"
             page = retry(partial(http.document, self._client, address, self._explain))
             yield from (entry for row in page.get("items", ()) if (entry := self._entry(row)))
             token = page.get("nextPageToken", "")
@@ -73,8 +71,8 @@ class GoogleBucket:
                 return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """See Source. Of another generation that came meanwhile nothing is read."""
-        return http.read(self._client, entry.locator, start, self._explain_read, RAW)
+        """See Source."""
+        return http.read(self._client, entry.locator, start, self._explain, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
         path = keys.place(row["name"], self._prefix)
@@ -83,12 +81,6 @@ class GoogleBucket:
         locator = f"{self._objects}/{quote(row['name'], safe='')}?alt=media&generation={row['generation']}"
         digest = of_google(row.get("md5Hash", ""), row.get("crc32c", ""))
         return Entry(path, locator, int(row["size"]), digest, row["generation"])
-
-    def _explain_read(self, response: requests.Response) -> str:
-        """Raises LoadError for an object that was listed and is there no more: the next load lists anew."""
-        if response.status_code == 404:
-            raise keys.changed(self._url)
-        return self._explain(response)
 
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code

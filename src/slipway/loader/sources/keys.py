@@ -36,8 +36,3 @@ def place(key: str, prefix: str) -> str | None:
 def nothing(url: str) -> LoadError:
     """The error for a bucket without files below the URL."""
     return LoadError(f"nothing found below {url}: check bucket and folder")
-
-
-def changed(url: str) -> LoadError:
-    """The error for an object that was listed, and is another one or gone by now."""
-    return LoadError(f"{url} changed during the download: retry", transient=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping
 
 import requests
@@ -16,8 +15,6 @@ SUCCESS = (200, 204, 206)
 ELSEWHERE = (301, 307, 400, 403)
 """Status of answers that may name the bucket's region."""
 REGION = "x-amz-bucket-region"
-REGION_TOLD = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
-"""The same in an answer's words: stores other than AWS may say it there alone."""
 XML = "application/xml"
 LARGEST_PAGE = 16 << 20
 """Bytes of one page of a listing, or of any other answer that is read whole: a thousand files have a tenth of it."""
@@ -63,8 +60,8 @@ class Pool(urllib3.PoolManager):
         if preload_content or raw.status not in SUCCESS:
             whole = io.BytesIO(http.content(response, LARGEST_PAGE))
             raw = urllib3.HTTPResponse(whole, raw.headers, raw.status, reason=raw.reason, decode_content=False)
-        region = _region_told(raw)
-        if self._region and region and region != self._region:
+        region = raw.headers.get(REGION, self._region)
+        if self._region and region != self._region and raw.status in ELSEWHERE:
             raise WrongRegionError(region)
         if response.is_redirect:
             raise LoadError(
@@ -75,11 +72,3 @@ class Pool(urllib3.PoolManager):
         if raw.status not in SUCCESS and not told:
             raise HttpStatusError(raw.status)
         return raw
-
-
-def _region_told(raw: urllib3.BaseHTTPResponse) -> str:
-    """Where the bucket is, as an answer that says no has it; empty: it does not say."""
-    if raw.status not in ELSEWHERE:
-        return ""
-    found = REGION_TOLD.search(raw.data)
-    return raw.headers.get(REGION) or (found[1].decode() if found else "")

@@ -58,10 +58,10 @@ class Cluster:
 
     # What people do
 
-    def create(self, name: str, url: str = HUB, kind: str = "Model", namespace: str = "chat", **source: Any) -> None:
+    def create(self, name: str, url: str = HUB, kind: str = "Model", **source: Any) -> None:
         self._made += 1
         metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "generation": 1}
-        metadata |= {"namespace": namespace} if kind == "Model" else {}
+        metadata |= {"namespace": "chat"} if kind == "Model" else {}
         metadata |= {"creationTimestamp": timestamp(self.now - 1000 + self._made)}
         given = source if {"upload", "catalog"} & source.keys() else {"url": url, **source}
         version = "ai.deckhouse.io/v1alpha1"
@@ -197,15 +197,6 @@ class Cluster:
     def tells(self, name: str, done: int, total: int, resume: str = "") -> None:
         pod = self.pods[self.job(name)["metadata"]["uid"]]
         self.reports[pod["metadata"]["uid"]] = AgentReport(progress=Progress(done, total), resume=resume)
-
-    def overruns(self, name: str) -> None:
-        """A Job is ended by its deadline: its pod goes without a word."""
-        job = self.job(name)
-        assert job["spec"]["activeDeadlineSeconds"] == 3600
-        self.now += 3600
-        over = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
-        job["status"] = {"conditions": [over | {"lastTransitionTime": timestamp(self.now)}]}
-        self.reports.pop(self.pods.pop(job["metadata"]["uid"])["metadata"]["uid"], None)
 
     def ends(self, name: str, result: Publication | str = "", *, fails: str = "") -> None:
         """A Job comes to its end."""

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from slipway.apis.deckhouse import names
-from slipway.apis.deckhouse.catalog_choice import CHOOSING, by_choosing, choice, source_of, watches
-from slipway.apis.deckhouse.types import CatalogEntry, CatalogProvenance
+from slipway.apis.deckhouse.catalog_choice import CHOOSING, Entry, Refused, Waiting, by_choosing, choice, watches
+from slipway.apis.deckhouse.types import CatalogEntry
 from slipway.kube.objects import Key, Kind, Object
 from slipway.kube.store import Change
 from slipway.serving import catalogs
 from slipway.serving.api import World
-from slipway.serving.catalogs import Catalog, CatalogAddress, UndecidedError
+from slipway.serving.catalogs import Catalog, CatalogAddress
 from slipway.serving.settings import Settings
 
 ADDRESS = CatalogAddress(url="https://catalog.example", credentials="catalog", refresh_seconds=600)
@@ -53,46 +53,50 @@ def world(resource: Object, known: dict[str, Catalog], listing: Listing | None =
 
 
 def test_the_entry_of_the_only_source_is_chosen():
-    seen = world(model(), {"east": READY})
-    found = choice(seen, CatalogEntry(name="tiny"))
-    assert found == CatalogProvenance(
-        source_name="east", name="tiny", version="1", catalog_revision="one", remote_digest=DIGEST
+    found = choice(world(model(), {"east": READY}), CatalogEntry(name="tiny"))
+    assert found == Entry(
+        source_name="east",
+        name="tiny",
+        version="1",
+        revision="one",
+        digest=DIGEST,
+        size=7,
+        address="slipway-depot.system.svc:8443/v1/imports/team/mine/u1",
     )
-    assert source_of(seen, found) == f"catalog://slipway-depot.system.svc:8443/v1/imports/team/mine/u1@{DIGEST}"
 
 
 def test_a_model_of_the_cluster_asks_the_depot_without_a_namespace():
-    seen = world(model(namespace=""), {"east": READY})
-    assert "/v1/imports/-/mine/u1@" in source_of(seen, choice(seen, CatalogEntry(name="tiny")))
+    found = choice(world(model(namespace=""), {"east": READY}), CatalogEntry(name="tiny"))
+    assert isinstance(found, Entry)
+    assert found.address == "slipway-depot.system.svc:8443/v1/imports/-/mine/u1"
 
 
 def test_what_was_chosen_stays_whatever_the_catalog_says_now():
     moved = msgspec.structs.replace(READY, revision="two", entries=(msgspec.structs.replace(TINY, digest=OTHER),))
     for known in ({"east": moved}, {"east": READY, "west": READY}, {}):
         found = choice(world(model(FROZEN), known, Listing()), CatalogEntry(name="tiny"))
-        assert (found.source_name, found.remote_digest, found.catalog_revision) == ("east", DIGEST, "one")
-        assert found.version == "1"
+        assert isinstance(found, Entry)
+        assert (found.source_name, found.digest, found.revision, found.version) == ("east", DIGEST, "one", "1")
 
 
 def test_before_a_source_was_asked_nothing_is_chosen_of_the_others():
     listing = Listing("east", "west")
-    with pytest.raises(UndecidedError) as undecided:
-        choice(world(model(), {"east": READY}, listing), CatalogEntry(name="tiny"))
-    assert (undecided.value.message, undecided.value.passing) == ("The catalog west has not been read yet.", True)
+    found = choice(world(model(), {"east": READY}, listing), CatalogEntry(name="tiny"))
+    assert found == Waiting("The catalog west has not been read yet.")
 
 
 def test_a_source_that_is_being_deleted_is_not_chosen():
     known = {"east": READY, "west": READY}
     found = choice(world(model(), known, Listing("east", leaving="west")), CatalogEntry(name="tiny"))
+    assert isinstance(found, Entry)
     assert found.source_name == "east"
 
 
 def test_what_only_a_user_can_decide_is_refused_with_what_to_write():
     two = msgspec.structs.replace(READY, entries=(TINY, msgspec.structs.replace(TINY, version="2")))
-    with pytest.raises(UndecidedError) as undecided:
-        choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
+    found = choice(world(model(), {"east": two}), CatalogEntry(name="tiny"))
     text = "The catalog east has tiny in several versions: set version to one of 1, 2."
-    assert (undecided.value.message, undecided.value.passing) == (text, False)
+    assert found == Refused("UnsupportedSource", text)
 
 
 @pytest.mark.parametrize(

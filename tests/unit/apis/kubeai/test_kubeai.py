@@ -66,10 +66,9 @@ def environment(asked: World) -> dict[str, Any]:
     return {variable["name"]: variable for variable in container(asked)["env"]}
 
 
-def with_claim(asked: World, annotations: dict[str, str], size: str = "10Gi", **metadata: Any) -> World:
+def with_claim(asked: World, annotations: dict[str, str], **metadata: Any) -> World:
     reference = references(asked.resource, asked.settings)[1]
-    spec = {"resources": {"requests": {"storage": size}}}
-    claim = {"metadata": {"name": reference.name, "annotations": annotations, **metadata}, "spec": spec}
+    claim = {"metadata": {"name": reference.name, "annotations": annotations, **metadata}}
     return worlds.with_objects(asked, {reference: claim})
 
 
@@ -179,23 +178,6 @@ def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told
     del asked.resource["metadata"]["labels"]
     found = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}["FieldsIgnored"]
     assert (found["status"], found["reason"]) == ("True", "UnknownKeys")
-
-
-def test_a_profile_may_have_its_devices_by_a_claim() -> None:
-    profile = "resourceProfiles: {gpu: {requests: {cpu: 1}, dra: {resourceClaimTemplateName: one-gpu}}}"
-    asked = world(config=profile, resourceProfile="gpu:2")
-    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
-    assert pod["resourceClaims"] == [{"name": "gpu-claim", "resourceClaimTemplateName": "one-gpu"}]
-    assert container(asked)["resources"] == {
-        "requests": {"cpu": "2"},
-        "claims": [{"name": "gpu-claim", "request": "gpu"}],
-    }
-    shared = "{resourceClaimName: all, claimName: mine, claimRequest: ''}"
-    asked = world(config=profile.replace("{resourceClaimTemplateName: one-gpu}", shared), resourceProfile="gpu:1")
-    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
-    assert pod["resourceClaims"] == [{"name": "mine", "resourceClaimName": "all"}]
-    assert container(asked)["resources"]["claims"] == [{"name": "mine"}]
-    assert "resourceClaims" not in child(world(), "Deployment")["spec"]["template"]["spec"]
 
 
 def test_infinity_alone_has_no_security_context() -> None:
@@ -331,34 +313,6 @@ def test_only_the_scaling_that_is_wanted_is_told() -> None:
     )
     assert scaling is not None
     assert (scaling.target_requests, scaling.max_replicas, scaling.window) == (5, 3, 60.0)
-
-
-@pytest.mark.parametrize(
-    ("asked", "made"), [({}, "10Gi"), ({"cacheStorage": "200Gi"}, "200Gi"), ({"cacheStorage": 5}, "5")]
-)
-def test_a_model_says_how_large_the_claim_is_that_is_made_for_its_cache(asked: dict[str, Any], made: str) -> None:
-    (claim,) = plan(world(**CACHED, **asked)).shared
-    assert claim["spec"]["resources"]["requests"] == {"storage": made}
-
-
-def test_a_size_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidSpecError, match=r"spec\.cacheStorage: 'much' is not a quantity"):
-        plan(world(**CACHED, cacheStorage="much"))
-
-
-def test_a_size_that_has_no_effect_on_the_cache_is_told() -> None:
-    def ignored(asked: World) -> dict[str, Any]:
-        conditions = {one["type"]: one for one in worlds.status(KUBEAI, asked).status["conditions"]}
-        return conditions.get("FieldsIgnored", {})
-
-    def claimed(size: str, **spec: Any) -> World:
-        return with_claim(world(**CACHED, **spec), {}, size)
-
-    assert ignored(world(cacheStorage="1Gi"))["reason"] == "CacheStorageUnused"
-    told = ignored(claimed("10Gi", cacheStorage="11Gi"))["message"]
-    assert "the claim shared-model-cache-shared, which asks for 10Gi already" in told
-    for fine in (claimed("10Gi", cacheStorage="10240Mi"), claimed("1Gi"), claimed("odd", cacheStorage="1Gi")):
-        assert ignored(fine) == {}
 
 
 def test_a_model_with_a_cache_has_no_pods_before_it_is_filled() -> None:
@@ -566,9 +520,8 @@ NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
 
 
 def without_cache(notes: dict[str, str], **spec: Any) -> World:
-    """A Model that had the cache, and has none any more unless ``spec`` says so. Nobody looks at its source."""
+    """A Model that had the cache, and has none any more unless ``spec`` says so."""
     asked = world(**spec)
-    asked = msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, check_sources=False))
     asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
     return with_claim(asked, notes)
 

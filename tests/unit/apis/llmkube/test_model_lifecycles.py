@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipway.apis.llmkube import MODELS, cache
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, PERSISTENT_VOLUME_CLAIM, deleting
 from slipway.serving.api import InvalidSpecError, Plan, World
@@ -100,7 +100,7 @@ class Cluster:
         if words[1] == "stage":
             self.disk.add(words[3].rpartition("/")[2])
             self.downloads.append(words[2])
-        return written(LoadReport(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
+        return written(Report(file="a.gguf", size=5, etag="1", sha256=self.sha256)).decode()
 
     def working(self) -> list[tuple[str, str]]:
         return [place for place, job in self.jobs.items() if "status" not in job]

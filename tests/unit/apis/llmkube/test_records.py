@@ -240,11 +240,6 @@ class Counting:
         self.given += len(found)
         return found
 
-    def pods_of_workload(self, workload: Kind, name: Any) -> Sequence[Object]:
-        found: Sequence[Object] = self.listers.pods_of_workload(workload, name)
-        self.given += len(found)
-        return found
-
 
 @pytest.mark.parametrize("leaving", [False, True])
 def test_a_model_looks_at_no_more_objects_among_many_than_alone(*, leaving: bool) -> None:

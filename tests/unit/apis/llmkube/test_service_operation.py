@@ -94,37 +94,12 @@ def test_pods_are_kept_from_karpenter_where_the_service_says_always() -> None:
     assert name not in template(world(disruption={}))
 
 
-def test_pods_with_gpus_are_replaced_one_at_a_time_where_a_rollout_waits_for_idle_ones() -> None:
-    one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    waits = {"rolloutPolicy": {"waitForIdle": True}, **ONE_GPU}
-
-    def strategy(**spec: Any) -> Object:
-        made: Object = child(world(**waits | spec), "Deployment")["spec"]["strategy"]
-        return made
-
-    assert strategy(replicas=2) == one_by_one
-    assert strategy(autoscaling={"maxReplicas": 2}) == one_by_one
-    assert strategy(replicas=1) == {"type": "Recreate"}
-    assert strategy(replicas=2, rolloutPolicy={"waitForIdle": True, "force": True}) == {"type": "Recreate"}
-
-
-def test_a_rollout_that_waits_for_idle_pods_is_told_how_long_each_may_go_on() -> None:
-    asked = world(rolloutPolicy={"waitForIdle": True, "idleTimeoutSeconds": 600})
-    assert reasons(asked)["RolloutDeferred"] == "False/PodsFinish"
-    assert pod(asked)["spec"]["terminationGracePeriodSeconds"] >= asked.settings.drain_seconds
-    assert unused(rolloutPolicy={"waitForIdle": True}) == ""
-    longer = unused(rolloutPolicy={"waitForIdle": True, "idleTimeoutSeconds": 601})
-    assert "rolloutPolicy.idleTimeoutSeconds (the operator lets a pod that is replaced go on for 600 seconds" in longer
+def test_a_rollout_that_should_wait_for_idle_pods_is_told_not_to() -> None:
+    asked = world(rolloutPolicy={"waitForIdle": True})
+    assert reasons(asked)["RolloutDeferred"] == "False/IdleCheckUnsupported"
+    assert "rolloutPolicy.waitForIdle (" in unused(rolloutPolicy={"waitForIdle": True})
     assert "maxPodLifetimeIdleTimeoutSeconds (" in unused(maxPodLifetimeIdleTimeoutSeconds=0)
     assert "RolloutDeferred" not in reasons(world(rolloutPolicy={"waitForIdle": True, "force": True}))
-
-
-def test_a_rollout_that_waits_for_pods_that_nobody_can_ask_is_told_so() -> None:
-    generic = {"runtime": "generic", "image": "acme/engine:1", "rolloutPolicy": {"waitForIdle": True}}
-    assert reasons(world(**generic))["RolloutDeferred"] == "False/IdleCheckUnsupported"
-    assert "rolloutPolicy.waitForIdle (" in unused(**generic)
-    none = msgspec.structs.replace(world(rolloutPolicy={"waitForIdle": True}), settings=Settings(drain_seconds=0))
-    assert reasons(none)["RolloutDeferred"] == "False/IdleCheckUnsupported"
 
 
 def test_a_further_name_leads_to_the_service() -> None:

@@ -26,15 +26,13 @@ def world(
     deployment: dict[str, Any] | None = None,
     model: dict[str, Any] | None = None,
     resource: str = "",
-    enabled: bool = False,
     status: dict[str, Any] | None = None,
     kin: tuple[dict[str, Any], ...] = (),
     **spec: Any,
 ) -> World:
-    """A service over a Model that is ready. ``resource``: the accelerator of its pods, of which each asks for two;
-    ``enabled``: the Model is meant for those that its pods may get otherwise."""
+    """A service over a Model that is ready. ``resource``: the accelerator of its pods, of which each asks for two."""
     metadata = {"name": "chat", "namespace": "models", "uid": "s", "generation": 3, "creationTimestamp": SINCE}
-    gpu = {"count": 2, "resourceName": resource} if resource else {"enabled": enabled}
+    gpu = {"count": 2, "resourceName": resource} if resource else {}
     weights = {
         "metadata": {"name": "tiny", "namespace": "models", "uid": "m", "generation": 1, "creationTimestamp": SINCE},
         "spec": {"source": "https://models.example/tiny.gguf", "hardware": {"gpu": gpu}},
@@ -421,66 +419,3 @@ def test_those_behind_a_service_are_woken_when_its_place_in_the_queue_changes(
     """And nobody else: not those before it, those that wait for other resources, or those that do not wait."""
     serving = {**waiting("x", 10000, SINCE), "status": {"phase": "Ready"}}
     assert woken(old, new, BEFORE, BEHIND, serving, waiting("other", 10000, SINCE, "amd.com/gpu", "z")) == expected
-
-
-HEADER = {"phase": "Ready", "observedGeneration": 1, "gguf": {"layerCount": 62}}
-
-
-def acceleration(asked: World, rejection: Rejection | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = told(asked, rejection).get("acceleration", {})
-    return found
-
-
-def test_a_service_that_asks_for_no_gpu_has_all_its_layers_on_the_cpu() -> None:
-    """By the count of llama.cpp, to which the output is a layer too."""
-    assert acceleration(world(deployment=deployment(ready=1), model=HEADER)) == {
-        "device": "CPU",
-        "layersOffloaded": 0,
-        "layersTotal": 63,
-    }
-
-
-@pytest.mark.parametrize("count", [None, 0, -1, "62", 1 << 40])
-def test_a_header_that_counts_no_layers_gives_no_total(count: object) -> None:
-    model = {**HEADER, "gguf": {"layerCount": count}}
-    assert acceleration(world(deployment=deployment(ready=1), model=model)) == {"device": "CPU", "layersOffloaded": 0}
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        world(deployment=deployment(ready=1, resource=GPU), resource=GPU, model=HEADER),
-        world(deployment=deployment(ready=1), resources={"gpu": 1}, model=HEADER),
-        world(deployment=deployment(ready=1), enabled=True, model=HEADER),
-        world(deployment=deployment(ready=1), model=HEADER, image="acme/llama.cpp:all-backends"),
-        world(deployment=deployment(ready=1), model=HEADER, extraArgs=["--rpc", "10.0.0.1:50052"]),
-        world(deployment=deployment(ready=1), model=HEADER, extraArgs=["--rpc=10.0.0.1:50052"]),
-        world(deployment=deployment(ready=1), model=HEADER, env=[{"name": "LLAMA_ARG_RPC", "value": "10.0.0.1:50052"}]),
-        world(deployment=deployment(ready=1), model=HEADER, runtime="vllm"),
-        world(deployment=deployment(ready=0), model=HEADER),
-        world(deployment=deployment(ready=0, replicas=0), model=HEADER),
-        world(deployment={**deployment(ready=1), "metadata": {"generation": 2}}, model=HEADER),
-    ],
-    ids=[
-        "gpus",
-        "the service's",
-        "got otherwise",
-        "image",
-        "rpc",
-        "rpc=",
-        "variable",
-        "runtime",
-        "nobody answers",
-        "no replicas",
-        "rollout",
-    ],
-)
-def test_what_only_the_engine_knows_of_its_layers_is_not_told(asked: World) -> None:
-    assert acceleration(asked) == {}
-
-
-@pytest.mark.parametrize("retryable", [False, True])
-def test_layers_are_not_told_of_a_spec_that_is_refused(retryable: bool) -> None:
-    """What runs is of an older one."""
-    asked = world(deployment=deployment(ready=1), model=HEADER)
-    assert acceleration(asked, Rejection("InvalidSpec", "not this way", retryable=retryable)) == {}

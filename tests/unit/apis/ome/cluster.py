@@ -9,7 +9,7 @@ from slipway.apis.ome.model_resolve import View
 from slipway.apis.ome.models import MODELS
 from slipway.apis.ome.storage import use_of
 from slipway.artifacts.config import ModelFacts
-from slipway.artifacts.report import LoadReport, written
+from slipway.artifacts.report import Report, written
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.serving.api import USES, InvalidSpecError, Plan, Reference, World
@@ -174,7 +174,7 @@ class Cluster:
             return ""
         if words[1] == "stage":
             self.disks[node][words[3]] = words[2]
-        return written(LoadReport(file="a.safetensors", size=5, revision="abc", model=self.facts)).decode()
+        return written(Report(file="a.safetensors", size=5, revision="abc", model=self.facts)).decode()
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]

@@ -36,7 +36,7 @@ async function words(response) {
   try {
     return JSON.parse(text).error.message;
   } catch {
-    return text.slice(0, 300) || `The gateway answered with status ${response.status}.`;
+    return text.slice(0, 300) || `The answer has the status ${response.status}.`;
   }
 }
 

@@ -46,7 +46,7 @@ export function box(kind) {
         }
         (kindOf === "thought" ? thought : answer).append(text);
       }
-      say(progress, `${first || "An empty answer"}, complete after ${passed()}.`);
+      say(progress, `${first || "An empty answer"}, all of it after ${passed()}.`);
     } catch (error) {
       const stopped = error.name === "AbortError";
       say(progress, stopped ? "Stopped." : "");

@@ -22,16 +22,16 @@ export function prose(text) {
 
 /** What each state is called, how it looks, and what it means where the status has no words of its own. */
 export const STATES = {
-  failed: ["Failed", "bad", "It is not answering, and will not recover without a change."],
-  unreachable: ["Unreachable", "bad", "It is running, but requests cannot reach it."],
-  degraded: ["Change failed", "warn", "It still answers as it did before its latest change."],
-  unseen: ["No status yet", "warn", "No controller has reported on it yet."],
-  starting: ["Starting", "busy", "It is not answering yet. Requests wait for it."],
-  updating: ["Changing", "busy", "It answers. Its latest change is being rolled out."],
+  failed: ["Failed", "bad", "It does not answer, and will not by itself."],
+  unreachable: ["No id leads to it", "bad", "It runs, but no request can name it."],
+  degraded: ["Change failed", "warn", "It answers as it was before its newest change."],
+  unseen: ["Not taken up", "warn", "No controller has said anything of it yet."],
+  starting: ["Starting", "busy", "It does not answer yet. Requests wait for it."],
+  updating: ["Changing", "busy", "It answers. Its newest change is on its way."],
   ready: ["Ready", "good", "It answers."],
-  asleep: ["Asleep", "calm", "No replica is running. The first request starts one and waits for it."],
-  stopped: ["Stopped", "calm", "No replica is running, and requests do not start one."],
-  leaving: ["Being deleted", "calm", "It will be gone soon."],
+  asleep: ["Asleep", "calm", "No replica runs. The first request starts one, and waits for it."],
+  stopped: ["Stopped", "calm", "No replica runs, and no request starts one."],
+  leaving: ["Being deleted", "calm", "It is on its way out."],
 };
 
 /** A state as a word with a mark before it. */

@@ -99,8 +99,8 @@ export function list() {
       shown += fits;
     }
     let told = "";
-    if (!models.length) told = "There are no models yet.";
-    else if (!shown) told = "No model matches.";
+    if (!models.length) told = "No model has been declared yet.";
+    else if (!shown) told = "No model is like that.";
     else if (shown < models.length) told = `${shown} of ${models.length} models.`;
     say(found, told);
   }

@@ -61,16 +61,16 @@ async function look() {
 
 function unanswered({ status, message }) {
   const since = answered ? ` What is shown is from ${clock(answered)}.` : "";
-  if (status === undefined) return `This page cannot show the gateway's answer: ${message}`;
+  if (status === undefined) return `The page cannot show what the gateway said: ${message}`;
   if (status === 0) return `${message}${since}`;
-  return `The gateway's control process is not answering (status ${status}). HAProxy keeps serving requests with what it knows.${since}`;
+  return `The gateway's control process does not answer (status ${status}). Requests are served on with what HAProxy knows.${since}`;
 }
 
 function told({ away_since: away, unread = [], counted }) {
   const lines = [];
-  if (away) lines.push(`The cluster's API server has not answered since ${clock(away)}. Requests are still served, but what you see may be out of date.`);
-  else if (unread.length) lines.push(`The gateway cannot read ${unread.join(", ")}; the log of its control process says why.`);
-  if (!counted) lines.push("HAProxy does not report its counters, so requests are not shown.");
+  if (away) lines.push(`The cluster's API server has not answered since ${clock(away)}. Requests are served on; what is shown may be out of date.`);
+  else if (unread.length) lines.push(`Nothing can be read of ${unread.join(", ")}: the log of the gateway's control process says why.`);
+  if (!counted) lines.push("HAProxy does not tell its counters: requests are not shown.");
   return lines;
 }
 
@@ -81,7 +81,7 @@ function notify(lines) {
 }
 
 function tell({ version, replica }) {
-  say(footer, `Slipway ${version}${replica ? `. Requests as counted by the replica ${replica} since it started` : ""}.`);
+  say(footer, `Slipway ${version}${replica ? `. Requests as the replica ${replica} counts them, since it started` : ""}.`);
 }
 
 /** Asks for the key. */
@@ -102,12 +102,12 @@ function enter(refused) {
     el(
       "form",
       { className: "enter", on: { submit: take } },
-      el("h1", {}, "This gateway requires a key"),
+      el("h1", {}, "This gateway asks for a key"),
       el("label", { htmlFor: "key" }, "API key"),
       field,
       el("p", { className: "failure", attributes: { role: "alert" } }, refused),
       el("button", { type: "submit" }, "Show the models"),
-      el("p", { className: "muted" }, "It stays in this tab and is forgotten when you close it."),
+      el("p", { className: "muted" }, "It stays in this tab, and is forgotten with it."),
     ),
   );
   field.focus();

@@ -43,7 +43,7 @@ export function examples(feature, id, keys) {
 export function model({ kind, namespace, name }) {
   const title = name;
   const parts = { head: head(name), why: why(), facts: facts(), asking: asking(), told: told() };
-  const gone = el("p", { hidden: true }, "This model no longer exists.");
+  const gone = el("p", { hidden: true }, "There is no such model any more.");
   const node = el(
     "div",
     { className: "model" },
@@ -90,7 +90,7 @@ function why() {
   const advice = el("p", {});
   const todo = el("div", {}, el("h3", {}, "What to do"), advice);
   const conflicts = el("ul", { className: "conflicts" });
-  const node = el("section", { attributes: { "aria-label": "State" } }, meaning, reason, message, conflicts, todo);
+  const node = el("section", { attributes: { "aria-label": "How it is" } }, meaning, reason, message, conflicts, todo);
   return {
     node,
     update({ state, reason: word = "", message: text = "", advice: does = "", conflicts: amiss = [] }) {
@@ -157,14 +157,14 @@ function asking() {
 function how(feature, ids, keys) {
   const asked = box(WAYS[feature][0] === CHAT ? "chat" : feature === "TextEmbedding" ? "embedding" : "");
   const which = el("select", { id: "which", on: { change: () => show() } }, ...ids.map((id) => el("option", {}, id)));
-  const chooser = ids.length > 1 ? el("p", { className: "pick" }, el("label", { htmlFor: "which" }, "Id"), which) : "";
+  const chooser = ids.length > 1 ? el("p", { className: "pick" }, el("label", { htmlFor: "which" }, "By the id"), which) : "";
   const places = el("div", {});
   function show() {
     const texts = Object.entries(examples(feature, which.value, keys));
     places.replaceChildren(...texts.map(([language, text]) => snippet(language, text)));
     asked?.choose(which.value);
   }
-  const hint = keys ? el("p", { className: "muted" }, ...prose("First set the variable `API_KEY` to your key.")) : "";
+  const hint = keys ? el("p", { className: "muted" }, ...prose("Put your key into the variable `API_KEY` first.")) : "";
   const section = el("section", {}, el("h2", {}, "Ask it"), chooser, asked ? asked.node : "", el("h2", {}, "Ask it from elsewhere"), hint, places);
   section.tell = (state) => asked?.tell(state);
   show();
