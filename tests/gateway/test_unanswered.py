@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
 import requests
 
 from slipway.gateway import haproxy_socket
-from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for, waiting
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, settle, wait_for, waiting
+from tests.gateway.standalone import PATIENCE, Standalone
 from tests.gateway.test_lossless import CHAT, MEDIUM, SMALL, post, under_load
 
 HELD = b'{"model":"m1","x":{"held":true}}'
@@ -74,11 +79,60 @@ async def test_requests_are_answered_however_often_the_only_engine_dies(served: 
             await asyncio.to_thread(engine.kill)
             await asyncio.sleep(0.2)
             await asyncio.to_thread(engine.start)
+            # All waiting requests get their answer before the next death: a request may only wait twice.
+            await asyncio.to_thread(wait_for, lambda: waiting(served) == 0)
             before = len(engine.bodies)
             await asyncio.to_thread(wait_for, lambda known=before: len(engine.bodies) > known + 20)
 
     seen = await under_load(served, die, (SMALL, MEDIUM))
     assert set(seen) == {200}, seen
+
+
+def test_idle_connections_that_died_with_the_engine_do_not_use_up_retries(served: Standalone, engine: Engine) -> None:
+    """HAProxy sees eight new requests and the death of a hundred idle connections at the same moment."""
+    for _unused in range(8):
+        with ExitStack() as stack:
+            made = [stack.enter_context(closing(connection(served))) for _unused in range(100)]
+            for one in made:
+                one.request("POST", CHAT, HELD)
+            wait_for(lambda: engine.active == 100)
+            engine.release(100)
+            assert [answered(one) for one in made] == [200] * 100
+            with stopped(served):
+                for one in made[:8]:
+                    one.request("POST", CHAT, SMALL)
+                engine.kill()
+            wait_for(lambda: waiting(served) == 8)
+            engine.start()
+            assert [answered(one) for one in made[:8]] == [200] * 8
+
+
+def connection(gateway: Standalone) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(gateway.url.removeprefix("http://"), timeout=PATIENCE)
+
+
+def answered(asked: http.client.HTTPConnection) -> int:
+    answer = asked.getresponse()
+    answer.read()
+    return answer.status
+
+
+@contextmanager
+def stopped(gateway: Standalone) -> Iterator[None]:
+    """Stops HAProxy for the duration of the block, so that it sees all events in it at once."""
+    workers = gateway.haproxy_pids()[1:]
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    try:
+        wait_for(lambda: all(map(is_stopped, workers)))
+        yield
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
 
 
 async def test_a_request_survives_a_reload_while_it_waits_for_the_next(served: Standalone, engine: Engine) -> None:

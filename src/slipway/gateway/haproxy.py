@@ -35,6 +35,9 @@ _TURN_AROUND = "10ms"
 _OLD_PROCESSES = 2
 _ALONE = "txn.alone"
 """Variable that is unique to a request which must not take an idle connection; unset for those that may."""
+_CONNECTION_NAME = f"var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,{_ALONE})"
+"""HAProxy evaluates this name for each attempt. Requests share idle connections of the same name. All idle connections
+of a server die with it, so a retry must not use another of them, or all retries may fail before one connects."""
 PATHS_MAP, LACKS_MAP = "paths.map", "lacks.map"
 VERSION_VARIABLE = "proc.slipway_version"
 """Process variable that tells which static part is running."""
@@ -90,7 +93,7 @@ def version(settings: Settings) -> str:
 
 def server(endpoint: str) -> str:
     """Address and options of an endpoint's server, in the file as on the command line."""
-    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name var({_ALONE}) {unanswered.CHECK}"
+    return f"{endpoint} cookie {server_name(endpoint)} pool-conn-name {_CONNECTION_NAME} {unanswered.CHECK}"
 
 
 def servers(run_directory: str, backend: Backend) -> dict[str, str]:

@@ -20,6 +20,7 @@ from slipway.gateway.runtime_diff import (
 )
 from slipway.gateway.table import Backend, RoutingTable
 
+NAMED = "pool-conn-name var(txn.attempt,0),add(1),set-var(txn.attempt),concat(-,txn.alone)"
 LAST = f"ns:m/unanswered {unanswered.server('/run')} backup"
 HEAD = "# pxname,svname,status,scur\n"
 
@@ -53,10 +54,10 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
     assert told(running(), table(m=["10.0.0.1:80", "[fd00::1]:80"])) == [
         "add map /run/hold.map ns:m 1",
         "add backend ns:m from model",
-        f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        f"add server ns:m/10.0.0.1:80 10.0.0.1:80 cookie 10.0.0.1:80 {NAMED} {unanswered.CHECK}",
         "enable health ns:m/10.0.0.1:80",
         "set server ns:m/10.0.0.1:80 state ready",
-        f"add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        f"add server ns:m/fd00::1:80 [fd00::1]:80 cookie fd00::1:80 {NAMED} {unanswered.CHECK}",
         "enable health ns:m/fd00::1:80",
         "set server ns:m/fd00::1:80 state ready",
         f"add server {LAST}",
@@ -70,7 +71,7 @@ def test_a_new_model_exists_before_the_map_leads_to_it() -> None:
 def test_new_servers_come_before_old_ones_leave() -> None:
     now = running({"m": "ns:m"}, m={"10.0.0.1:80": True})
     assert told(now, table(m=["10.0.0.2:80"])) == [
-        f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 pool-conn-name var(txn.alone) {unanswered.CHECK}",
+        f"add server ns:m/10.0.0.2:80 10.0.0.2:80 cookie 10.0.0.2:80 {NAMED} {unanswered.CHECK}",
         "enable health ns:m/10.0.0.2:80",
         "set server ns:m/10.0.0.2:80 state ready",
         "set server ns:m/10.0.0.1:80 state maint",
