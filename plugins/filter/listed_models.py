@@ -108,7 +108,8 @@ def _place(item: Item, option: str) -> str:
 
 def _objects(api: str, kinds: Mapping[str, Iterable[Item]], settings: Item) -> Iterable[dict[str, Any]]:
     # Models of such an API are weights only, and one for a Mac is served outside of the cluster.
-    weights_only = "services" in (settings["apis"].get(api) or {})
+    about = settings["apis"].get(api) or {}
+    weights_only = "services" in about or about.get("unserved", False)
     macs = [_metadata(item).get("name") for item in kinds["models"] if _accelerator(item) == "metal"]
     for item in kinds["models"]:
         yield _known(item, settings) | {"api": api, "model": True, "served": not weights_only}

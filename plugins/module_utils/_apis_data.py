@@ -693,7 +693,7 @@ APIS: Mapping[str, Any] = {
             "clustermodels.ai.deckhouse.io",
             "modelcatalogsources.ai.deckhouse.io",
         ],
-        "models": {"definition": "models.ai.deckhouse.io", "version": "ai.deckhouse.io/v1alpha1"},
+        "models": {"definition": "models.ai.deckhouse.io", "version": "ai.deckhouse.io/v1alpha1", "unserved": True},
         "pod_labels": [],
         "resources": [
             {

@@ -90,7 +90,8 @@ def entry(api: Description) -> Object:
     }
     return {
         "definitions": [definition(kind) for kind in kinds],
-        "models": modules(api.resources),
+        # APIs without engines provide models for the workloads of others.
+        "models": {**modules(api.resources), **({} if api.scrape else {"unserved": True})},
         "pod_labels": [*api.pod_labels],
         "resources": [described(resource) for resource in api.resources],
         "rules": rules(api),

@@ -15,6 +15,7 @@ SETTINGS = {
     "apis": {
         "krypton": {"version": "krypton.ai/v1alpha1"},
         "llmkube": {"version": "inference.llmkube.dev/v1alpha1", "services": "inferenceservices"},
+        "deckhouse": {"version": "ai.deckhouse.io/v1alpha1", "unserved": True},
     },
     "api": "krypton",
     "service_api": "llmkube",
@@ -69,6 +70,8 @@ def test_the_gateway_lists_models_or_the_services_that_serve_them() -> None:
     mac = {"api": "llmkube", "name": "mac", "spec": {"hardware": {"accelerator": "metal"}}}
     services = [{"name": "chat", "spec": {"modelRef": "m"}}, {"name": "on-a-mac", "spec": {"modelRef": "mac"}}]
 
-    found = listed_models([{"name": "k"}, MODEL, mac], services, SETTINGS)
+    artifact = {"api": "deckhouse", "name": "artifact"}
+
+    found = listed_models([{"name": "k"}, MODEL, mac, artifact], services, SETTINGS)
 
     assert [one["name"] for one in found["objects"] if one["served"]] == ["k", "chat"]
