@@ -21,12 +21,10 @@ from aiohttp import web
 from slipway.gateway import haproxy, limits, runtime_diff, targets
 from slipway.gateway.balancing import server_name
 from slipway.gateway.file_source import TableFile
-from tests.gateway.standalone import Standalone
+from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import reserved_port
 
 KEY = "sk-test-1"
-PATIENCE = 60
-"""Seconds for what takes a moment on a machine that has nothing else to do."""
 
 
 class Engine:
@@ -197,7 +195,7 @@ def make_gateway(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Stan
     def make(**settings: Any) -> Standalone:
         directory: Path = tmp_path_factory.mktemp("gw")
         addresses = {"listen": f"127.0.0.1:{reserved_port()}", "controlListen": f"127.0.0.1:{reserved_port()}"}
-        defaults = {"threads": 1, "maxConnections": 2000, "connectSeconds": 1}
+        defaults = {"threads": 1, "maxConnections": 2000, "connectSeconds": 10}
         return Standalone(directory, {**addresses, **defaults, **settings})
 
     return make
@@ -209,12 +207,35 @@ def engine(make_engine: Callable[..., Engine]) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    """With a key, the model m1 on one engine, and the model empty without any."""
-    made = make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=2, holdRequests=5)
-    made.route({"m1": [engine.endpoint], "empty": []}, {"tester": KEY})
-    with made:
+def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    """A gateway with API keys, shared by all modules without special settings. Each module writes its own table."""
+    with make_gateway(apiKeysSecret="keys", maxBodyBytes=4 << 20, holdSeconds=1, holdRequests=5) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def keyless(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    """The same without API keys."""
+    with make_gateway(maxBodyBytes=17 << 20) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def hasty(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Api]:
+    """A gateway that gives the engine of model m1 only one second to answer, for tests that expect a timeout."""
+    made = make_gateway(apiKeysSecret="keys", streamIdleSeconds=1)
+    made.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    with made, Api(made.url) as api:
+        settle(made)
+        yield api
+
+
+@pytest.fixture(scope="module")
+def gateway(keyed: Standalone, engine: Engine) -> Standalone:
+    """With a key, the model m1 on one engine, and the model empty without any."""
+    keyed.route({"m1": [engine.endpoint], "empty": []}, {"tester": KEY})
+    settle(keyed)
+    return keyed
 
 
 class Api(requests.Session):
@@ -229,10 +250,9 @@ class Api(requests.Session):
         return super().request(method, f"{self.url}{path!s}", *args, **{"timeout": PATIENCE, **options})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(gateway: Standalone) -> Iterator[Api]:
     with Api(gateway.url) as made:
-        wait_for(lambda: made.post("/v1/completions", data=b'{"model":"m1"}').status_code == 200)
         yield made
 
 
@@ -260,8 +280,9 @@ def _in_use(gateway: Standalone) -> bool:
         runtime_diff.HELD: held,
         haproxy.LACKS_MAP: haproxy.lacks_map(table),
         **targets.maps(table),
-        **(limits.maps(rights, limits.allowed(rights, table)) if rights else {}),
     }
+    if "apiKeysSecret" in gateway.settings:
+        maps |= {"keys.map": dict(file.hashes()), **limits.maps(rights, limits.allowed(rights, table))}
     try:
         running = runtime_diff.parse_backends(ask_haproxy(gateway, runtime_diff.SHOW_BACKENDS_AND_SERVERS))
         read = {name: runtime_diff.parse_map(ask_haproxy(gateway, f"show map {gateway.run}/{name}")) for name in maps}

@@ -1,26 +1,29 @@
 """A whole gateway on this machine, without Kubernetes: HAProxy and control process, fed from a table file.
 
-For tests and benchmarks. HAProxy is the program that SLIPWAY_HAPROXY names, else the public image.
+For tests and benchmarks. HAProxy runs as a local program; see haproxy_program.py.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 import yaml
 
-IMAGE = "haproxy:3.4.6"
-_START_SECONDS = 90.0
-_STOP_SECONDS = 30.0
+from tests.gateway.haproxy_program import haproxy
+
+PATIENCE = 90
+"""Time limit in seconds for operations that are fast on an idle machine."""
 
 
 class Standalone:
@@ -36,8 +39,7 @@ class Standalone:
         self.table = directory / "table.json"
         self.url = f"http://{settings['listen']}"
         self.control_url = f"http://{settings['controlListen']}"
-        self._settings = {"runDirectory": str(self.run), **settings}
-        self._container = f"slipway-gateway-{os.getpid()}-{directory.name}"
+        self.settings = {"runDirectory": str(self.run), **settings}
         self.haproxy: subprocess.Popen[bytes] | None = None
         self.control: subprocess.Popen[bytes] | None = None
 
@@ -46,9 +48,11 @@ class Standalone:
         models: Mapping[str, Sequence[str] | Mapping[str, object]],
         keys: Mapping[str, str] | None = None,
         refused: Mapping[str, str] | None = None,
+        rights: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         """Writes the table, see file_source.TableFile. Takes effect within 0.2 s."""
-        text = json.dumps({"models": dict(models), "keys": dict(keys or {}), "refused": dict(refused or {})})
+        table = {"models": models, "keys": keys or {}, "refused": refused or {}, "rights": rights or {}}
+        text = json.dumps(table)
         new = self.table.with_suffix(".new")
         new.write_text(text)
         new.replace(self.table)
@@ -56,19 +60,26 @@ class Standalone:
     def __enter__(self) -> Standalone:
         """Starts with the table that `route` wrote before, or with none."""
         self.run.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump(self._settings))
+        self.config.write_text(yaml.safe_dump(self.settings))
         if not self.table.exists():
             self.route({})
         subprocess.run([*self._slipway(), "--init"], check=True, env=self._environment())
-        self.start_haproxy()
-        self.start_control()
-        self.wait_ready()
+        try:
+            self.start_haproxy()
+            self.start_control()
+            self.wait_ready()
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stops both processes."""
+        self._stop()
+
+    def _stop(self) -> None:
         self.kill_haproxy()
         self.stop(self.control)
 
@@ -81,42 +92,50 @@ class Standalone:
     def start_haproxy(self) -> None:
         """Starts HAProxy as the pod does; access log and messages go to haproxy.log."""
         arguments = ["-W", "-db", "-S", f"{self.run}/master.sock,mode,600", "-f", f"{self.run}/haproxy.cfg"]
-        memory = self._settings.get("memoryBytes")
+        memory = self.settings.get("memoryBytes")
         arguments += ["-m", str(int(str(memory)) >> 20)] if memory else []
-        program = os.environ.get("SLIPWAY_HAPROXY")
-        command = [program] if program else self._docker()
         with (self.directory / "haproxy.log").open("ab") as output:
             self.haproxy = subprocess.Popen(
-                [*command, *arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                [*_as_in_a_pod(), haproxy(), *arguments], stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
 
     def kill_haproxy(self) -> None:
         """Ends HAProxy at once, with all its connections."""
         if not self.haproxy:
             return
-        if not os.environ.get("SLIPWAY_HAPROXY"):
-            subprocess.run(["docker", "kill", self._container], check=False, capture_output=True)
-        self.stop(self.haproxy)
+        pids = self.haproxy_pids()
+        self.haproxy.kill()  # first, so that it does not restart its workers
+        for pid in pids[1:]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.haproxy.wait()
+        # Wait until the sockets are closed, so that HAProxy can be started again.
+        deadline = time.monotonic() + PATIENCE
+        while any(map(_is_alive, pids)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the HAProxy processes {pids} have not ended")
+            time.sleep(0.01)
 
     def wait_ready(self) -> None:
-        """Returns when the public /readyz says so. Raises TimeoutError."""
-        deadline = time.monotonic() + _START_SECONDS
+        """Waits until the public /readyz succeeds. Raises RuntimeError if a process exits first."""
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/readyz", timeout=10):
+                with urllib.request.urlopen(f"{self.url}/readyz", timeout=PATIENCE):
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.05)
+            for process, log in ((self.haproxy, "haproxy.log"), (self.control, "control.log")):
+                if process and process.poll() is not None:
+                    text = (self.directory / log).read_text(errors="replace")
+                    raise RuntimeError(f"the gateway did not start, {log} ends in: {text[-2000:]}")
         raise TimeoutError(f"the gateway is not ready; see the logs in {self.directory}")
 
     def haproxy_pids(self) -> list[int]:
-        """Master first, then its workers: for measuring."""
-        if not self.haproxy:
+        """The PIDs of the master and then its workers; empty if HAProxy has exited."""
+        if not self.haproxy or self.haproxy.poll() is not None:
             return []
         master = self.haproxy.pid
-        if not os.environ.get("SLIPWAY_HAPROXY"):
-            command = ["docker", "inspect", "--format", "{{.State.Pid}}", self._container]
-            master = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
         return [master, *map(int, children)]
 
@@ -126,7 +145,7 @@ class Standalone:
         if process and process.poll() is None:
             process.terminate()
             try:
-                process.wait(_STOP_SECONDS)
+                process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -139,8 +158,18 @@ class Standalone:
     def _slipway(self) -> list[str]:
         return [sys.executable, "-m", "slipway", "gateway", "--config", str(self.config)]
 
-    def _docker(self) -> list[str]:
-        user = f"{os.getuid()}:{os.getgid()}"
-        directory = f"{self.directory}:{self.directory}"
-        options = ["--rm", "--network", "host", "--user", user, "--read-only", "--cap-drop", "ALL", "-v", directory]
-        return ["docker", "run", *options, "--name", self._container, IMAGE, "haproxy"]
+
+def _as_in_a_pod() -> list[str]:
+    """A command prefix that drops root's capabilities, like the pod's security context.
+
+    Otherwise HAProxy could, for example, raise its own limit on open files.
+    """
+    return [] if os.getuid() else ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process still has its sockets; a zombie has none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
@@ -10,8 +9,8 @@ import aiohttp
 import pytest
 import requests
 
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Api, Engine, settle
+from tests.gateway.standalone import PATIENCE, Standalone
 
 ONLY_PLAIN = "sk-only-plain"
 RESPONSES = "/v1/responses"
@@ -28,27 +27,31 @@ def pods(make_engine: Callable[..., Engine]) -> list[Engine]:
 
 
 @pytest.fixture(scope="module")
-def gateways(make_gateway: Callable[..., Standalone], engine: Engine, pods: list[Engine]) -> Iterator[list[Standalone]]:
-    """Two that know nothing of each other, with the same table."""
+def gateway(keyed: Standalone, engine: Engine, pods: list[Engine]) -> Standalone:
     models = {
         "stored": [pod.endpoint for pod in pods],
         "plain": [engine.endpoint],
         "declared": {"endpoints": [engine.endpoint], "route": {"paths": ["/v1/responses"]}},
         "empty": [],
     }
-    first, second = made = [make_gateway(apiKeysSecret="keys", holdSeconds=1) for _unused in range(2)]
-    for gateway in made:
-        keys, rights = {"all": KEY, "plain": ONLY_PLAIN}, {"plain": {"models": ["plain"]}}
-        gateway.table.write_text(json.dumps({"models": models, "keys": keys, "rights": rights}))
-    with first, second:
-        for gateway in made:
-            settle(gateway)
+    keyed.route(models, {"all": KEY, "plain": ONLY_PLAIN}, rights={"plain": {"models": ["plain"]}})
+    settle(keyed)
+    return keyed
+
+
+@pytest.fixture
+def other(make_gateway: Callable[..., Standalone], gateway: Standalone) -> Iterator[Standalone]:
+    """A second, independent gateway with the same table."""
+    made = make_gateway(apiKeysSecret="keys", holdSeconds=1)
+    made.table.write_bytes(gateway.table.read_bytes())
+    with made:
+        settle(made)
         yield made
 
 
 @pytest.fixture(scope="module")
-def api(gateways: list[Standalone]) -> Iterator[Api]:
-    with Api(gateways[0].url) as made:
+def api(gateway: Standalone) -> Iterator[Api]:
+    with Api(gateway.url) as made:
         yield made
 
 
@@ -70,15 +73,15 @@ def test_a_stored_response_is_found_at_the_pod_that_has_it(
     assert next(pod for pod in pods if pod.name == name).paths[-1] == f"{RESPONSES}/resp_{name}{rest}"
 
 
-def test_every_gateway_finds_it_and_so_does_one_that_was_started_anew(gateways: list[Standalone]) -> None:
-    for gateway in gateways:
-        with Api(gateway.url) as api:
+def test_every_gateway_finds_it_even_after_a_restart(gateway: Standalone, other: Standalone) -> None:
+    for url in (gateway.url, other.url):
+        with Api(url) as api:
             assert engine_of(api.get(f"{RESPONSES}/resp_two?model=static/stored")) == "two"
-    gateways[1].kill_haproxy()
-    gateways[1].start_haproxy()
-    gateways[1].wait_ready()
-    settle(gateways[1])
-    with Api(gateways[1].url) as api:
+    other.kill_haproxy()
+    other.start_haproxy()
+    other.wait_ready()
+    settle(other)
+    with Api(other.url) as api:
         assert engine_of(api.get(f"{RESPONSES}/resp_three?model=stored")) == "three"
 
 

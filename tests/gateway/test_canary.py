@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from slipway.gateway.runtime_diff import HELD
-from tests.gateway.conftest import PATIENCE, Engine, ask_haproxy, settle, wait_for, waiting
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, ask_haproxy, settle, wait_for, waiting
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 

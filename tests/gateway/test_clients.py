@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import anthropic
 import openai
 import pytest
 
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Engine, settle
+from tests.gateway.standalone import PATIENCE, Standalone
 
 ASKED: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -22,14 +22,11 @@ TOOL_USE = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"c
 
 
 @pytest.fixture(scope="module")
-def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
-    made = make_gateway(apiKeysSecret="keys", holdSeconds=1)
+def gateway(keyed: Standalone, engine: Engine) -> Standalone:
     embedder = {"endpoints": [engine.endpoint], "route": {"paths": ["/v1/embeddings"]}}
-    made.route({"m1": [engine.endpoint], "embedder": embedder, "empty": []}, {"tester": KEY})
-    with made, Api(made.url) as api:
-        settle(made)
-        wait_for(lambda: api.post("/v1/completions", json={"model": "m1"}).status_code == 200)
-        yield made
+    keyed.route({"m1": [engine.endpoint], "embedder": embedder, "empty": []}, {"tester": KEY})
+    settle(keyed)
+    return keyed
 
 
 @pytest.fixture

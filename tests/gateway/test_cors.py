@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 import requests
 
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Api, Engine, settle
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 NAMED, OTHER = "https://chat.example.org", "https://evil.example"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -13,8 +12,8 @@ from typing import NamedTuple
 import pytest
 import requests
 
-from tests.gateway.conftest import PATIENCE, Api, Engine, settle, wait_for, waiting
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for, waiting
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 
@@ -80,12 +79,15 @@ def test_waiting_requests_go_on_when_a_server_appears(patient: Cold, make_engine
 
 
 def test_a_server_that_does_not_listen_yet_is_waited_for(patient: Cold, make_engine: Callable[..., Engine]) -> None:
-    late = make_engine("late", start=False)
+    """Requests also wait across retries: another model's server, which starts first, shows that HAProxy retries."""
+    late, sooner = (make_engine(name, start=False) for name in ("late", "sooner"))
+    patient.gateway.route({patient.model: [late.endpoint], "sooner": [sooner.endpoint]})
+    wait_for(lambda: "sooner" in ask_haproxy(patient.gateway, f"show map {patient.gateway.run}/models.map"))
     with ThreadPoolExecutor(8) as pool:
-        patient.give(late)
         asked = [pool.submit(patient.ask) for _unused in range(5)]
         wait_for(lambda: waiting(patient.gateway) == 5)
-        time.sleep(1)  # it is tried several times meanwhile
+        sooner.start()
+        assert patient._replace(model="sooner").ask().status_code == 200
         assert waiting(patient.gateway) == 5
         late.start()
         assert [answer.result().status_code for answer in asked] == [200] * 5

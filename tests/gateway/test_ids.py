@@ -15,8 +15,8 @@ from slipway.gateway.settings import load
 from slipway.gateway.table import build
 from slipway.serving.claims import DEFAULT, Rules
 from slipway.serving.route import ROUTE
-from tests.gateway.conftest import PATIENCE, Engine
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine
+from tests.gateway.standalone import PATIENCE, Standalone
 
 
 class Steered:
@@ -63,7 +63,9 @@ def slice_of(obj: dict[str, Any], engine: Engine) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def steered(make_gateway: Callable[..., Standalone]) -> Iterator[Steered]:
     with make_gateway(holdSeconds=1) as made:
-        made.stop(made.control)
+        assert made.control
+        made.control.kill()  # after SIGTERM, it would wait for HAProxy to stop
+        made.control.wait()
         yield Steered(made)
 
 

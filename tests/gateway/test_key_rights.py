@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.gateway.conftest import PATIENCE, Api, Engine, ask_haproxy, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Api, Engine, settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 RIGHTS: dict[str, dict[str, Any]] = {
@@ -37,12 +37,9 @@ def limited(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
         "m2": [engine.endpoint],
         "m3": {"endpoints": [engine.endpoint], "route": {"labels": {"team": "search"}, "models": ["m3"]}},
     }
-    text = {"models": models, "keys": {name: key(name) for name in NAMES}, "rights": RIGHTS}
-    made.table.write_text(json.dumps(text))
+    made.route(models, {name: key(name) for name in NAMES}, rights=RIGHTS)
     with made:
-        for model in models:
-            wait_for(lambda model=model: ask(made, "free", model).status_code == 200)
-        wait_for(lambda: "single" in ask_haproxy(made, f"show map {made.run}/limits.map"))
+        settle(made)
         yield made
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 import requests
 
-from tests.gateway.conftest import PATIENCE, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 
 @pytest.fixture
-def guarded(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
-    made = make_gateway(apiKeysSecret="keys")
-    with made:
-        yield made
+def guarded(keyed: Standalone) -> Standalone:
+    """A gateway without models or keys."""
+    keyed.route({})
+    settle(keyed)
+    return keyed
 
 
 def status(gateway: Standalone, key: str) -> int:

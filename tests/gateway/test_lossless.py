@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from slipway.gateway import haproxy_socket
-from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for, waiting
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, settle, wait_for, waiting
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 SMALL = b'{"model":"m1","messages":[]}'
@@ -44,6 +44,15 @@ def served(shared: Standalone, pair: tuple[Engine, Engine]) -> Standalone:
     settle(shared)
     wait_for(lambda: post(shared, SMALL) == 200)
     return shared
+
+
+@pytest.fixture
+def own(make_gateway: Callable[..., Standalone], pair: tuple[Engine, Engine]) -> Iterator[Standalone]:
+    """A separate gateway, for tests that stop it."""
+    with make_gateway(threads=2) as made:
+        made.route({"m1": [engine.endpoint for engine in pair]})
+        settle(made)
+        yield made
 
 
 async def under_load(
@@ -212,20 +221,20 @@ async def test_the_death_of_the_control_process_costs_nothing_and_its_successor_
     assert newest(served) == worker, "the successor found what it wanted and reloaded nothing"
 
 
-def test_haproxy_starts_again_in_the_same_state(served: Standalone, pair: tuple[Engine, Engine]) -> None:
-    served.route({"m1": [pair[1].endpoint], "later": [pair[1].endpoint]})
-    wait_for(lambda: f"static:later/{pair[1].endpoint}' : New server" in (served.directory / "haproxy.log").read_text())
-    assert served.control
-    served.control.send_signal(signal.SIGSTOP)  # so that only the files can tell it
+def test_haproxy_starts_again_in_the_same_state(own: Standalone, pair: tuple[Engine, Engine]) -> None:
+    own.route({"m1": [pair[1].endpoint], "later": [pair[1].endpoint]})
+    wait_for(lambda: f"static:later/{pair[1].endpoint}' : New server" in (own.directory / "haproxy.log").read_text())
+    assert own.control
+    own.control.send_signal(signal.SIGSTOP)  # so that HAProxy gets its state only from the files
     try:
-        served.kill_haproxy()
-        served.start_haproxy()
-        served.wait_ready()
-        text = (served.run / "haproxy.cfg").read_text()
+        own.kill_haproxy()
+        own.start_haproxy()
+        own.wait_ready()
+        text = (own.run / "haproxy.cfg").read_text()
         assert pair[1].endpoint in text
-        assert post(served, b'{"model":"later"}') == 200
+        assert post(own, b'{"model":"later"}') == 200
     finally:
-        served.control.send_signal(signal.SIGCONT)
+        own.control.send_signal(signal.SIGCONT)
 
 
 async def test_sixty_four_large_bodies_at_once_stay_small(served: Standalone) -> None:
@@ -252,26 +261,19 @@ async def test_sixty_four_large_bodies_at_once_stay_small(served: Standalone) ->
     assert peak < 256 << 20, f"{peak >> 20} MiB"
 
 
-async def test_a_gateway_that_stops_lets_its_streams_finish(served: Standalone, pair: tuple[Engine, Engine]) -> None:
-    async with aiohttp.ClientSession() as session, session.post(served.url + CHAT, data=STREAM) as answer:
+async def test_a_gateway_that_stops_lets_its_streams_finish(own: Standalone, pair: tuple[Engine, Engine]) -> None:
+    async with aiohttp.ClientSession() as session, session.post(own.url + CHAT, data=STREAM) as answer:
         await answer.content.readline()
-        assert served.control
-        assert served.haproxy
-        served.control.terminate()
-        await asyncio.to_thread(wait_for, lambda: not ready(served))
-        os.kill(served.haproxy_pids()[0], signal.SIGUSR1)
+        assert own.control
+        assert own.haproxy
+        own.control.terminate()
+        await asyncio.to_thread(wait_for, lambda: not ready(own))
+        os.kill(own.haproxy_pids()[0], signal.SIGUSR1)
         next(engine for engine in pair if engine.name == answer.headers["x-engine"]).release(EVENTS)
         text = await answer.text()
     assert text.endswith("data: [DONE]\n\n")
-    assert await asyncio.to_thread(served.control.wait, PATIENCE) == 0
-    assert await asyncio.to_thread(served.haproxy.wait, PATIENCE) == 0
-    await asyncio.to_thread(restart, served)
-
-
-def restart(gateway: Standalone) -> None:
-    gateway.start_haproxy()
-    gateway.start_control()
-    gateway.wait_ready()
+    assert await asyncio.to_thread(own.control.wait, PATIENCE) == 0
+    assert await asyncio.to_thread(own.haproxy.wait, PATIENCE) == 0
 
 
 def newest(gateway: Standalone) -> int:

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aiohttp
@@ -17,8 +17,8 @@ import pytest
 import requests
 from aiohttp import web
 
-from tests.gateway.conftest import PATIENCE, Engine, cpu_seconds, settle, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, cpu_seconds, settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import reserved_port
 
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
@@ -36,11 +36,10 @@ def engine(make_engine: Callable[..., Engine]) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[Standalone]:
+def gateway(keyless: Standalone, engine: Engine) -> Standalone:
     """`whisper` must not see the field, `plain` may; `long` is served under a name that does not fit."""
-    made = make_gateway(maxBodyBytes=17 * MEBI)
     endpoints = [engine.endpoint]
-    made.route(
+    keyless.route(
         {
             "whisper": {"endpoints": endpoints, "route": {"models": ["whisper"], "dropModelField": True}},
             "plain": {"endpoints": endpoints, "route": {"models": ["plain"]}},
@@ -48,9 +47,8 @@ def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
             "counted": {"endpoints": endpoints, "route": {"models": ["counted"], "dropModelField": True}},
         }
     )
-    with made:
-        wait_for(lambda: requests.post(made.url + CHAT, data=b'{"model":"plain"}', timeout=PATIENCE).status_code == 200)
-        yield made
+    settle(keyless)
+    return keyless
 
 
 def part(header: str, content: bytes) -> bytes:

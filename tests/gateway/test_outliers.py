@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 import requests
 
-from slipway.gateway.reconcile_loop import LOOK_SECONDS
-from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 SMALL = b'{"model":"m1","messages":[]}'
 
 
-def servers(gateway: Standalone, which: str) -> float:
+def servers(gateway: Standalone, which: str, model: str = "m1") -> float:
     text = requests.get(f"{gateway.control_url}/metrics", timeout=PATIENCE).text
-    return float(text.split(f'slipway_gateway_{which}_servers{{model="m1",namespace="static"}} ')[1].split("\n")[0])
+    return float(
+        text.split(f'slipway_gateway_{which}_servers{{model="{model}",namespace="static"}} ')[1].split("\n")[0]
+    )
 
 
 def passed_over(gateway: Standalone) -> float:
@@ -51,13 +51,18 @@ def test_a_pod_that_fails_gets_no_more_requests_while_another_answers(
 def test_a_pod_that_answers_4xx_alone_keeps_its_requests(
     make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]
 ) -> None:
-    one, other = make_engine("one"), make_engine("other")
+    """The pod stays in use when the same check excludes another model's pod that answers as many with 500."""
+    one, other, bad, good = (make_engine(name) for name in ("one", "other", "bad", "good"))
     with make_gateway() as gateway, requests.Session() as session:
-        gateway.route({"m1": [one.endpoint, other.endpoint]})
+        gateway.route({"m1": [one.endpoint, other.endpoint], "m2": [bad.endpoint, good.endpoint]})
         settle(gateway)
-        one.status = 422
-        over = time.monotonic() + 3 * LOOK_SECONDS
-        while time.monotonic() < over:
-            session.post(gateway.url + CHAT, data=SMALL, timeout=PATIENCE)
+        one.status, bad.status = 422, 500
+
+        def judged() -> bool:
+            for body in (SMALL, SMALL.replace(b"m1", b"m2")):
+                session.post(gateway.url + CHAT, data=body, timeout=PATIENCE)
+            return servers(gateway, "passed_over", "m2") == 1
+
+        wait_for(judged)
         assert len(one.bodies) > 5
         assert passed_over(gateway) == 0

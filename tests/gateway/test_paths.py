@@ -9,27 +9,23 @@ import pytest
 import requests
 
 from slipway.serving.paths import PATHS
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, settle, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Api, Engine, settle
+from tests.gateway.standalone import PATIENCE, Standalone
 
 MESSAGES = "/v1/messages"
 DECLARED = ["/v1/embeddings", "/v1/audio/transcriptions", "/v2/something/of/a/later/release"]
 
 
 @pytest.fixture(scope="module")
-def api(make_gateway: Callable[..., Standalone], engine: Engine, make_engine: Callable[..., Engine]) -> Iterator[Api]:
+def api(keyed: Standalone, engine: Engine, make_engine: Callable[..., Engine]) -> Iterator[Api]:
     """`declared` says which paths its engine serves, `m1` says nothing; `empty` has no pod, and `dead` one that is
     gone."""
-    gateway = make_gateway(apiKeysSecret="keys", holdSeconds=1, streamIdleSeconds=3)
     declared = {"endpoints": [engine.endpoint], "route": {"paths": DECLARED}}
     dead = make_engine("dead")
-    gateway.route(
-        {"m1": [engine.endpoint], "declared": declared, "empty": [], "dead": [dead.endpoint]}, {"tester": KEY}
-    )
-    with gateway, Api(gateway.url) as made:
-        settle(gateway)
-        dead.kill()
-        wait_for(lambda: made.post("/v1/embeddings", json={"model": "declared"}).status_code == 200)
+    keyed.route({"m1": [engine.endpoint], "declared": declared, "empty": [], "dead": [dead.endpoint]}, {"tester": KEY})
+    settle(keyed)
+    dead.kill()
+    with Api(keyed.url) as made:
         yield made
 
 
@@ -68,15 +64,25 @@ def test_a_route_that_declares_nothing_gets_them_all(api: Api, engine: Engine, p
         ("POST", {"model": "declared"}, 404, "not_found_error", "unsupported_endpoint"),
         ("POST", {"model": "empty"}, 503, "overloaded_error", "model_not_ready"),
         ("POST", {"model": "dead"}, 503, "overloaded_error", "model_not_ready"),
-        ("POST", {"model": "m1", "x": {"delay": 3 * PATIENCE}}, 504, "timeout_error", "upstream_timeout"),
-        ("POST", {"model": "static/m1", "x": {"delay": 3 * PATIENCE}}, 504, "timeout_error", "upstream_timeout"),
-        ("POST", {"model": "m1", "pad": "x" * (17 << 20)}, 413, "request_too_large", "request_too_large"),
+        ("POST", {"model": "m1", "pad": "x" * (5 << 20)}, 413, "request_too_large", "request_too_large"),
     ],
 )
 def test_on_paths_of_anthropics_protocol_our_errors_have_its_shape(
     api: Api, path: str, method: str, body: Any, status: int, kind: str, code: str | None
 ) -> None:
-    answer = api.request(method, path, json=body, headers={"x-request-id": "req-1"})
+    refuses(api.request(method, path, json=body, headers={"x-request-id": "req-1"}), status, kind, code)
+
+
+@pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}/count_tokens", f"/openai{MESSAGES}"])
+@pytest.mark.parametrize("model", ["m1", "static/m1"])
+def test_an_engine_timeout_has_that_shape_as_well(hasty: Api, path: str, model: str) -> None:
+    body = {"model": model, "x": {"delay": 3 * PATIENCE}}
+    answer = hasty.post(path, json=body, headers={"x-request-id": "req-1"})
+    refuses(answer, 504, "timeout_error", "upstream_timeout")
+
+
+def refuses(answer: requests.Response, status: int, kind: str, code: str | None) -> None:
+    """Asserts that the answer to request `req-1` is this error in Anthropic's format."""
     assert answer.status_code == status
     assert answer.headers["content-type"].startswith("application/json")
     said = answer.json()

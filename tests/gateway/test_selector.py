@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 import requests
 
-from tests.gateway.conftest import PATIENCE, Engine, cpu_seconds, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, cpu_seconds, settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 from tests.selectors import BROKEN, FULFILLED, LABELS, UNFULFILLED
 
 CHAT = "/v1/chat/completions"
 
 
 @pytest.fixture(scope="module")
-def chosen(make_gateway: Callable[..., Standalone], make_engine: Callable[..., Engine]) -> Iterator[Standalone]:
+def chosen(keyless: Standalone, make_engine: Callable[..., Engine]) -> Standalone:
     """A chat model with labels and its adapter, an embedder, and a model that says nothing of itself."""
-    made = make_gateway()
     endpoints = [make_engine("labelled").endpoint]
     chat = {"labels": LABELS, "features": ["TextGeneration", "Reranking"]}
-    made.route(
+    keyless.route(
         {
             "chat": {"endpoints": endpoints, "route": chat},
             "chat_fr": {"endpoints": endpoints, "route": chat},
@@ -31,9 +30,8 @@ def chosen(make_gateway: Callable[..., Standalone], make_engine: Callable[..., E
             "plain": endpoints,
         }
     )
-    with made:
-        wait_for(lambda: status(made, "plain") == 200)
-        yield made
+    settle(keyless)
+    return keyless
 
 
 def send(gateway: Standalone, method: str, path: str, selectors: Sequence[str], body: bytes = b"") -> tuple[int, Any]:

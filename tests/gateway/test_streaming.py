@@ -7,7 +7,8 @@ import socket
 
 import requests
 
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, wait_for
+from tests.gateway.conftest import KEY, Api, Engine, wait_for
+from tests.gateway.standalone import PATIENCE
 
 CHAT = "/v1/chat/completions"
 

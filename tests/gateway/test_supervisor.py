@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 import requests
 
-from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, settle, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
 SMALL = b'{"model":"m1","messages":[]}'

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Api, Engine, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT, EVENTS = "/v1/chat/completions", "text/event-stream"
 SERIES = re.compile(

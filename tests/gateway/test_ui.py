@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from slipway.gateway.ui.access import FILES
-from tests.gateway.conftest import KEY, PATIENCE, Api, Engine, wait_for
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import KEY, Api, Engine, wait_for
+from tests.gateway.standalone import PATIENCE, Standalone
 
 
 @pytest.fixture(scope="module")

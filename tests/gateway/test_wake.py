@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from slipway.gateway.settings import load
 from slipway.gateway.wake import Waker
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
-from tests.gateway.conftest import PATIENCE, Engine, settle, wait_for, waiting
-from tests.gateway.standalone import Standalone
+from tests.gateway.conftest import Engine, settle, wait_for, waiting
+from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import reserved_port
 
 CHAT = "/v1/chat/completions"
@@ -40,10 +40,17 @@ class Cluster:
         self.version = 1
         self.written: list[int] = []
         """What the scale was set to."""
+        self.looks = 0
+        """How often the waker has checked for waiting requests."""
         self._starting: asyncio.Task[None] | None = None
 
     def route(self, *endpoints: str) -> None:
         self.gateway.route({"cold": {"endpoints": endpoints, "route": {"scale": TARGET}}, "off": []})
+
+    async def turns(self) -> None:
+        """Waits until the waker has had enough checks for a second attempt."""
+        over = self.looks + 20
+        await asyncio.to_thread(wait_for, lambda: self.looks >= over or bool(self.written))
 
     async def scale(self, request: web.Request) -> web.Response:
         if request.method == "PUT":
@@ -85,7 +92,13 @@ async def cluster(
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(kubeconfig_for(port)))
     client = await Client.connect(str(kubeconfig), metrics=Metrics())
-    waker = Waker(client, DataPlane(load(shared.config)).waiting, lambda *_told: None)
+    plane = DataPlane(load(shared.config))
+
+    async def looked() -> Mapping[str, int]:
+        found.looks += 1
+        return await plane.waiting()
+
+    waker = Waker(client, looked, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
     yield found
     task.cancel()
@@ -147,7 +160,7 @@ async def test_nobody_is_woken_for_clients_that_left(cluster: Cluster) -> None:
         await asyncio.to_thread(wait_for, lambda: waiting(cluster.gateway) == 1)
         asked.cancel()
     await asyncio.to_thread(wait_for, lambda: waiting(cluster.gateway) == 0)
-    await asyncio.sleep(1.5)  # what the waker has begun for the one that left is over
+    await cluster.turns()  # the attempt for the client that left has ended
     cluster.replicas = 0
-    await asyncio.sleep(1.5)
+    await cluster.turns()
     assert cluster.written == []

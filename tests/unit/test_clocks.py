@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,9 +15,17 @@ CLOCKS = {"monotonic", "perf_counter", "process_time", "time"}
 
 def bounded(source: str) -> Iterator[int]:
     """Lines with an assertion that what a clock has measured is less than something."""
+    tree = ast.parse(source)
+    parts = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)] or [tree]
+    yield from sorted({line for part in parts for line in bounded_in(part)})
+
+
+def bounded_in(part: ast.AST) -> Iterator[int]:
+    """The lines in one function or module."""
+    names = {name for node in ast.walk(part) for name in named(node)}
     comparisons = [
         node
-        for found in ast.walk(ast.parse(source))
+        for found in ast.walk(part)
         if isinstance(found, ast.Assert)
         for node in ast.walk(found.test)
         if isinstance(node, ast.Compare)
@@ -25,13 +33,29 @@ def bounded(source: str) -> Iterator[int]:
     for node in comparisons:
         for (left, right), sign in zip(pairwise([node.left, *node.comparators]), node.ops, strict=True):
             less, more = isinstance(sign, ast.Lt | ast.LtE), isinstance(sign, ast.Gt | ast.GtE)
-            if (less and measured(left)) or (more and measured(right)):
+            if (less and measured(left, names)) or (more and measured(right, names)):
                 yield node.lineno
 
 
-def measured(node: ast.expr) -> bool:
-    """Whether it is a difference from what a clock shows."""
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and any(map(asks_a_clock, ast.walk(node)))
+def named(node: ast.AST) -> Iterator[str]:
+    """Names of measured times: variables with one time, and lists to which times are added."""
+    match node:
+        case ast.Assign(targets=[ast.Name(name)], value=value) if measured(value):
+            yield name
+        case ast.Call(ast.Attribute(ast.Name(name), "append" | "add"), [value]) if measured(value):
+            yield name
+
+
+def measured(node: ast.expr, names: Collection[str] = ()) -> bool:
+    """Whether an expression is a time difference, a name of one, or a function call on one."""
+    match node:
+        case ast.BinOp(op=ast.Sub()):
+            return any(map(asks_a_clock, ast.walk(node)))
+        case ast.Name(name):
+            return name in names
+        case ast.Call(args=args):
+            return any(measured(arg, names) for arg in args)
+    return False
 
 
 def asks_a_clock(node: ast.AST) -> bool:
@@ -47,10 +71,18 @@ def asks_a_clock(node: ast.AST) -> bool:
         ("time.monotonic() - began > 0.9", False),
         ("count <= 4 * (time.monotonic() - began)", False),
         ("time.monotonic() < deadline", False),
+        ("took < 5", True),
+        ("median(all) < 0.5", True),
+        ("max(all) < 0.5 and count == 3", True),
+        ("took >= 1", False),
+        ("deadline < 5", False),
+        ("len(others) < 5", False),
     ],
 )
 def test_a_bound_is_known(assertion: str, found: bool) -> None:
-    assert bool(list(bounded(f"assert {assertion}, 'why'"))) is found
+    before = "took = time.monotonic() - began; all.append(time.monotonic() - began); others.append(1)"
+    assert bool(list(bounded(f"{before}; assert {assertion}, 'why'"))) is found
+    assert bool(list(bounded(f"async def f():\n  {before}\n  assert {assertion}"))) is found
 
 
 def test_no_test_bounds_the_time_that_something_takes() -> None:
