@@ -7,15 +7,31 @@ set -euo pipefail
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 network=${1:?usage: public.sh open|closed|auto IMAGE...}
 shift
-[[ $network != auto ]] || network=$("$folder/network.sh")
-[[ $network != closed ]] || exec "$folder/closed-network/build.sh" "$@"
+# shellcheck source=images/closed-network/steps.sh
+source "$folder/closed-network/steps.sh"
+need docker
+why='The network is configured as closed'
+if [[ $network == auto ]]; then
+  network=$("$folder/network.sh")
+  why='docker.io is not reachable'
+fi
+[[ $network != closed ]] || exec "$folder/closed-network/build.sh" --because "$why" "$@"
+
+# A slow or unresponsive registry must not block a run indefinitely.
+patience=${SLIPWAY_PULL_SECONDS:-1800}
+[[ $patience =~ ^[1-9][0-9]{0,5}$ ]] || die "SLIPWAY_PULL_SECONDS=$patience is not a number of seconds."
 
 pull() { # IMAGE
   local digest whole=$1
   digest=$(awk -v image="$1" '$1 == image {print $2}' "$folder/digests.txt")
   if [[ -n $digest ]]; then whole=${1%:*}@$digest; fi
-  docker pull --quiet "$whole" > /dev/null
+  timeout --foreground "$patience" docker pull --quiet "$whole" > /dev/null || failed_pull "$1" $?
   if [[ -n $digest ]]; then docker tag "$whole" "$1"; fi
+}
+
+failed_pull() { # IMAGE STATUS; timeout exits with 124
+  [[ $2 == 124 ]] || die "$1 could not be pulled; see the error above."
+  die "$1 was not pulled within $patience s: its registry responds too slowly. Set SLIPWAY_PULL_SECONDS to wait longer."
 }
 
 for image in "$@"; do
@@ -24,7 +40,7 @@ for image in "$@"; do
   else
     started=$SECONDS
     echo "$image: pulling"
-    pull "$image"
+    interruptible : pull "$image"
     echo "$image: pulled in $((SECONDS - started)) s"
   fi
 done

@@ -2,8 +2,8 @@
 # Makes images under their public names where no image registry can be reached: of Debian packages and Go modules.
 # An image that is there is left alone; one that was built before comes back from the cache; else its recipe runs.
 #
-#   build.sh IMAGE...     for every image one last word: present, loaded or built
-#   build.sh --list       the images that have a recipe
+#   build.sh [--because WHY] IMAGE...     ends with one line for each image: present, loaded or built
+#   build.sh --list                       the images that have a recipe
 #
 # Needs Docker, root, debootstrap (installed when apt is there) and, for the node image, Go.
 set -euo pipefail
@@ -28,15 +28,52 @@ recipes() { # prints IMAGE FILE for each
 # A recipe says which image it makes and what goes into it beside itself, and makes it.
 inputs() { :; }
 
-make_image() { # IMAGE
-  local image=$1 recipe key archive started=$SECONDS dir have text files old
-  recipe=$(recipe_of "$image")
+# The archive name is a hash of all inputs of the image, so an existing archive is always current.
+key_and_archive() { # RECIPE; sets image, key and archive
+  local files text
   # shellcheck source=/dev/null
-  source "$recipe"
+  source "$1"
   text=$(inputs)
   mapfile -t files <<< "$text"
-  key=$(key_of "$CLOSED_DIR/lib.sh" "$recipe" "$image" "${files[@]}")
-  archive=$CACHE/images/$(basename "$recipe" .sh)/$key.tar
+  key=$(key_of "$CLOSED_DIR/lib.sh" "$1" "$image" "${files[@]}")
+  archive=$CACHE/images/$(basename "$1" .sh)/$key.tar
+}
+
+is_there() { # RECIPE; prints yes if its image is in Docker or in the cache
+  local image key archive have
+  key_and_archive "$1"
+  have=$(image_inputs "$image")
+  if [[ $have == "$key" || $have == foreign || -e $archive ]]; then say yes; fi
+}
+
+# Reports what will be built, why and how long it takes, and fails early if a prerequisite is missing.
+plan() { # WHY IMAGE...; sets planned to the images that will be built
+  local why=$1 name recipe known seconds=0 compiles=()
+  planned=()
+  shift
+  for name in "$@"; do
+    recipe=$(recipe_of "$name")
+    known=$(is_there "$recipe")
+    [[ -z $known ]] || continue
+    planned+=("$name")
+    known=$(awk -v recipe="$(basename "$recipe" .sh)" '$1 == recipe {print $2}' "$CLOSED_DIR/seconds.txt")
+    seconds=$((seconds + known))
+    if grep -q go_binaries "$recipe"; then compiles+=("$name"); fi
+  done
+  ((${#planned[@]})) || return 0
+  known=images
+  ((${#planned[@]} > 1)) || known=image
+  say "$why: building ${#planned[@]} $known from source, about $(((seconds + 59) / 60)) min on 2 cores, once"
+  [[ $(id -u) == 0 ]] || die "building images from Debian packages needs root"
+  ((${#compiles[@]} == 0)) || command -v go > /dev/null \
+    || die "compiling ${compiles[*]} needs Go 1.25 or newer on PATH. Install it and run this again."
+  need_space "$((${#compiles[@]} ? 10 : 3))"
+}
+
+make_image() { # IMAGE COUNT; COUNT is a prefix such as "[1/4] ", empty if nothing needs to be built
+  local image=$1 count=$2 recipe key archive started=$SECONDS dir have old
+  recipe=$(recipe_of "$image")
+  key_and_archive "$recipe"
   have=$(image_inputs "$image")
   if [[ $have == "$key" ]]; then
     [[ -e $archive ]] || save_image "$image" "$archive" # the run that built it was killed before this
@@ -47,7 +84,7 @@ make_image() { # IMAGE
     docker load --quiet --input "$archive" > /dev/null
     say "$image: loaded from the cache in $((SECONDS - started)) s"
   else
-    say "$image: building"
+    say "$count$image: building"
     dir=$(mktemp -d "$CACHE/tmp/image.XXXXXX")
     old=$(image_id "$image")
     build "$dir" "$key"
@@ -58,12 +95,19 @@ make_image() { # IMAGE
   fi
 }
 
+why='Requested'
 case ${1:-} in
   '' | -h | --help) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 64 ;;
   --list) recipes | cut -d ' ' -f 1; exit ;;
+  --because) why=${2:?}; shift 2 ;;
 esac
+need docker tar
 docker info > /dev/null 2>&1 || die "Docker does not answer; scripts/docker.sh installs and starts it"
 open_cache
+plan "$why" "$@"
+number=0
 for name in "$@"; do
-  (make_image "$name")
+  count=''
+  if [[ " ${planned[*]} " == *" $name "* ]]; then count="[$((++number))/${#planned[@]}] "; fi
+  interruptible drop_halves make_image "$name" "$count"
 done

@@ -14,14 +14,6 @@ source "$CLOSED_DIR/../versions.env"
 # shellcheck source=images/closed-network/steps.sh
 source "$CLOSED_DIR/steps.sh"
 
-# One builder at a time; what a killed one left behind goes away with the next.
-open_cache() {
-  mkdir -p "$CACHE"/{tmp,bin,roots,images}
-  exec 9> "$CACHE/lock"
-  flock --nonblock 9 || { say "waiting for another build that uses $CACHE"; flock 9; }
-  rm -rf --one-file-system "${CACHE:?}"/tmp/*
-}
-
 # A short hash of files, folders and words: equal inputs give equal keys.
 key_of() { # PATH_OR_WORD...
   local input

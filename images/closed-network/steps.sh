@@ -1,4 +1,5 @@
-# Steps of a build: what runs, how far it is and how long it took. No image depends on this file, so it is part of no key.
+# Build steps: locking, prerequisites, interruption, progress and timing.
+# No image depends on this file, so it is not part of any key.
 # shellcheck shell=bash
 
 say() { printf '%s\n' "$*"; }
@@ -11,6 +12,85 @@ die() {
 elapsed() { # SECONDS; prints "45 s" or "3 min 5 s"
   if (($1 < 60)); then say "$1 s"; else say "$(($1 / 60)) min $(($1 % 60)) s"; fi
 }
+
+# ---- One builder at a time ----------------------------------------------------------------------------------------
+
+# Holds the lock FILE until this script and all its child processes have exited. Prints a message before it waits.
+hold_lock() { # FILE WHAT
+  local since=''
+  exec 9>> "$1"
+  if ! flock --nonblock 9; then
+    read -r since < "$1" || true
+    say "another $2${since:+ (since $since)}, waiting"
+    flock 9
+  fi
+  date +%H:%M > "$1"
+}
+
+# Creates and locks the cache, and removes files left by a killed build.
+open_cache() {
+  need flock
+  mkdir -p "$CACHE"/{tmp,bin,roots,images} || die "the directory $CACHE is not writable. Set SLIPWAY_CACHE to another directory."
+  hold_lock "$CACHE/lock" "build is using $CACHE"
+  rm -rf --one-file-system "${CACHE:?}"/tmp/*
+}
+
+drop_halves() { # removes unfinished files at once, as they may take gigabytes; logs remain until the next build
+  find "$CACHE/tmp" -mindepth 1 -maxdepth 1 ! -name 'log.*' -exec rm -rf --one-file-system {} +
+}
+
+need() { # PROGRAM...; fails if one is missing
+  local program missing=()
+  for program in "$@"; do
+    command -v "$program" > /dev/null || missing+=("$program")
+  done
+  ((${#missing[@]} == 0)) || die "not found on PATH: ${missing[*]}. Install the missing programs and run this again."
+}
+
+need_space() { # GIGABYTES; checks the disk of the cache
+  local free
+  free=$(df --output=avail --block-size=1G "$CACHE" | tail -n 1)
+  ((free >= $1)) || die "the disk of $CACHE has only $((free)) GB free; this build needs $1 GB." \
+    "Free some space, or set SLIPWAY_CACHE to a directory on another disk."
+}
+
+# ---- Interruptions ------------------------------------------------------------------------------------------------
+
+# Runs a command in a separate process group, so that a signal takes effect at once and ends all its descendants.
+# Otherwise, bash would wait for the command first. CLEANUP runs if the command fails or is interrupted.
+interruptible() { # CLEANUP COMMAND...
+  local cleanup=$1 group='' status=0
+  shift
+  trap 'end_group "$group"; $cleanup; interrupted 130' INT
+  trap 'end_group "$group"; $cleanup; interrupted 143' TERM HUP
+  set -m
+  (set +m; "$@") < /dev/null &
+  group=$!
+  set +m
+  wait "$group" || status=$?
+  trap - INT TERM HUP
+  [[ $status != 0 ]] || return 0
+  $cleanup
+  exit "$status"
+}
+
+end_group() { # GROUP; sends SIGTERM, and SIGKILL after ten seconds
+  local tries=0
+  trap '' INT TERM HUP
+  [[ -n $1 ]] || return 0
+  kill -TERM -- "-$1" 2> /dev/null || true
+  while kill -0 -- "-$1" 2> /dev/null; do
+    ((tries++ < 100)) || kill -KILL -- "-$1" 2> /dev/null || true
+    sleep 0.1
+  done
+}
+
+interrupted() { # STATUS
+  printf 'error: interrupted. Run it again to continue; finished steps are kept.\n' >&2
+  exit "$1"
+}
+
+# ---- Steps --------------------------------------------------------------------------------------------------------
 
 # Counts what the log of a step shows as done, whichever program wrote it. Prints nothing where there is nothing to count.
 # A Go build names each package that it compiles; it may know how many there are (STEP_TOTAL).
@@ -67,7 +147,10 @@ step() { # DESCRIPTION COMMAND...
   if [[ -t 1 ]]; then printf '\r\033[K'; fi
   if [[ $status != 0 ]]; then
     tail -n 40 "$log" >&2
-    die "$description failed after $((SECONDS - started)) s"
+    if grep -qi 'no space left on device' "$log"; then
+      die "$description failed after $((SECONDS - started)) s: the disk is full. Free some space and run it again."
+    fi
+    die "$description failed after $((SECONDS - started)) s. Run it again to continue; finished steps are kept. Full output: $log"
   fi
   rm -f "$log"
   say "  $description: $((SECONDS - started)) s"

@@ -6,6 +6,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -33,14 +34,21 @@ class Bench:
         path.write_text(f'#!/usr/bin/env bash\necho "{program} $*" >> "{self.folder}/calls"\n{body}\n')
         path.chmod(0o755)
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
             "SLIPWAY_CACHE": str(self.cache),
             "SLIPWAY_DEBIAN_MIRROR": "http://mirror.invalid/debian",
         }
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=180, check=False)
+
+    def start(self, *command: str, stdout: IO[str], stderr: IO[str] | None = None) -> subprocess.Popen[str]:
+        """Starts the command without waiting for it."""
+        return subprocess.Popen(command, env=self.environment, stdout=stdout, stderr=stderr, text=True)
 
     def script(self, text: str) -> subprocess.CompletedProcess[str]:
         """Runs lines of bash below ``lib.sh``, with the cache open."""
