@@ -14,6 +14,8 @@ set -euo pipefail
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=scripts/pythons.sh
 source "$checkout/scripts/pythons.sh"
+# shellcheck source=images/closed-network/steps.sh
+source "$checkout/images/closed-network/steps.sh"
 work=$checkout/.cache/ansible-test
 kept=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/ansible-core
 least_coverage=90
@@ -116,8 +118,7 @@ shift
 
 # One at a time: the copy is shared.
 mkdir -p "$work" "$kept"
-exec 9> "$work/lock"
-flock 9
+hold_lock "$work/lock" "ansible-test run is using this checkout"
 
 matrix=$(rows "$which") || usage
 failed=()
