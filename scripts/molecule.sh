@@ -1,45 +1,36 @@
 #!/usr/bin/env bash
-# Runs Molecule scenarios on the cluster that K8S_AUTH_KUBECONFIG names, which has the images already.
-# They share it, and what is installed on it: those that want an empty one come first and last, so that little is
-# installed twice. Each can be run by itself as well, from whatever it finds. default and gpu_cluster make clusters of
-# their own.
+# Runs Molecule scenarios on the cluster that K8S_AUTH_KUBECONFIG names. The cluster has the images already. Each scenario
+# starts from whatever an earlier one installed. default and gpu_cluster create their own clusters.
 #
-# usage: molecule.sh [SCENARIO...]    without a name, all of them
-#        molecule.sh --list [tested]   their names, in this order: of all, or of those that `make test` runs
+# usage: molecule.sh SCENARIO...                   the whole sequence of each
+#        molecule.sh --only 'STEP...' SCENARIO     these steps, such as 'prepare converge'
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Named, or Molecule warns each time that a collection's scenarios may lie in extensions too.
+# Named, or Molecule warns each time that a collection's scenarios may be in extensions too.
 export MOLECULE_GLOB='molecule/*/molecule.yml'
 
-first=(check_mode crds controller controller_namespaces gateway)
-last=(site upgrade)
-# CI has not the time for the others: tests of the cluster, of plays and of the documentation show most of what they do.
-tested=(site)
-
-but() { # NAME...: what comes in, without these
-  grep -vxF "$(printf '%s\n' "$@")"
-}
-
-names() { # [tested]
-  if [[ ${1:-} == tested ]]; then
-    printf '%s\n' "${tested[@]}"
-    return
-  fi
-  printf '%s\n' "${first[@]}"
-  printf '%s\n' molecule/*/molecule.yml | cut -d / -f 2 | but "${first[@]}" "${last[@]}"
-  printf '%s\n' "${last[@]}"
-}
-
-if [[ ${1:-} == --list ]]; then
-  names "${2:-}"
-  exit
+steps='test'
+if [[ ${1:-} == --only && $# == 3 ]]; then
+  steps=$2
+  shift 2
 fi
-if (($# == 0)); then
-  mapfile -t all < <(names)
-  set -- "${all[@]}"
+if (($# == 0)) || [[ $1 == -* ]]; then
+  sed -n 's/^# \{0,1\}//; 5,6p' "$0" >&2
+  exit 64
 fi
-for scenario in "$@"; do
-  # Without this a scenario that was run before would not be prepared again.
-  molecule reset --scenario-name "$scenario"
-  molecule test --scenario-name "$scenario"
+for scenario; do
+  [[ -e molecule/$scenario/molecule.yml ]] || { echo "error: there is no scenario $scenario in molecule" >&2; exit 1; }
+  case $scenario in
+    default | gpu_*) # these create their own machines
+      trap 'molecule cleanup --scenario-name "$scenario"; molecule destroy --scenario-name "$scenario"; exit 143' INT TERM
+      ;;
+    *)
+      [[ -e ${K8S_AUTH_KUBECONFIG:-} ]] || { echo "error: K8S_AUTH_KUBECONFIG must name the test cluster's kubeconfig" >&2; exit 1; }
+      ;;
+  esac
+  for step in $steps; do
+    # Molecule does not prepare a scenario again without this.
+    [[ $step != test && $step != prepare ]] || molecule reset --scenario-name "$scenario"
+    molecule "$step" --scenario-name "$scenario"
+  done
 done

@@ -25,8 +25,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples/awx"
 CORE = ROOT / ".venv/collections/ansible_collections/kubernetes/core"
-USER = 61184
-"""Nobody else's."""
+FIRST_USER = 1_000_000_000
+"""Regular users have lower IDs."""
 INVENTORY: dict[str, Any] = {
     "all": {
         "hosts": {
@@ -99,16 +99,25 @@ def environment(place: Path, credential: Credential) -> dict[str, str]:
     }
 
 
-def as_another_user(place: Path) -> list[str]:
+def user_of(folder: Path) -> int:
+    """A user ID for the jobs of this directory, so that their files in /tmp are not mistaken for other jobs'."""
+    return FIRST_USER + folder.stat().st_ino % 1_000_000_000
+
+
+def as_another_user(place: Path, user: int) -> list[str]:
     """What goes before the command, so that root's tests run as a user of their own, who may read and not write."""
     if os.getuid() != 0:
         return []
     for path in (place, *place.rglob("*")):
-        os.chown(path, USER, USER, follow_symlinks=False)
-    user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+        os.chown(path, user, user, follow_symlinks=False)
+    changed = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
     # Else programs would be told that they may not execute what they can.
     kept = ["--securebits=+no_setuid_fixup"]
-    return [*user, *kept, *(f"--{kind}=-all,+dac_read_search" for kind in ("inh-caps", "ambient-caps", "bounding-set"))]
+    return [
+        *changed,
+        *kept,
+        *(f"--{kind}=-all,+dac_read_search" for kind in ("inh-caps", "ambient-caps", "bounding-set")),
+    ]
 
 
 def galaxy(folder: Path, *words: str) -> None:
@@ -130,10 +139,11 @@ def run(folder: Path, playbook: str, answers: dict[str, Any], credential: Creden
     """Runs ``playbook`` with the survey's answers; ``folder`` is the job's own and has been given to release()."""
     shutil.rmtree(folder / "job", ignore_errors=True)
     began, place = time.time(), private_data(folder, answers, credential)
+    user = user_of(folder)
     command = [sys.executable, "-m", "ansible_runner", "run", str(place), "--playbook", playbook, "--ident", "1"]
     more = ["--cmdline", " ".join(flags)] if flags else []
     done = subprocess.run(
-        [*as_another_user(place), *command, *more],
+        [*as_another_user(place, user), *command, *more],
         cwd=place,
         env=environment(place, credential),
         capture_output=True,
@@ -148,17 +158,17 @@ def run(folder: Path, playbook: str, answers: dict[str, Any], credential: Creden
             job.artifacts = event["event_data"].get("artifact_data", {})
             job.changed = sum(event["event_data"]["changed"].values())
     job.user = (place / "artifacts/1/stdout").stat().st_uid
-    job.strays = [str(path) for place in OPEN for path in place.glob("*") if stray(path, began)]
+    job.strays = [str(path) for place in OPEN for path in place.glob("*") if stray(path, user, began)]
     return job
 
 
-def stray(path: Path, began: float) -> bool:
+def stray(path: Path, user: int, began: float) -> bool:
     """Whether a job left it where everybody may write; what kubernetes.core keeps of a server is none."""
     try:
         found = path.lstat()
     except FileNotFoundError:
         return False
-    return found.st_uid == USER and found.st_mtime >= began and not path.name.startswith(CACHE)
+    return found.st_uid == user and found.st_mtime >= began and not path.name.startswith(CACHE)
 
 
 def main() -> int:

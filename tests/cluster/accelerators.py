@@ -30,7 +30,7 @@ class Node:
         """Devices of plugins that are gone: by itself the kubelet keeps them for minutes, and their names for ever."""
         script = "rm -f /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint && systemctl restart kubelet"
         subprocess.run(["docker", "exec", self.name, "sh", "-c", script], check=True, timeout=120)
-        self._cluster.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", "--timeout=100s")
+        self._cluster.kubectl("wait", "--for=condition=Ready", f"node/{self.name}", f"--timeout={int(PATIENCE)}s")
         self.give("nvidia.com/gpu", None)
 
     def _patch(self, rows: list[tuple[str, str, int | None]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -58,6 +59,8 @@ API_VERSIONS = {
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""
 PATIENCE = 150.0
 """Seconds that a wait may take on a slow machine; most take two or three."""
+DISCOVERED = tempfile.TemporaryDirectory(prefix="slipway-tests-")
+"""Discovery caches. By default, all processes of a user share one file, but tests change the available kinds."""
 GATEWAY = "app.kubernetes.io/name=slipway-gateway"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}
 
@@ -71,7 +74,7 @@ class Cluster:
         connection = config.new_client_from_config(kubeconfig)
         if account:
             connection.set_default_header("Impersonate-User", f"system:serviceaccount:{SYSTEM}:{account}")
-        self._client = DynamicClient(connection)
+        self._client = DynamicClient(connection, cache_file=os.path.join(DISCOVERED.name, unique("kinds")))
 
     # --- objects -----------------------------------------------------------------------------------------------------
 
@@ -130,10 +133,21 @@ class Cluster:
     def logs(self, namespace: str, pod: str, container: str = "") -> str:
         return self.kubectl("logs", "--namespace", namespace, pod, *(["--container", container] if container else []))
 
+    def our_logs(self) -> dict[str, str]:
+        """Pod and container -> log, for all started containers in the system namespace whose pods still exist."""
+        logs = {}
+        for pod in self.list("Pod", SYSTEM):
+            for status in pod["status"].get("containerStatuses", []):
+                name = pod["metadata"]["name"]
+                if status.get("containerID") and self.get("Pod", SYSTEM, name):
+                    options = ["--ignore-errors", "--container", status["name"]]
+                    logs[f"{name}/{status['name']}"] = self.kubectl("logs", "--namespace", SYSTEM, name, *options)
+        return logs
+
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Standard output; fails the test with standard error where kubectl fails."""
         command = ["kubectl", "--kubeconfig", self.kubeconfig, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=2 * PATIENCE, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
@@ -337,6 +351,16 @@ def is_ready(model: Object) -> bool:
     return observed(model) and done and model["status"]["phase"] == "Ready"
 
 
+def our_writes(found: Object) -> list[object]:
+    """The generation and the times of Slipway's own writes. Kubernetes also writes, for example after a late probe on a
+    busy machine."""
+    fields = found["metadata"].get("managedFields", [])
+    ours = [one for one in fields if one["manager"].startswith("slipway")]
+    assert ours, f"Slipway has not written {found['metadata']['name']}"
+    written = [(one["manager"], one.get("subresource"), one.get("time")) for one in ours]
+    return [found["metadata"].get("generation"), *written]
+
+
 def owners(child: Object) -> Sequence[tuple[str, str, bool]]:
     """(kind, uid, whether it controls) of each owner."""
     references: Iterable[Object] = child["metadata"].get("ownerReferences", [])
@@ -352,16 +376,17 @@ def container(deployment: Object) -> Object:
 def site(*arguments: str, playbook: str = "site") -> str:
     """Runs the site playbook with the test cluster's variables; fails the test with its output, or returns that."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    # Without the build the pods would be replaced, and once more by whoever names it next.
-    variables = ["-e", "@tests/cluster/site.yml", "-e", f"slipway_build={built_image()}"]
+    # The second file contains the installed parts and the image build. Without the build, this run and the next one
+    # that sets it would replace the pods.
+    variables = ["-e", "@tests/cluster/site.yml", "-e", "@tests/output/parts.yml"]
     command = ["ansible-playbook", f"playbooks/{playbook}.yml", *variables, *arguments]
     environment = os.environ | {"K8S_AUTH_KUBECONFIG": os.environ["SLIPWAY_TEST_KUBECONFIG"]}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     return done.stdout
 
 
 def built_image() -> str:
-    """The build that tests/cluster/up.yml named when it rolled out."""
+    """The image build that scripts/cluster.sh installed."""
     command = ["docker", "image", "inspect", "--format", "{{.Id}}", "slipway/slipway:0.4.0"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.strip()

@@ -106,7 +106,7 @@ def place(cluster: Cluster) -> Iterator[str]:
     model = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "Model", "metadata": metadata, "spec": {"source": source}}
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(model))
     path = ("wait", f"models.{GROUP}/{MODEL}", "--namespace", name, "--for=jsonpath={.status.phase}=Ready")
-    cluster.kubectl(*path, "--timeout=110s")
+    cluster.kubectl(*path, f"--timeout={int(PATIENCE)}s")
     yield name
     cluster.delete("Namespace", "", name)
 

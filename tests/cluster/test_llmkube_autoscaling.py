@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .cluster import Object, holds, unique, wait
+from .cluster import PATIENCE, Object, holds, unique, wait
 from .llmkube import LLMKube
 from .load import Load
 
@@ -31,7 +31,7 @@ def custom_metrics(llmkube: LLMKube, llmkube_namespace: str) -> Iterator[None]:
     """The custom metrics API for the namespace of the test. It goes before the namespace: one whose API does not
     answer would hold up the removal of every namespace."""
     llmkube.kubectl("apply", "-f", "-", stdin=METRICS.read_text().replace("TESTS", llmkube_namespace))
-    available = ("--for=condition=Available", "--timeout=110s")
+    available = ("--for=condition=Available", f"--timeout={int(PATIENCE)}s")
     try:
         llmkube.kubectl("wait", f"apiservices/{METRICS_API}", *available)
         yield

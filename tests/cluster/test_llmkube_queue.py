@@ -24,6 +24,21 @@ CLASSES = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def classes(llmkube: LLMKube) -> Iterator[None]:
+    """Preempting classes. Those that the controller creates here do not preempt, but it does not change existing ones.
+    They are deleted afterwards, so that other tests keep their pods."""
+    for name, (value, policy) in CLASSES.items():
+        llmkube.delete("PriorityClass", "", name)
+        llmkube.wait_gone("PriorityClass", "", name)
+        llmkube.create(
+            {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, "preemptionPolicy": policy}
+        )
+    yield
+    for name in CLASSES:
+        llmkube.delete("PriorityClass", "", name)
+
+
 @pytest.fixture
 def node(llmkube: LLMKube) -> Iterator[Node]:
     found = Node(llmkube)

@@ -15,20 +15,19 @@ MANIFESTS = Path(__file__).parent / "manifests"
 
 @pytest.fixture
 def models_namespace(cluster: Cluster) -> Iterator[str]:
-    """The namespace that all those manifests name, with the Secret that one of them needs; the models go afterwards."""
-    if cluster.get("Namespace", "", "models") is None:
-        cluster.create({"kind": "Namespace", "metadata": {"name": "models"}})
-    secret = {"kind": "Secret", "metadata": {"name": "hf-token", "namespace": "models"}}
-    cluster.delete("Secret", "models", "hf-token")
+    """A namespace that replaces the one in the manifests, with the Secret that one of them needs."""
+    name = cluster.namespace("manifests", restricted=False)
+    secret = {"kind": "Secret", "metadata": {"name": "hf-token", "namespace": name}}
     cluster.create(secret | {"stringData": {"HUGGINGFACE_HUB_TOKEN": TOKEN}})
-    yield "models"
-    for name in ("qwen2-0-5b", "tinyllama-1-1b"):
-        cluster.delete("Model", "models", name)
+    yield name
+    cluster.delete("Namespace", "", name)
 
 
 def test_manifests_written_for_krypton_apply_unchanged(cluster: Cluster, models_namespace: str) -> None:
     for manifest in ("minimal", "usual", "every-field", "other-repository"):
-        text = (MANIFESTS / f"{manifest}.yaml").read_text()
+        text = (
+            (MANIFESTS / f"{manifest}.yaml").read_text().replace("namespace: models", f"namespace: {models_namespace}")
+        )
         name, written = yaml.safe_load(text)["metadata"]["name"], yaml.safe_load(text)["spec"]
         cluster.kubectl("apply", "--filename", "-", stdin=text)
         model = cluster.wait_ready(models_namespace, name)

@@ -22,13 +22,26 @@ def of_another(cluster: Cluster) -> Iterator[None]:
 
 
 def test_it_tells_what_nodes_and_pods_use(cluster: Cluster) -> None:
-    assert re.search(r"-control-plane +\d+m ", cluster.kubectl("top", "nodes"))
+    wait(
+        "there are metrics of the node",
+        PATIENCE,
+        lambda: top(cluster, "nodes"),
+        lambda shown: re.search(r"-control-plane +\d+m ", shown) is not None,
+    )
     wait(
         "there are metrics of the gateway",
         PATIENCE,
-        lambda: cluster.kubectl("top", "pods", "--namespace", SYSTEM),
+        lambda: top(cluster, "pods", "--namespace", SYSTEM),
         lambda shown: "slipway-gateway" in shown,
     )
+
+
+def top(cluster: Cluster, *what: str) -> str:
+    """The output; empty as long as kubectl fails because there are no metrics yet."""
+    try:
+        return cluster.kubectl("top", *what)
+    except AssertionError:
+        return ""
 
 
 def test_a_person_who_may_look_at_pods_may_look_at_what_they_use(cluster: Cluster) -> None:

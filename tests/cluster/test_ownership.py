@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import openai
 import pytest
 
-from .cluster import PATIENCE, Cluster, Object, condition, container, holds, owners, unique, wait
+from .cluster import PATIENCE, Cluster, Object, condition, container, holds, our_writes, owners, unique, wait
 
 FOREIGN: dict[str, Object] = {
     "Deployment": {
@@ -88,19 +87,12 @@ def test_a_controller_without_changes_writes_nothing(cluster: Cluster, namespace
     cluster.make_model(namespace, name)
     cluster.wait_ready(namespace, name)
 
-    def versions() -> dict[str, str]:
+    def writes() -> dict[str, Any]:
         objects: dict[str, Any] = {"Model": cluster.model(namespace, name), **cluster.children(namespace, name)}
-        return {kind: found["metadata"]["resourceVersion"] for kind, found in objects.items()}
+        return {kind: our_writes(found) for kind, found in objects.items()}
 
-    def at_rest() -> bool:
-        """Kubernetes' own controllers may have something left to tell."""
-        seen = versions()
-        time.sleep(3)
-        return versions() == seen
-
-    wait("nobody has anything to tell", PATIENCE, at_rest)
-    settled = versions()
-    holds("no resource version moves", 5, versions, lambda seen: seen == settled)
+    settled = writes()
+    holds("Slipway writes nothing", 8, writes, lambda seen: seen == settled)
 
 
 def test_the_older_of_two_models_has_their_name(

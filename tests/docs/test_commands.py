@@ -3,8 +3,8 @@
 A page becomes one script. Files that readers save are written where they stand; manifests, playbooks and inventories
 that no command of the page uses are tried out by the API server, in check mode or by being read. The quick start of the
 README goes through a whole installation; further commands that would (see WHOLE) are held against the playbooks by
-tests/unit/docs/test_playbook_commands.py, and what they do is shown by molecule/site and upgrade. What one
-page has done by Ansible the next does not do again.
+tests/unit/docs/test_playbook_commands.py, and the scenarios molecule/site and upgrade run them. Each page runs all
+its own commands, even if another page has run them.
 """
 
 from __future__ import annotations
@@ -74,16 +74,10 @@ def _is_tried(block: Block) -> bool:
     return block.language == "yaml" and not {"settings", "variables", "elsewhere"} & set(block.marks)
 
 
-@pytest.fixture(scope="module")
-def done() -> set[str]:
-    """Commands of Ansible that pages have run already."""
-    return set()
-
-
 @pytest.mark.timeout(SECONDS + 400)
 @pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.stem)
-def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path, done: set[str]) -> None:
-    text = script(blocks(page), done)
+def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp_path: Path) -> None:
+    text = script(blocks(page))
     for said, meant in place.stand_ins().items():
         text = text.replace(said, meant)
     inventory = tmp_path / "inventory"
@@ -103,22 +97,13 @@ def test_what_the_page_says_works(page: Path, place: Place, kubeconfig: str, tmp
     assert status == 0, output[-6000:]
 
 
-def script(page: list[Block], done: set[str]) -> str:
-    """The page as a shell script, without the commands that are ``done``; those of Ansible that it runs are added.
-
-    ``+`` lines of its output show how far it came.
-    """
-    files = {block.marks["file"] for block in page if "file" in block.marks}
+def script(page: list[Block]) -> str:
+    """The page as a shell script. Lines with ``+`` in its output show its progress."""
     ran = "\n".join(command for block in page for command in _to_run(block))
     lines = ["set -euo pipefail", "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT"]
     for block in page:
         lines.append(f"echo {shlex.quote(f'+ {block.name}')}")
-        for command in _to_run(block):
-            if command not in done:
-                lines.append(command)
-            # What a file of the page's own says is done by this page alone.
-            if command.startswith("ansible") and not any(name in command for name in files):
-                done.add(command)
+        lines += _to_run(block)
         if "file" in block.marks:
             lines.append(_saved(block.marks["file"], block.text))
         if _is_tried(block):

@@ -24,8 +24,15 @@ Action = Callable[["Exchange"], Awaitable[web.StreamResponse]]
 
 ALL_NAMESPACES = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/(?!(?:namespaces|nodes|priorityclasses)$)[a-z]+")
 PATH = re.compile(r"/(?:api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/([a-z]+)(?:/([^/]+))?(?:/([a-z]+))?")
+VARYING = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
+"""The parts of a write that differ in each attempt: UIDs, versions, times."""
 UNCOUNTED = ("leases", "events", "secrets")
 """Writes of these kinds are not part of a scenario's writes."""
+
+
+def unvaried(body: bytes) -> bytes:
+    """The body of a write without the parts that differ in each attempt."""
+    return VARYING.sub(b"", body)
 
 
 class Exchange:

@@ -29,6 +29,18 @@ LIFE = (
 )
 """Writes of a life with a cache around which a controller may die: finalizer, claim, Job, mark, children; then pods,
 Job, mark and finalizer again."""
+SAMPLE = ("create jobs", True)
+"""The case that CI also runs."""
+CASES = [
+    pytest.param(
+        write,
+        after,
+        id=f"{write}-{'after' if after else 'before'}",
+        marks=[] if (write, after) == SAMPLE else [pytest.mark.full],
+    )
+    for write in LIFE
+    for after in (False, True)
+]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -55,8 +67,7 @@ async def lives(
         yield running
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("death", LIFE)
+@pytest.mark.parametrize(("death", "after"), CASES)
 async def test_row_4_a_life_with_a_cache_ends_well_though_the_controller_dies(
     lives: Lives, death: str, after: bool
 ) -> None:
@@ -73,6 +84,7 @@ async def a_life_ends_well(run: KubeAIRun, label: str, after: bool) -> None:
     assert run.controller.exits == [-signal.SIGKILL]
 
 
+@pytest.mark.full
 async def test_row_4_the_finalizer_is_there_before_anything_else(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.life()
@@ -80,6 +92,7 @@ async def test_row_4_the_finalizer_is_there_before_anything_else(idle: KubeAIRun
     assert (first.label, FINALIZER in first.body.decode()) == ("create models", True)
 
 
+@pytest.mark.full
 async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_krypton_goes_on(idle: KubeAIRun) -> None:
     idle.settings["apis"] = ["krypton", "kubeai"]
     idle.controller = idle.new_controller(idle.proxy, "both")
@@ -109,6 +122,7 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_krypton_g
     assert idle.controller.exits == []
 
 
+@pytest.mark.full
 async def test_row_28_a_scale_in_mid_reconcile_counts(idle: KubeAIRun) -> None:
     async def scaled_first(exchange: Exchange):
         await idle.scale(5)
@@ -120,6 +134,7 @@ async def test_row_28_a_scale_in_mid_reconcile_counts(idle: KubeAIRun) -> None:
     await idle.has(5)
 
 
+@pytest.mark.full
 async def test_row_28_replicas_never_fall_while_the_autoscaler_is_switched_off_and_on(idle: KubeAIRun) -> None:
     """Fixed by a person or an HPA, autoscaled, fixed again, with a restart in each state."""
     await idle.controller.start()
@@ -144,6 +159,7 @@ async def _least(run: KubeAIRun) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.full
 async def test_row_28_an_autoscaler_that_was_away_starts_where_it_was(idle: KubeAIRun) -> None:
     """Under load replicas stay; without, they go to the least as configured."""
     await idle.controller.start()
@@ -159,6 +175,7 @@ async def test_row_28_an_autoscaler_that_was_away_starts_where_it_was(idle: Kube
     await idle.has(1)
 
 
+@pytest.mark.full
 async def test_a_burst_wants_ten_replicas_soon_and_none_as_configured(idle: KubeAIRun) -> None:
     """The original's pace: a look each 10 s, a mean over 10 minutes, so that its first replicas take minutes. Back to
     zero with a short window. How soon is soon is measured by benchmarks/controller."""
@@ -173,6 +190,7 @@ async def test_a_burst_wants_ten_replicas_soon_and_none_as_configured(idle: Kube
     await idle.has(0)
 
 
+@pytest.mark.full
 async def test_row_33_a_model_deleted_while_the_controller_is_away_has_its_cache_emptied(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(cacheProfile="disk"))
@@ -188,6 +206,7 @@ async def test_row_33_a_model_deleted_while_the_controller_is_away_has_its_cache
     await idle.gone()
 
 
+@pytest.mark.full
 async def test_row_33_a_finalizer_taken_off_by_force_leaves_no_children_and_fools_no_successor(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(cacheProfile="disk"))
@@ -210,6 +229,7 @@ async def test_row_33_a_finalizer_taken_off_by_force_leaves_no_children_and_fool
     await idle.has(1)
 
 
+@pytest.mark.full
 async def test_a_deletion_in_the_foreground_empties_the_cache_too(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(cacheProfile="disk"))
@@ -221,6 +241,7 @@ async def test_a_deletion_in_the_foreground_empties_the_cache_too(idle: KubeAIRu
     await idle.gone()
 
 
+@pytest.mark.full
 async def test_a_namespace_that_is_deleted_does_not_wait_for_an_eviction(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(cacheProfile="disk"))
@@ -235,6 +256,7 @@ async def test_a_namespace_that_is_deleted_does_not_wait_for_an_eviction(idle: K
     await idle.until(no_model)
 
 
+@pytest.mark.full
 async def test_row_34_three_zero_three_ends_with_three_and_nothing_is_made_anew(idle: KubeAIRun) -> None:
     await idle.controller.start()
     await idle.create("Model", model(minReplicas=0, replicas=3, autoscalingDisabled=True))
@@ -252,6 +274,7 @@ async def test_row_34_three_zero_three_ends_with_three_and_nothing_is_made_anew(
     idle.no_child_was_deleted()
 
 
+@pytest.mark.full
 async def test_row_36_profiles_are_followed_as_they_come_change_and_go(idle: KubeAIRun) -> None:
     async def refused() -> bool:
         return await idle.reason() == "UnknownProfile"
@@ -284,6 +307,7 @@ async def test_row_36_profiles_are_followed_as_they_come_change_and_go(idle: Kub
     assert await asks_for("2M")
 
 
+@pytest.mark.full
 async def test_row_40_an_old_and_a_new_controller_change_nothing_of_each_other(idle: KubeAIRun) -> None:
     idle.controller = idle.new_controller(idle.proxy, "old", restart=False)
     await idle.controller.start()
@@ -305,6 +329,7 @@ async def test_row_40_an_old_and_a_new_controller_change_nothing_of_each_other(i
     assert await idle.versions() == before
 
 
+@pytest.mark.full
 async def test_row_42_many_models_at_a_start_change_nothing_and_are_changed_once_each(idle: KubeAIRun) -> None:
     names = [f"m{number:02d}" for number in range(60)]
     await idle.controller.start()

@@ -8,7 +8,7 @@ import pytest
 
 from .slow import SLOW
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive, pytest.mark.full]
 
 
 @pytest.mark.parametrize("slow_run", SLOW)

@@ -14,7 +14,7 @@ import pytest
 from .harness import Run, model, rate
 from .proxy import Action, Fault, answer, drop, line
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive, pytest.mark.full]
 
 KINDS = ("serviceaccounts", "services", "deployments", "pods", "models")
 

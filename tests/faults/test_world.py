@@ -12,7 +12,7 @@ import pytest
 from .harness import Run, model
 from .proxy import Exchange, Fault
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.disruptive, pytest.mark.full]
 
 POISON = """
 import sys
