@@ -1,10 +1,16 @@
-"""What the tests of every folder share: the cluster that scripts/test.sh makes, and a skip where there is none."""
+"""Shared by all tests: the test cluster, a skip if there is none, markers, and the order of test files."""
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
+DURATIONS = HERE / "durations.json"
+"""Seconds of each slow test file; scripts/durations.py writes it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -12,12 +18,26 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "disruptive: takes the controller or the gateway away from other tests; runs alone"
     )
     config.addinivalue_line("markers", "plays: runs ansible-playbook, which takes many seconds of a processor")
+    config.addinivalue_line("markers", "full: only its lane runs it; CI runs the rest of the file as a sample")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("plays"):
             item.add_marker(pytest.mark.timeout(900))
+    longest_first(items)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Starts slow files first, so that no worker ends late. Hooks of the folders run later and win."""
+    seconds: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    items.sort(key=lambda item: -seconds.get(name_of(item.path), 0.0))
+
+
+def name_of(path: Path) -> str:
+    """The path from the top of the checkout, as in the list of durations."""
+    return path.relative_to(HERE.parent).as_posix() if path.is_relative_to(HERE.parent) else str(path)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +45,7 @@ def kubeconfig() -> str:
     """Path of the test cluster's kubeconfig."""
     path = os.environ.get("SLIPWAY_TEST_KUBECONFIG", "")
     if not path:
-        pytest.skip("needs a cluster: scripts/test.sh makes one and sets SLIPWAY_TEST_KUBECONFIG")
+        pytest.skip("needs a cluster: run scripts/cluster.sh make, and evaluate what scripts/cluster.sh env prints")
     return path
 
 

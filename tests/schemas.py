@@ -12,6 +12,8 @@ from typing import Any
 
 from jsonschema import Draft4Validator, FormatChecker
 
+from slipway.kube.crd import CustomResource
+from slipway.kube.objects import Kind
 from slipway.serving.times import unix_time
 
 Object = dict[str, Any]
@@ -25,6 +27,16 @@ TIMES = FormatChecker(formats=())
 def is_time(value: Any) -> bool:
     """Like all texts that are no times, an empty one is refused."""
     return not isinstance(value, str) or unix_time(value) > 0
+
+
+DEFINITIONS: dict[Kind, Object] = {}
+
+
+def definition_of(resource: CustomResource) -> Object:
+    """The CustomResourceDefinition of a resource. Do not modify it: it is cached, because creating one is slow."""
+    if resource.kind not in DEFINITIONS:
+        DEFINITIONS[resource.kind] = resource.manifest()
+    return DEFINITIONS[resource.kind]
 
 
 def schema_of(definition: Object) -> Object:

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tests import documents
+
 
 class _Tagged(yaml.SafeLoader):
     """Takes values with Ansible's tags, such as ``!unsafe``, as if they had none."""
@@ -19,7 +21,7 @@ _Tagged.add_multi_constructor("!", lambda loader, _suffix, node: loader.construc
 def role_variables(role: Path) -> dict[str, Any]:
     """What a role sets for itself, as it is written: that of vars/main.yml, or of all files in vars/main."""
     files = [role / "vars/main.yml", *sorted((role / "vars/main").glob("*.yml"))]
-    return {name: value for file in files if file.exists() for name, value in yaml.safe_load(file.read_text()).items()}
+    return {name: value for file in files if file.exists() for name, value in documents.read(file).items()}
 
 
 def mappings(file: Path) -> Iterator[dict[str, Any]]:

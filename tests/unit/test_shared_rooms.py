@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from slipway.apis import APIS
+from tests.tables import each
 
 SOURCE = Path(__file__).parents[2] / "src/slipway"
 FILES = [
@@ -37,7 +36,7 @@ def names_in(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@each(FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_shared_room_names_no_api(path: Path) -> None:
     if str(path.relative_to(SOURCE)) not in ALLOWED:
         assert names_in(path) == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from slipway.apis import APIS, DESCRIPTIONS, collection
 from slipway.apis.description import Description, Resource, Scrape
 from slipway.kube.objects import Kind
 from slipway.serving.readiness import Condition, Readiness
+from tests import documents
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +58,7 @@ def test_kinds_of_the_cluster_are_granted_in_the_cluster() -> None:
 
 
 def test_who_writes_models_only_reads_what_counts_in_every_namespace() -> None:
-    first, second, *_ = yaml.safe_load(collection.author_role([DESCRIPTION]))["rules"]
+    first, second, *_ = documents.load(collection.author_role([DESCRIPTION]))["rules"]
     assert (first["resources"], "create" in first["verbs"]) == (["models"], True)
     assert (second["resources"], second["verbs"]) == (["bases"], ["get", "list", "watch"])
 
@@ -66,10 +66,10 @@ def test_who_writes_models_only_reads_what_counts_in_every_namespace() -> None:
 def test_authors_only_read_what_the_operator_writes() -> None:
     limits = Kind(group="example.com", version="v1", kind="Limit", plural="limits")
     narrow = (Resource(kind=NARROW, readiness=READINESS), Resource(kind=limits, readiness=READINESS, authored=False))
-    first, second, *_ = yaml.safe_load(collection.author_role([Description(name="a", resources=narrow)]))["rules"]
+    first, second, *_ = documents.load(collection.author_role([Description(name="a", resources=narrow)]))["rules"]
     assert first["resources"] == ["models"]
     assert (second["resources"], second["verbs"]) == (["limits"], ["get", "list", "watch"])
-    real = yaml.safe_load(collection.author_role(DESCRIPTIONS))["rules"]
+    real = documents.load(collection.author_role(DESCRIPTIONS))["rules"]
     assert [rule["verbs"] for rule in real if "gpuquotas" in rule["resources"]] == [["get", "list", "watch"]]
 
 

@@ -9,9 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
 from kubernetes.client import models
+
+from tests import documents
+from tests.tables import each
 
 PLAIN = {"str": str, "bool": bool, "int": int, "object": object}
 OTHERS = {"LeaderWorkerSet": ("leaderTemplate", "workerTemplate"), "ScaledObject": ()}
@@ -41,9 +42,9 @@ def faults(value: Any, kind: str, place: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
+@each(PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
 def test_children_have_only_fields_that_kubernetes_knows(path: Path) -> None:
-    for child in yaml.safe_load(path.read_text()):
+    for child in documents.read(path):
         if child["kind"] in OTHERS:
             for part in OTHERS[child["kind"]]:
                 template = child["spec"]["leaderWorkerTemplate"][part]

@@ -17,7 +17,8 @@ from slipway.serving.agent import AgentReport
 from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
 from slipway.serving.route import ROUTE, routed_service
 from slipway.serving.settings import Settings
-from tests import worlds
+from tests import documents, worlds
+from tests.tables import each
 
 GOLDEN = Path(__file__).parent / "golden"
 EXAMPLES = sorted(path for path in GOLDEN.glob("*/*.yaml") if "." not in path.stem)
@@ -33,12 +34,12 @@ KINDS: dict[tuple[str, str], Api] = {(api.name, api.resource.kind.kind): api for
 
 def api_of(path: Path) -> Api:
     """That of the folder, and of the resource's kind where it says one."""
-    resource = yaml.safe_load(path.read_text())["resource"]
+    resource = documents.read(path)["resource"]
     return KINDS[path.parent.name, resource.get("kind", "Model")]
 
 
 def world_of(path: Path) -> World:
-    example = yaml.safe_load(path.read_text())
+    example = documents.read(path)
     resource, observed = example["resource"], example.get("observed", [])
     mine = [obj for obj in observed if key(obj) == key(resource)] + example.get("children", [])
     api, own = api_of(path), example.get("settings", {})
@@ -127,14 +128,14 @@ def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path)
         agrees(wanted, beside_children(plan))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_condition_is_of_a_type_that_the_api_calls_its_own(path: Path) -> None:
     """One that is not would stay for ever."""
-    written = yaml.safe_load(path.with_suffix(".status.yaml").read_text()).get("conditions", [])
+    written = documents.read(path.with_suffix(".status.yaml")).get("conditions", [])
     assert {condition["type"] for condition in written} <= api_of(path).condition_types
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_planning_twice_gives_the_same(path: Path) -> None:
     api, world = api_of(path), world_of(path)
     assert planned(api, world) == planned(api, world)

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.serving.api import InvalidSpecError, Plan
-from tests import worlds
+from tests import documents, worlds
 from tests.standins.restricted_v2 import FIRST, admitted, reviewed
+from tests.tables import each
 
 from .test_golden import EXAMPLES, api_of, world_of
 
@@ -54,7 +54,7 @@ def name(path: Path) -> str:
     return f"{path.parent.name}-{path.stem}"
 
 
-@pytest.mark.parametrize("example", OURS, ids=name)
+@each(OURS, ids=name)
 def test_every_pod_is_let_in(example: Path) -> None:
     for spec in pods(planned(example, assigned=True)):
         filled, faults = admitted(spec)
@@ -63,7 +63,7 @@ def test_every_pod_is_let_in(example: Path) -> None:
         assert {context.get("runAsUser", FIRST) for context in contexts(filled)} == {FIRST}
 
 
-@pytest.mark.parametrize("example", OURS, ids=name)
+@each(OURS, ids=name)
 def test_an_engine_s_user_has_a_home(example: Path) -> None:
     for spec in pods(planned(example, assigned=True)):
         engine = spec["containers"][0]
@@ -91,7 +91,7 @@ def test_elsewhere_pods_have_the_ids_that_the_settings_name() -> None:
     ],
 )
 def test_the_stand_in_refuses_what_openshift_refuses(change: dict[str, Any], fault: str) -> None:
-    _filled, faults = admitted(yaml.safe_load("containers: [{name: c}]") | change)
+    _filled, faults = admitted(documents.load("containers: [{name: c}]") | change)
     assert faults == [fault]
 
 

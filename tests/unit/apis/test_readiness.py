@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway.apis import APIS
 from slipway.kube.objects import Object
 from slipway.serving.api import Api
 from slipway.serving.readiness import summarize
+from tests import documents
+from tests.tables import each
 
 from ..plugins.importable import make_importable
 
@@ -35,11 +36,11 @@ OUT_OF_REACH = "llmkube/metal"
 def examples() -> Iterator[tuple[str, Api[Any], Object]]:
     """Name, API and status of every golden example."""
     for path in sorted(HERE.glob("golden/*/*.status.yaml")):
-        kind = yaml.safe_load((path.parent / path.name.replace(".status", "")).read_text())["resource"].get("kind")
-        status = yaml.safe_load(path.read_text())
+        kind = documents.load((path.parent / path.name.replace(".status", "")).read_text())["resource"].get("kind")
+        status = documents.read(path)
         yield f"{path.parent.name}/{path.name.split('.')[0]}", KINDS[path.parent.name, kind or "Model"], status
     for path in sorted(HERE.glob("llmkube/models/*.status.yaml")):
-        yield f"models/{path.name.split('.')[0]}", KINDS["llmkube", "Model"], yaml.safe_load(path.read_text())["status"]
+        yield f"models/{path.name.split('.')[0]}", KINDS["llmkube", "Model"], documents.read(path)["status"]
 
 
 EXAMPLES = {
@@ -80,7 +81,7 @@ def kstatus(resource: Object) -> str:
     return "Current" if ready == "True" else "InProgress"
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each(EXAMPLES)
 def test_kstatus_and_the_modules_agree(name: str) -> None:
     api, status = EXAMPLES[name]
     resource = summed_up(api, status)
@@ -91,7 +92,7 @@ def test_kstatus_and_the_modules_agree(name: str) -> None:
         assert (verdict.reason, verdict.message) == (found["reason"], found["message"])
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each(EXAMPLES)
 def test_what_is_current_is_ready_and_nothing_that_fails_is_on_its_way(name: str) -> None:
     api, status = EXAMPLES[name]
     assert api.readiness is not None
@@ -100,7 +101,7 @@ def test_what_is_current_is_ready_and_nothing_that_fails_is_on_its_way(name: str
     assert not (reconciling and stalled)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@each(EXAMPLES)
 def test_a_condition_of_the_status_gives_the_reason(name: str) -> None:
     api, status = EXAMPLES[name]
     assert api.readiness is not None

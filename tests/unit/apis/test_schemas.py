@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway.apis import APIS
 from slipway.apis.ome.service_types import LATER
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from tests.schemas import KEEP, faults, schema_of
+from tests import documents
+from tests.schemas import KEEP, definition_of, faults, schema_of
+from tests.tables import each
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden"
 STATUSES = sorted(GOLDEN.glob("*/*.status.yaml"))
-SCHEMAS = {(api.name, api.resource.kind.kind): schema_of(api.resource.manifest())["properties"] for api in APIS}
+SCHEMAS = {(api.name, api.resource.kind.kind): schema_of(definition_of(api.resource))["properties"] for api in APIS}
 ANY_JSON = {"configuration", "hyperParameters", "modelConfiguration", "value"}
 """Fields of OME's that are any JSON, by its contract."""
 NOT_YET = "2026-11-21T09:05:00Z"
@@ -32,7 +33,7 @@ def name_of(path: Path) -> str:
 
 
 def example_of(path: Path) -> Object:
-    example: Object = yaml.safe_load((path.parent / path.name.replace(".status", "")).read_text())["resource"]
+    example: Object = documents.load((path.parent / path.name.replace(".status", "")).read_text())["resource"]
     return example
 
 
@@ -48,22 +49,20 @@ def stamped(status: Any) -> Any:
     return status | {"conditions": given}
 
 
-@pytest.mark.parametrize("path", STATUSES, ids=name_of)
+@each(STATUSES, ids=name_of)
 def test_a_status_is_kept_whole(path: Path) -> None:
-    assert faults(parts_of(path)["status"], stamped(yaml.safe_load(path.read_text()))) == []
+    assert faults(parts_of(path)["status"], stamped(documents.read(path))) == []
 
 
-@pytest.mark.parametrize("path", STATUSES, ids=name_of)
+@each(STATUSES, ids=name_of)
 def test_an_example_is_one_that_the_api_server_takes(path: Path) -> None:
     assert faults(parts_of(path)["spec"], example_of(path)["spec"]) == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted(GOLDEN.glob("*/*.children.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
-)
+@each(sorted(GOLDEN.glob("*/*.children.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_pods_are_as_kubernetes_has_them(path: Path) -> None:
     """With all that is required, and every quantity one."""
-    workloads = [child for child in yaml.safe_load(path.read_text()) if child["kind"] in ("Deployment", "Job")]
+    workloads = [child for child in documents.read(path) if child["kind"] in ("Deployment", "Job")]
     found = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
     assert not any(found), found
 
@@ -118,7 +117,7 @@ def test_what_no_pod_takes_of_a_krypton_model_is_refused_or_dropped_by_its_defin
 
 def test_definitions_keep_only_the_fields_of_later_versions_that_they_name() -> None:
     """Whatever else is kept unseen anybody could nest deeper than a decoder goes."""
-    definitions = [yaml.safe_load(path.read_text()) for path in (ROOT / "roles/crds/files").iterdir()]
+    definitions = [documents.read(path) for path in (ROOT / "roles/crds/files").iterdir()]
     kept = {field for definition in definitions for field in _kept(definition)}
     assert kept
     assert kept - ANY_JSON <= {field.rpartition(".")[2] for field in LATER}

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 
 from slipway.apis.krypton import KRYPTON
 from tests import worlds
+from tests.tables import each
 
 from . import test_krypton as krypton
 from .kubeai import test_kubeai as kubeai
@@ -27,7 +27,7 @@ def profiles(children: Any) -> list[Any]:
     return [spec.get("securityContext", {}).get("seccompProfile") for spec in workloads]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_pods_have_the_runtimes_profile(path: Path) -> None:
     plan, _refusal = planned(api_of(path), world_of(path))
     if plan and path.stem not in KEPT:

@@ -12,6 +12,7 @@ from slipway.artifacts.address_policy import (
     network_faults,
     without_metadata,
 )
+from tests.tables import each
 
 BLOCKED = """
 0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.9.9.9 169.254.169.254 172.16.0.1
@@ -25,7 +26,7 @@ PUBLIC = (
 )
 
 
-@pytest.mark.parametrize("address", BLOCKED.split())
+@each(BLOCKED.split())
 def test_what_only_the_cluster_can_ask_is_not_asked(address: str) -> None:
     assert AddressPolicy().refusal("weights.example", address)
 

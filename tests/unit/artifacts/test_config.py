@@ -13,6 +13,7 @@ from slipway.artifacts.config import MOST_BYTES, ModelFacts, Named, described_by
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.parameters import in_words
 from slipway.decoding import DecodingError
+from tests.tables import each, seeds
 
 SAMPLES = Path(__file__).parents[4] / "shared/reference/samples/ome/hf-configs"
 LLAMA: dict[str, Any] = {
@@ -426,7 +427,7 @@ ODD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(200))
+@each(seeds(60))
 def test_no_configuration_does_more_than_being_unknown(seed: int) -> None:
     dice = random.Random(seed)
     fields = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipway.artifacts.file_rules import UnsupportedError, choose
+from tests.tables import each
 
 SAFETENSORS = ("config.json", "model.safetensors")
 DIFFUSERS = ("model_index.json", "unet/diffusion_pytorch_model.safetensors", "unet/config.json")
@@ -50,7 +51,7 @@ def test_what_engines_read_is_kept(path: str) -> None:
     assert path in choose([*SAFETENSORS, path]).companions
 
 
-@pytest.mark.parametrize("path", DROPPED)
+@each(DROPPED)
 def test_what_nobody_reads_stays_behind_without_a_word(path: str) -> None:
     assert choose([*SAFETENSORS, path]).files == set(SAFETENSORS)
 

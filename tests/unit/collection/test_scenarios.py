@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
+
+from tests import documents
+from tests.tables import each
 
 ROOT = Path(__file__).parents[3]
 MOLECULE = ROOT / "molecule"
@@ -14,7 +16,7 @@ SCENARIOS = sorted(path.parent for path in MOLECULE.glob("*/molecule.yml"))
 PLAYBOOKS = sorted(path for path in MOLECULE.rglob("*.yml") if "import_playbook" in path.read_text())
 
 
-@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: str(path.relative_to(MOLECULE)))
+@each(PLAYBOOKS, ids=lambda path: str(path.relative_to(MOLECULE)))
 def test_a_playbook_that_is_imported_is_there(path: Path) -> None:
     imported = re.findall(r"import_playbook: (\S+)", path.read_text())
 
@@ -30,7 +32,7 @@ def test_a_playbook_that_stands_for_a_step_is_there(scenario: Path) -> None:
 
 
 def test_the_default_scenario_has_a_cluster_of_its_own() -> None:
-    settings = yaml.safe_load((MOLECULE / "default/molecule.yml").read_text())
+    settings = documents.read(MOLECULE / "default/molecule.yml")
     sequence = settings["scenario"]["test_sequence"]
 
     assert settings["ansible"]["env"]["K8S_AUTH_KUBECONFIG"].startswith("${MOLECULE_EPHEMERAL_DIRECTORY}/")

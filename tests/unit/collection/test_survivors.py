@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import documents
 
 from ..roles.api_server import Kind
 from ..roles.cluster_api import ClusterApi
@@ -36,16 +38,23 @@ pytestmark = pytest.mark.plays
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home where nothing was before; the collection lies where ansible-galaxy puts it."""
+def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The published form of the collection."""
     if shutil.which("ansible-galaxy") is None or not CORE.exists():
         pytest.skip("needs ansible-galaxy and the collection kubernetes.core")
+    folder = tmp_path_factory.mktemp("tarball")
+    ansible(folder, "ansible-galaxy", "collection", "build", str(ROOT), "--output-path", str(folder))
+    (built,) = folder.glob("slipway-inference-*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def home(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new home directory in which ansible-galaxy has installed the collection."""
     folder = tmp_path_factory.mktemp("home")
     installed = folder / ".ansible/collections/ansible_collections"
     (installed / "kubernetes").mkdir(parents=True)
     (installed / "kubernetes/core").symlink_to(CORE)
-    ansible(folder, "ansible-galaxy", "collection", "build", str(ROOT), "--output-path", str(folder))
-    (tarball,) = folder.glob("slipway-inference-*.tar.gz")
     ansible(folder, "ansible-galaxy", "collection", "install", "--offline", str(tarball))
     for path in (installed / "slipway/inference").iterdir():
         if path.name not in SURVIVORS:
@@ -81,6 +90,13 @@ def ansible(folder: Path, *command: str, failing: bool = False, **variables: str
     return done.stdout
 
 
+def test_the_tarball_contains_the_image_sources_but_no_development_files(tarball: Path) -> None:
+    with tarfile.open(tarball) as archive:
+        present = {name.partition("/")[0] for name in archive.getnames()}
+    assert {"src", "images", "requirements", "pyproject.toml", "roles", "playbooks", "plugins", "docs"} <= present
+    assert not {"tests", "benchmarks", "Makefile", ".venv", ".git"} & present
+
+
 def test_every_playbook_is_found_by_its_name_and_complete(home: Path) -> None:
     ansible(home, "ansible-playbook", "--inventory", "localhost,", "--syntax-check", *PLAYBOOKS)
 
@@ -112,7 +128,7 @@ def test_every_role_works_alone_and_asks_no_program(home: Path) -> None:
 
 def play(role: str) -> dict[str, Any]:
     """Installs and uninstalls with one role. Each has a host of its own, so that none hears what another found."""
-    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text())["argument_specs"]
+    entries = documents.read(ROOT / f"roles/{role}/meta/argument_specs.yml")["argument_specs"]
     return {
         "hosts": role,
         "connection": "local",

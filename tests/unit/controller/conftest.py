@@ -18,8 +18,10 @@ from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
 from slipway.kube.client import Client
+from slipway.kube.controller import Controller
 from slipway.kube.crd import CustomResource
 from slipway.kube.events import Recorder
+from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
     CONFIG_MAP,
@@ -69,6 +71,17 @@ CLAIM = Reference(PERSISTENT_VOLUME_CLAIM, "models", "shared")
 def made(kind: Kind, name: str, **fields: Any) -> Object:
     metadata = {"name": name, "namespace": "models"}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
+
+
+def at_rest(server: ApiServer, informers: Iterable[Informer], controllers: Iterable[Controller]) -> bool:
+    """Whether the informers have seen all changes and the controllers have no pending or active keys."""
+    queues = [controller.queue for controller in controllers]
+    return all(map(server.is_seen_by, informers)) and not any(len(queue) or queue._processing for queue in queues)
+
+
+def changes(server: ApiServer) -> int:
+    """The number of writes, without Events, whose timing varies."""
+    return sum("/events" not in one.path for one in server.writes)
 
 
 class ToySpec(msgspec.Struct):
@@ -197,6 +210,9 @@ class Parts:
         )
         self.controller = self.reconciler.controller(2, self.metrics)
         self.informers = self.caches.informers
+
+    def at_rest(self, server: ApiServer) -> bool:
+        return at_rest(server, self.informers, [self.controller])
 
 
 @pytest.fixture

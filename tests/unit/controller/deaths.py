@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from slipway.apis.labels import RESERVED
@@ -13,12 +15,15 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import Caches
 from slipway.controller.reconciler import Reconciler
 from slipway.controller.scaled import ScaledResources
+from slipway.kube.controller import Controller
 from slipway.kube.events import Recorder
+from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 from slipway.serving.api import Api
 from slipway.serving.settings import Settings
 
-from .conftest import KEY
+from ..kube.conftest import ApiServer
+from .conftest import KEY, at_rest
 
 
 class Process:
@@ -28,6 +33,8 @@ class Process:
         self._client, self._session, self._apis, self._settings = client, session, apis, settings
         self._tasks: list[asyncio.Task[None]] = []
         self._over = False
+        self.informers: list[Informer] = []
+        self.controllers: list[Controller] = []
 
     def start(self) -> None:
         if self._over:
@@ -40,8 +47,12 @@ class Process:
             Reconciler(api, self._client, caches, self._settings, recorder, agents, ScaledResources(), RESERVED)
             for api in self._apis
         ]
-        loops = [reconciler.controller(2, metrics).run() for reconciler in reconcilers]
-        self._tasks = [asyncio.create_task(one) for one in (*(informer.run() for informer in caches.informers), *loops)]
+        self.informers = caches.informers
+        self.controllers = [reconciler.controller(2, metrics) for reconciler in reconcilers]
+        self._tasks = [asyncio.create_task(one.run()) for one in (*self.informers, *self.controllers)]
+
+    def at_rest(self, server: ApiServer) -> bool:
+        return at_rest(server, self.informers, self.controllers)
 
     def kill(self) -> None:
         for task in self._tasks:
@@ -53,17 +64,56 @@ class Process:
         self.kill()
 
 
+SAMPLE = 6
+"""CI tests every sixth write, alternating between a death before and after it; the lane tests all."""
+Writes = Mapping[str, int]
+"""Name of a write, such as ``PATCH jobs`` or ``PATCH models/status`` -> its maximum number in a life. A status has two
+more than on an idle machine, because timing decides how many changes one write combines."""
+
+
+def moments(writes: Writes) -> list[Any]:
+    """Parameters ``write``, ``number`` and ``after`` for every moment at which the controller can die."""
+    every = [(write, number) for write, most in writes.items() for number in range(most)]
+    return [
+        pytest.param(
+            write,
+            number,
+            after,
+            id=f"{write}-{number}-{'after' if after else 'before'}",
+            marks=[] if index % SAMPLE == 0 and after == bool(index // SAMPLE % 2) else [pytest.mark.full],
+        )
+        for index, (write, number) in enumerate(every)
+        for after in (False, True)
+    ]
+
+
+def name_of(method: str, path: str) -> str:
+    """The name of a write without object names, for example ``PATCH models/status``."""
+    *place, last = path.split("/")
+    if method == "POST":
+        return f"POST {last}"
+    return f"{method} {place[-2]}/status" if last == "status" else f"{method} {place[-1]}"
+
+
+def assert_only_writes(server: Any, writes: Writes) -> None:
+    """Asserts that a life without a death had only these writes. Combined changes mean fewer status writes."""
+    seen = Counter(name_of(one.method, one.path) for one in server.writes)
+    assert seen.keys() == writes.keys()
+    assert {name: (times, writes[name]) for name, times in seen.items() if times > writes[name]} == {}
+
+
 class Death:
     """Kills a controller at one of its writes, and lets another one start."""
 
-    def __init__(self, server: Any, process: Process, number: int, *, after: bool) -> None:
-        self.server, self.process, self.number, self.after = server, process, number, after
+    def __init__(self, server: Any, process: Process, *, write: str, number: int, after: bool) -> None:
+        self.server, self.process, self.write, self.number, self.after = server, process, write, number, after
         self.times, self.seen = 1, 0
 
     def takes(self, request: web.Request) -> bool:
-        write = request.method != "GET"
-        self.seen += write
-        return write and self.times > 0 and self.seen == self.number + 1
+        if name_of(request.method, request.path) != self.write:
+            return False
+        self.seen += 1
+        return self.times > 0 and self.seen == self.number + 1
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if self.after:
@@ -73,3 +123,7 @@ class Death:
         assert request.transport is not None
         request.transport.abort()
         return web.Response(status=500)
+
+    def assert_died(self) -> None:
+        """Asserts that this write occurred. Only a status write may be missing, because changes may be combined."""
+        assert self.times == 0 or self.write.endswith("/status"), f"{self.write} number {self.number} did not occur"

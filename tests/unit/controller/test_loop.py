@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from slipway.kube.objects import DEPLOYMENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, Key
 
-from .conftest import FINALIZER, TOY
+from .conftest import FINALIZER, TOY, changes
 
 
 def wrote(server, kind, method="PATCH"):
@@ -50,11 +49,11 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
     await cluster.config()
     await cluster.toy(cached="10Gi")
     await eventually(lambda: cluster.reason() == "Valid")
-    await rest(lambda: len(server.writes))
-    written = len(server.writes)
+    await eventually(lambda: parts.at_rest(server))
+    written, planned = changes(server), parts.api.planned["a"]
     parts.controller.queue.add(Key("models", "a"))
-    await asyncio.sleep(0.3)
-    assert len(server.writes) == written
+    await eventually(lambda: parts.at_rest(server))
+    assert (changes(server), parts.api.planned["a"]) == (written, planned + 1)
 
 
 async def test_where_nothing_is_to_be_done_a_resource_is_looked_at_once(
@@ -159,11 +158,11 @@ async def test_row_36_a_reference_that_appears_changes_and_vanishes_concerns_tho
     await eventually(lambda: cluster.reason() == "Valid")
     await cluster.config("two")
     await eventually(lambda: cluster.get(DEPLOYMENT)["spec"]["image"] == "two")
-    await rest(lambda: len(server.writes))
-    before = len(server.writes)
+    await eventually(lambda: parts.at_rest(server))
+    before = changes(server)
     await cluster.claim("other")
-    await asyncio.sleep(0.2)
-    assert len(server.writes) == before
+    await eventually(lambda: parts.at_rest(server))
+    assert changes(server) == before
     await server.remove("/api/v1/namespaces/system/configmaps/config")
     await eventually(lambda: cluster.reason() == "NoConfig")
     assert cluster.get(DEPLOYMENT)["spec"]["image"] == "two"
@@ -301,7 +300,7 @@ async def test_row_32_nothing_is_done_for_one_that_others_hold(server, cluster, 
     metadata = {"finalizers": ["others/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     spec = {"cached": "10Gi"}
     await server.put(cluster.path(TOY, "a"), kind="Toy", apiVersion=TOY.api_version, metadata=metadata, spec=spec)
-    await asyncio.sleep(0.3)
+    await eventually(lambda: parts.at_rest(server))
     assert server.writes == []
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from slipway.kube.objects import CONFIG_MAP, Key
 
-from .conftest import TOY
+from .conftest import TOY, changes
 
 
 def conditions(cluster, name="a"):
@@ -60,12 +58,12 @@ async def test_nothing_is_written_while_nothing_changes(server, cluster, parts, 
     await eventually(lambda: cluster.reason("served") == cluster.reason("refused") == "Valid")
     await server.remove(cluster.path(CONFIG_MAP, "config", "system"))
     await eventually(lambda: cluster.reason("served") == cluster.reason("refused") == "NoConfig")
-    await rest(lambda: len(server.writes))
-    written = len(server.writes)
+    await eventually(lambda: parts.at_rest(server))
+    written = changes(server)
     for name in ("refused", "served"):
         parts.controller.queue.add(Key("models", name))
-    await asyncio.sleep(0.3)
-    assert len(server.writes) == written
+    await eventually(lambda: parts.at_rest(server))
+    assert changes(server) == written
 
 
 async def test_a_reason_is_told_by_one_event(cluster, parts, eventually, monkeypatch):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
-import yaml
 
 from slipway.apis.llmkube.engines import VLLM_FLAGS
 from slipway.apis.llmkube.runtime_types import VllmConfig
@@ -19,10 +18,12 @@ from slipway.engines.vllm import VLLM
 sys.path.insert(0, str(Path(__file__).parents[2] / "standins/packages"))
 from vllm.entrypoints.openai import flags
 
+from tests import documents
+
 ROOT = Path(__file__).parents[3]
 TAKEN = {spelling: choices for _kind, spellings, choices in flags.rows() for spelling in spellings}
 SWITCHES = {spellings[0] for kind, spellings, _choices in flags.rows() if kind == "switch"}
-CATALOGUE = yaml.safe_load((ROOT / "roles/models/files/catalogue.yml").read_text())["models"]
+CATALOGUE = documents.read(ROOT / "roles/models/files/catalogue.yml")["models"]
 CURRENT = {
     name: spec.get("args", [])
     for name, spec in CATALOGUE.items()

@@ -168,12 +168,13 @@ async def test_an_invalid_route_is_logged_counted_and_told_to_its_service_once(
         seen, task = await follow(api)
         api.tell("services", "MODIFIED", service("good", version="2"))
         await until(lambda: len(api.written) >= 1)
-        await asyncio.sleep(0.1)
+        api.tell("services", "ADDED", service("worse", "{nonsense"))
+        await until(lambda: len(api.written) >= 2)
     assert seen.table
     assert set(seen.table.models) == {"good", "ns/good"}
-    assert [event["involvedObject"]["name"] for event in api.written] == ["bad"]
+    assert [event["involvedObject"]["name"] for event in api.written] == ["bad", "worse"]
     assert api.written[0]["reason"] == "InvalidRoute"
-    assert b"slipway_gateway_route_faults 1.0" in metrics.text()
+    assert b"slipway_gateway_route_faults 2.0" in metrics.text()
     assert sum("bad" in record.getMessage() for record in caplog.records) == 1
     await stop(task)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -102,14 +102,26 @@ async def test_an_id_with_a_nul_or_control_characters_is_no_model(client: TestCl
         assert (await answer.json())["error"]["code"] == "model_not_found"
 
 
+class Waited(asyncio.Event):
+    """An event that records that a task waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = asyncio.Event()
+
+    async def wait(self) -> Literal[True]:
+        self.waited.set()
+        return await super().wait()
+
+
 async def test_before_the_first_table_the_list_is_waited_for(current: Current) -> None:
     """An empty one would say that there are no models."""
-    known = asyncio.Event()
+    known = Waited()
     application = http_api.model_list(lambda: current.table)
     application.middlewares.append(http_api.once_known(known))
     async with TestClient(TestServer(application)) as client:
         asked = asyncio.create_task(listed(client))
-        await asyncio.sleep(0.05)
+        await known.waited.wait()
         assert not asked.done()
         known.set()
         assert await asked == ["chat", "plain"]

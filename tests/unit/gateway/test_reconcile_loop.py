@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from slipway.gateway.haproxy_socket import NotRunningError
-from slipway.gateway.reconcile_loop import ReconcileLoop
+from slipway.gateway.reconcile_loop import _GATHER_SECONDS, ReconcileLoop
 from slipway.gateway.render import DesiredState
 from slipway.gateway.table import EMPTY, Snapshot
 
@@ -29,9 +29,15 @@ class DataPlane:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # the condition is in another task
             await asyncio.sleep(0.01)
+
+
+async def turns(seconds: float) -> None:
+    """Lets the loop run for twice as long, in ten steps. If the machine stalls, only one step is lost."""
+    for _unused in range(10):
+        await asyncio.sleep(seconds / 5)
 
 
 @asynccontextmanager
@@ -48,7 +54,8 @@ async def test_nothing_is_applied_before_the_source_has_published() -> None:
     dataplane = DataPlane()
     async with running(dataplane) as loop:
         loop.changed()
-        await asyncio.sleep(0.2)
+        # Longer than the time for which the loop collects changes.
+        await turns(_GATHER_SECONDS)
         assert (dataplane.applied, loop.ready) == ([], False)
         loop.publish(Snapshot(EMPTY, (("00FF", "alice"),)))
         await until(lambda: loop.ready)
@@ -76,7 +83,7 @@ async def test_the_same_snapshot_again_is_not_applied_again() -> None:
         loop.publish(Snapshot(EMPTY))
         await until(lambda: loop.ready)
         loop.publish(Snapshot(EMPTY))
-        await asyncio.sleep(0.2)
+        await turns(_GATHER_SECONDS)
         assert len(dataplane.applied) == 1
 
 

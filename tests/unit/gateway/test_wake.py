@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,12 +61,18 @@ def table(*endpoints: str) -> RoutingTable:
 
 
 async def run_until(
-    condition: Callable[[], bool], api: Api, waiting: dict[str, int], current: Callable[[], RoutingTable] = table
+    condition: Callable[[], bool],
+    api: Api,
+    waiting: dict[str, int],
+    current: Callable[[], RoutingTable] = table,
+    turns: list[int] | None = None,
 ) -> list[str]:
-    """What was told as refused while the waker ran, until something was so."""
+    """Runs the waker until the condition holds and returns the reported refusals. ``turns`` grows by one per check."""
     told: list[str] = []
 
     async def asked() -> dict[str, int]:
+        if turns is not None:
+            turns.append(len(turns))
         return waiting
 
     waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"))  # type: ignore[arg-type]
@@ -129,14 +136,19 @@ async def test_a_model_is_tried_once_in_a_while_and_a_model_with_its_adapters_is
 
 async def test_nobody_is_woken_for_nobody() -> None:
     api = Api(0)
-    ended = time.monotonic() + 0.05
+    turns: list[int] = []
     sleeping = {"ns:model-llama": 0, "ns:fixed": 2, "unknown:backend": 1}
-    await run_until(lambda: time.monotonic() > ended, api, sleeping)
+    await run_until(lambda: len(turns) > 5, api, sleeping, turns=turns)
     assert api.read == []
 
 
 async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
-    asked = 0
+    asked = looked = 0
+
+    def look(table: RoutingTable) -> RoutingTable:
+        nonlocal looked
+        looked += 1
+        return table
 
     async def ask() -> dict[str, int]:
         nonlocal asked
@@ -144,10 +156,9 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
         raise NotRunningError("away")
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
-        task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(lambda current=current: current))  # type: ignore[arg-type, misc]
-        await asyncio.sleep(0.05)
-        if expected:
-            await until(lambda: asked > 0)
+        task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(partial(look, current)))  # type: ignore[arg-type]
+        seen = looked
+        await until(lambda seen=seen: looked > seen + 5)  # type: ignore[misc]
         assert bool(asked) is expected
         assert not task.done(), "HAProxy that does not answer ends nothing"
         task.cancel()
@@ -189,7 +200,7 @@ async def test_a_model_that_fails_as_nobody_expected_holds_no_other_one_up(
     api, waiting = Bewitched(hangs=hangs), {"ns:model-llama": 1}
 
     async def later() -> None:
-        await asyncio.sleep(0.1)
+        await until(lambda: api.tried > 0)
         waiting["ns:model-other"] = 1
 
     tries = 1 if hangs else 3

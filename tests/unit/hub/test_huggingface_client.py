@@ -103,6 +103,11 @@ async def test_lfs_files_are_cached_by_sha256_and_others_by_git_blob_id(hub: Run
     assert (folder / "config.json").resolve().name == blob
 
 
+def begun(folder: Path) -> bool:
+    """Whether the client has started to write a file."""
+    return any(part.stat().st_size for part in folder.rglob("*.incomplete"))
+
+
 async def test_cut_connection_is_resumed_by_range(hub: RunningHub, tmp_path: Path) -> None:
     # The client writes, and resumes from, whole pieces of 10 MiB.
     content, sent = WEIGHTS * 24, 22 << 20
@@ -115,7 +120,9 @@ async def test_cut_connection_is_resumed_by_range(hub: RunningHub, tmp_path: Pat
         response.content_length = len(content)
         await response.prepare(request)
         await response.write(content[:sent])
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(60):
+            while not begun(tmp_path):  # noqa: ASYNC110  # a thread writes it
+                await asyncio.sleep(0.01)
         assert request.transport is not None
         request.transport.abort()
         return response

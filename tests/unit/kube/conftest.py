@@ -18,10 +18,13 @@ from aiohttp import web
 
 from slipway.kube.client import Client
 from slipway.kube.conditions import timestamp
+from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
 
 PATIENCE = 60.0
 """Seconds for what takes a moment on a machine that has nothing else to do."""
+STEP = 0.01
+"""Seconds between two checks of a condition."""
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -167,6 +170,18 @@ class ApiServer:
     @property
     def writes(self) -> list[Logged]:
         return [one for one in self.log if one.method != "GET"]
+
+    def is_seen_by(self, informer: Informer) -> bool:
+        """Whether an informer has received all changes of its objects."""
+        plural, namespace = f"/{informer.kind.plural}/", informer._namespace
+        mine = [
+            version
+            for version, _unused, path, obj in self.history
+            if plural in path
+            and namespace in ("", obj["metadata"].get("namespace", ""))
+            and _selected(obj["metadata"].get("labels") or {}, informer._labels)
+        ]
+        return not mine or informer.store.revision(namespace) >= mine[-1]
 
     @property
     def lists(self) -> list[Logged]:
@@ -409,20 +424,22 @@ def eventually() -> Callable[..., Awaitable[None]]:
         deadline = time.monotonic() + seconds
         while not test():
             assert time.monotonic() < deadline, "did not happen in time"
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(STEP)
 
     return wait
 
 
 @pytest.fixture
 def rest() -> Callable[..., Awaitable[None]]:
-    """Waits until a number has stayed the same for ``seconds``."""
+    """Waits until a number has stayed the same for ``seconds``, in small steps that let other tasks run. A stall of the
+    machine counts as one step."""
 
     async def wait(number: Callable[[], int], seconds: float = 0.3) -> None:
-        deadline, before = time.monotonic() + PATIENCE, None
-        while before != (before := number()):
+        deadline, before, steps = time.monotonic() + PATIENCE, number(), 0.0
+        while steps < seconds:
             assert time.monotonic() < deadline, "never comes to rest"
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(STEP)
+            before, steps = (before, steps + STEP) if number() == before else (number(), 0.0)
 
     return wait
 

@@ -442,12 +442,13 @@ async def test_row_14_a_reconciliation_sees_what_the_last_one_deleted(server, be
 async def test_waiting_for_a_write_ends_as_soon_as_the_watch_tells_it(server, bench):
     server.deliver.clear()
     await bench.sync(owner(), [deployment()])
+    before = len(server.requests("GET", "deployments/m"))
     waiting = asyncio.create_task(bench.expectations.met("owner-uid"))
-    await asyncio.sleep(0.05)
+    await bench.client.get(DEPLOYMENT, Key("default", "m"))
     assert not waiting.done()
     server.deliver.set()
     await asyncio.wait_for(waiting, PATIENCE)
-    assert not server.requests("GET", "deployments/m")[1:]
+    assert len(server.requests("GET", "deployments/m")) == before + 1, "only the test's own request"
 
 
 async def test_row_38_who_does_not_lead_writes_nothing(server, bench):

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import pytest
-import yaml
 from msgspec import Meta
 
 from slipway.kube.crd import (
@@ -22,6 +21,7 @@ from slipway.kube.crd import (
     to_yaml,
 )
 from slipway.kube.objects import Kind, Object
+from tests import documents
 
 
 class Port(msgspec.Struct):
@@ -203,7 +203,7 @@ def test_fields_that_a_spec_sets_are_found_and_what_is_empty_sets_nothing():
 def test_the_text_is_always_the_same_and_reads_back():
     text = to_yaml(RESOURCE.manifest())
     assert text == to_yaml(RESOURCE.manifest())
-    assert yaml.safe_load(text) == RESOURCE.manifest()
+    assert documents.load(text) == RESOURCE.manifest()
 
 
 def test_a_type_that_no_schema_can_say_is_refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
+from itertools import pairwise
 
 import aiohttp
 import pytest
@@ -89,8 +89,8 @@ async def test_what_comes_first_is_done_by_the_leader_before_its_controllers_sta
 
     process.manager._first = first
     running = asyncio.create_task(process.manager.run())
-    await eventually(lambda: found == [(True, [])])
-    await asyncio.sleep(0.1)
+    await eventually(lambda: found == [(True, [])] and server.is_seen_by(process.informer))
+    assert (await ask(listen, "/readyz"))[0] == 200
     assert process.seen == []
     go_on.set()
     await eventually(lambda: process.seen == [Key("default", "a")])
@@ -112,10 +112,11 @@ async def test_it_is_not_ready_and_does_not_compete_before_its_stores_are_filled
 async def test_a_follower_keeps_full_stores_and_reconciles_nothing(server, client, metrics, listen, start, eventually):
     await server.put(LEASE, spec={"holderIdentity": "other", "leaseDurationSeconds": 60})
     await server.put(f"{PODS}/a")
-    process = Process(client, metrics, listen)
+    process = Process(client, metrics, listen, **(QUICK | {"lease_seconds": 900.0}))
     start(process.manager.run())
     await eventually(process.informer.synced.is_set)
-    await asyncio.sleep(0.2)
+    asked = len(server.requests("GET", LEASE))
+    await eventually(lambda: len(server.requests("GET", LEASE)) >= asked + 2)
     assert len(process.informer.store) == 1
     assert (await ask(listen, "/readyz"))[0] == 200
     assert process.seen == []
@@ -141,6 +142,9 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_the_other
         seen.append(key.name)
         return Result()
 
+    def lists(plural):
+        return [one for one in server.lists if plural in one.path]
+
     controllers = [Controller("pods", reconcile, metrics=metrics), Controller("toys", reconcile, metrics=metrics)]
     toys = Informer(client, Kind("test", "v1", "Toy", "toys"))
     controllers[0].watch(pods)
@@ -148,12 +152,11 @@ async def test_row_26_a_kind_that_is_not_installed_is_waited_for_while_the_other
     controllers[1].watch(pods)
     manager = Manager(informers=[pods, toys], controllers=controllers, metrics=metrics, listen=listen)
     start(manager.run())
-    began = time.monotonic()
     await eventually(lambda: seen == ["a"])
     assert (await ask(listen, "/readyz"))[0] == 200
-    await asyncio.sleep(1)
+    await eventually(lambda: len(lists("toys")) >= 3)
     assert seen == ["a"]
-    assert len([one for one in server.lists if "toys" in one.path]) <= 5 + 2 * (time.monotonic() - began)
+    assert min(after.at - before.at for before, after in pairwise(lists("toys"))) > 0.19
     missing.times = 0
     await eventually(lambda: sorted(seen) == ["a", "a", "t"])
     # Removed while the watch is down, with all of its objects; then installed anew.

@@ -12,6 +12,7 @@ from slipway.kube.core import core_schema
 from slipway.kube.merge import merged
 from slipway.kube.objects import Object
 from tests.schemas import MadeUp, faults
+from tests.tables import each, seeds
 
 
 def container(**fields: Any) -> Object:
@@ -178,7 +179,7 @@ def pods(seed: int) -> tuple[Object, Object]:
     return made.value(schema), made.value(schema)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each(seeds(20))
 def test_any_two_pods_make_a_third_and_stay_as_they_are(seed: int) -> None:
     base, patch = pods(seed)
     before = deepcopy((base, patch))

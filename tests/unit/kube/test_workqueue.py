@@ -57,7 +57,8 @@ async def test_of_several_times_the_first_counts_and_a_turn_covers_them_all(queu
     queue.add(A)
     await queue.get()
     queue.done(A)
-    await asyncio.sleep(0.1)
+    queue.add_after(B, 0.1)
+    assert await asyncio.wait_for(queue.get(), PATIENCE) == B, "no other item comes before it"
     assert len(queue) == 0
 
 

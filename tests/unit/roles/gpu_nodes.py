@@ -11,7 +11,6 @@ from pathlib import Path
 from types import GeneratorType
 from typing import Any
 
-import yaml
 from ansible.plugins.filter import core as core_filters
 from ansible.plugins.filter import mathstuff as list_filters
 from ansible.plugins.test import core as core_tests
@@ -22,6 +21,8 @@ from ansible_collections.slipway.inference.plugins.filter.shaped import shaped
 from jinja2 import Template
 from jinja2.nativetypes import NativeEnvironment, NativeTemplate
 from jinja2.runtime import Context, Undefined, missing
+
+from tests import documents
 
 from ..ansible_files import role_variables
 
@@ -185,5 +186,5 @@ def _compiled(text: str) -> Template:
 @cache
 def read(name: str) -> dict[str, Any]:
     """A file of the role."""
-    found: dict[str, Any] = yaml.safe_load((ROLE / name).read_text())
+    found: dict[str, Any] = documents.read(ROLE / name)
     return found

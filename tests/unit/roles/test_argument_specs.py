@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jinja2.nativetypes import NativeEnvironment
 
 from slipway.apis import APIS
+from tests import documents
 
 from ..ansible_files import mappings
 
@@ -31,7 +31,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text()) if path.exists() else {}
+    return documents.read(path) if path.exists() else {}
 
 
 def specified(role: Path) -> dict[str, dict[str, Any]]:
@@ -176,7 +176,7 @@ def tells(cell: str, default: Any) -> bool:
     shown = CODE.findall(cell)
     if default in ("", [], {}) and cell and not CODE.fullmatch(cell):
         return True
-    return bool(shown) and (shown[0] == default or yaml.safe_load(shown[0]) == default)
+    return bool(shown) and (shown[0] == default or documents.load(shown[0]) == default)
 
 
 def is_a(value: Any, kind: str) -> bool:

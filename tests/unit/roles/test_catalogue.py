@@ -7,19 +7,20 @@ from typing import Any
 
 import jsonschema
 import pytest
-import yaml
 from ansible_collections.slipway.inference.plugins.filter.from_catalogue import from_catalogue
 
+from tests import documents
+
 ROOT = Path(__file__).parents[3]
-CATALOGUE = yaml.safe_load((ROOT / "roles/models/files/catalogue.yml").read_text())
-GOLDEN = yaml.safe_load((Path(__file__).parent / "golden/catalogue.yaml").read_text())
+CATALOGUE = documents.read(ROOT / "roles/models/files/catalogue.yml")
+GOLDEN = documents.load((Path(__file__).parent / "golden/catalogue.yaml").read_text())
 ORIGINALS = sorted((ROOT.parent / "shared/reference/samples/kubeai/models").glob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
 def schema() -> Any:
     """Of a Model's spec as a person writes it: with no unknown field, and without those that have a default."""
-    definition = yaml.safe_load((ROOT / "roles/crds/files/kubeai.org_models.yaml").read_text())
+    definition = documents.read(ROOT / "roles/crds/files/kubeai.org_models.yaml")
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     required = [field for field in spec["required"] if "default" not in spec["properties"][field]]
     return {**spec, "additionalProperties": False, "required": required}
@@ -61,13 +62,13 @@ def current(spec: Any) -> Any:
 
 @pytest.mark.parametrize("original", ORIGINALS, ids=lambda path: path.stem)
 def test_a_model_is_as_the_original_has_it(original: Path) -> None:
-    manifest = yaml.safe_load(original.read_text())
+    manifest = documents.read(original)
     ours = rendered(manifest["metadata"]["name"])
     image = ours.pop("image", "")
     assert ours == (manifest["spec"] if image else current(manifest["spec"]))
 
 
 def test_every_profile_is_one_that_the_controller_knows_or_the_cluster_s_operator_defines() -> None:
-    defaults = yaml.safe_load((ROOT / "src/slipway/apis/kubeai/defaults.yaml").read_text())
+    defaults = documents.read(ROOT / "src/slipway/apis/kubeai/defaults.yaml")
     profiles = {spec["resourceProfile"].partition(":")[0] for spec in CATALOGUE["models"].values()}
     assert {name for name in profiles - set(defaults["resourceProfiles"]) if "tpu" not in name} == set()

@@ -18,6 +18,8 @@ from ansible_collections.slipway.inference.plugins.filter.crio_config import cri
 from ansible_collections.slipway.inference.plugins.filter.toml_changed import toml_changed
 from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import cri_plugin
 
+from tests import documents
+
 GOLDEN = Path(__file__).parent / "golden/container_runtimes"
 CASES = sorted(path for path in GOLDEN.glob("*.yaml") if not path.name.endswith(".plan.yaml"))
 HANDLERS = ["nvidia", "nvidia-cdi"]
@@ -40,7 +42,7 @@ Dumper.add_representer(str, _text)
 
 
 def plan_of(path: Path, **options: Any) -> dict[str, Any]:
-    case = yaml.safe_load(path.read_text())
+    case = documents.read(path)
     chosen = {"handlers": HANDLERS, **case.get("options", {}), **options}
     return containerd_config(case["dump"], top=case["top"], **chosen)
 
@@ -60,7 +62,7 @@ def test_containerd_is_told_what_its_golden_file_says(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=by_name)
 def test_nothing_is_left_to_do_when_it_was_done(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = documents.read(path)
     first = plan_of(path)
     top = next((file["content"] for file in first["files"] if file["path"] == TOP), case["top"])
     second = containerd_config(case["dump"], top=top, **{"handlers": HANDLERS, **case.get("options", {})})
@@ -72,7 +74,7 @@ def test_nothing_is_left_to_do_when_it_was_done(path: Path) -> None:
 @pytest.mark.parametrize("path", CASES, ids=by_name)
 def test_what_was_there_before_is_there_after(path: Path) -> None:
     """Every line, but for those of another tool's runtime of that name."""
-    top = yaml.safe_load(path.read_text())["top"] or ""
+    top = documents.read(path)["top"] or ""
     after = next((file["content"] for file in plan_of(path)["files"] if file["path"] == TOP), top)
 
     if path.stem not in ("v2-of-another-tool", "v3-imports-others", "v2-default"):
@@ -81,7 +83,7 @@ def test_what_was_there_before_is_there_after(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=by_name)
 def test_it_is_taken_out_again(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = documents.read(path)
     done = plan_of(path)
     top = next((file["content"] for file in done["files"] if file["path"] == TOP), case["top"])
     undone = containerd_config(case["dump"], top=top, handlers=HANDLERS, state="absent")
@@ -151,7 +153,7 @@ def test_crio_is_told_the_same_when_it_was_told_already() -> None:
 
 def test_the_runtimes_that_are_known_are_told() -> None:
     assert container_handlers(CRIO) == {"crun": "/usr/libexec/crio/crun"}
-    assert container_handlers(yaml.safe_load((GOLDEN / "v3-second-run.yaml").read_text())["dump"]) == {
+    assert container_handlers(documents.read(GOLDEN / "v3-second-run.yaml")["dump"]) == {
         "nvidia": BINARY,
         "nvidia-cdi": BINARY,
         "runc": "",
@@ -216,7 +218,7 @@ def test_containerd_itself_reads_what_is_written(path: Path, tmp_path: Path) -> 
     """The one that is at hand: by its own word it knows the runtimes, and keeps the one that it had as it was."""
     containerd = shutil.which("containerd") or pytest.skip("needs containerd")
     version = subprocess.run([containerd, "--version"], capture_output=True, text=True, check=True).stdout
-    top = yaml.safe_load(path.read_text())["top"]
+    top = documents.read(path)["top"]
     if top is None or not path.stem.startswith(("v1", "v2") if " 1." in version else ("v2", "v3")):
         pytest.skip("is for another containerd")
     file = tmp_path / "config.toml"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import documents
 
 from .cluster_api import ClusterApi
 from .role_run import run_role
@@ -71,7 +72,7 @@ def test_rights_are_where_they_are_asked_for_and_follow_the_list(tmp_path: Path,
     policies = ("pods", "nodes", "workloads-pods", "workloads-workloads")
     held = {f"slipway-controller-{policy}" for policy in policies}
     assert {name for kind, _none, name in api.objects if kind == "ValidatingAdmissionPolicyBinding"} == held
-    settings = yaml.safe_load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
+    settings = documents.load(api.objects["ConfigMap", SYSTEM, "slipway-controller"]["data"]["controller.yaml"])
     assert settings["namespaces"] == ["team-a", "team-b"]
 
     api.writes.clear()

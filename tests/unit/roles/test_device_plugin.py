@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import documents
 
 from ..apis.test_fields import faults
 from ..apis.test_golden import agrees
@@ -128,7 +129,7 @@ def test_what_a_survey_gives_as_text_means_the_same() -> None:
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_objects_have_only_fields_that_kubernetes_knows(path: Path) -> None:
-    for found in yaml.safe_load(path.read_text()):
+    for found in documents.read(path):
         if found["kind"] != "NodeFeatureRule":
             version = found["apiVersion"].rpartition("/")[2].capitalize()
             assert faults(found, f"{version}{found['kind']}", found["kind"]) == []
@@ -137,7 +138,7 @@ def test_objects_have_only_fields_that_kubernetes_knows(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
 def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(path: Path) -> None:
     privileged, capable = set(), set()
-    for found in yaml.safe_load(path.read_text()):
+    for found in documents.read(path):
         if found["kind"] != "DaemonSet":
             continue
         pod = found["spec"]["template"]["spec"]
@@ -158,7 +159,7 @@ def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
     typed = {
         found["metadata"]["name"].partition("-device-plugin")[0]
         for path in GOLDEN.glob("*.yaml")
-        for found in yaml.safe_load(path.read_text())
+        for found in documents.read(path)
         if found["kind"] == "DaemonSet" and "container_device_plugin_t" in str(found["spec"]["template"]["spec"])
     }
     assert typed == {"slipway-nvidia", "slipway-amd", "slipway-intel-gpu-plugin"}
@@ -171,7 +172,7 @@ def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
     holders = {
         found["metadata"]["name"]
         for path in GOLDEN.glob("*.yaml")
-        for found in yaml.safe_load(path.read_text())
+        for found in documents.read(path)
         if found["kind"] == "DaemonSet" and "token" in str(found["spec"]["template"]["spec"]["volumes"])
     }
 
@@ -360,7 +361,7 @@ def test_what_was_installed_stays_while_its_nodes_are_away() -> None:
 
 # --- problems ---------------------------------------------------------------------------------------------------------
 
-PROBLEMS = yaml.safe_load((GOLDEN.parent / "device_plugin_problems.yaml").read_text())
+PROBLEMS = documents.read(GOLDEN.parent / "device_plugin_problems.yaml")
 
 
 @pytest.mark.parametrize("case", PROBLEMS, ids=lambda case: "-".join(case["settings"]))
@@ -455,7 +456,7 @@ def test_the_images_are_those_stated_with_the_others() -> None:
     stated = (ROLES.parent / "images/versions.env").read_text().splitlines()
     images = {
         value
-        for name, value in yaml.safe_load((ROLES / "device_plugin/defaults/main.yml").read_text()).items()
+        for name, value in documents.read(ROLES / "device_plugin/defaults/main.yml").items()
         if name.endswith("_image")
     }
 

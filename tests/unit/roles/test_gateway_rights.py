@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 from jinja2.nativetypes import NativeEnvironment
 
 from slipway.gateway.settings import Settings
+from tests import documents
 
 from ..ansible_files import role_variables
 from .rendering import Rendered
@@ -44,7 +44,7 @@ def test_the_secret_of_keys_is_read_by_its_name_and_neither_listed_nor_watched()
 
 
 def test_the_rules_reach_the_cluster() -> None:
-    install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
+    install = documents.read(ROLE / "tasks/main.yml")[-1]
     assert "__gateway_wake_rules" in install["vars"]["component_cluster_rules"]
 
 
@@ -62,7 +62,7 @@ def test_namespaces_are_read_only_where_they_are_chosen_by_their_labels(
     rules = NativeEnvironment().compile_expression(text)(**values)
     assert [rule["verbs"] for rule in rules] == rights
     assert all(rule["resources"] == ["namespaces"] for rule in rules)
-    tasks = yaml.safe_load((ROLE.parent / role / "tasks/main.yml").read_text())
+    tasks = documents.read(ROLE.parent / role / "tasks/main.yml")
     variables = (task.get("vars", {}) for task in tasks)
     [given] = [one["component_cluster_rules"] for one in variables if "component_cluster_rules" in one]
     assert f"__{role}_namespaces_rules" in given + str(names.get(f"__{role}_cluster_rules", ""))
@@ -80,7 +80,7 @@ def test_for_the_page_models_are_listed_and_nothing_else_is_done_to_them() -> No
         ("inference.llmkube.dev", "inferenceservices"),
     ]
     assert {(*rule["verbs"],) for rule in rules} == {("list", "watch")}
-    install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[-1]
+    install = documents.read(ROLE / "tasks/main.yml")[-1]
     assert "__gateway_ui_rules" in install["vars"]["component_cluster_rules"]
 
 

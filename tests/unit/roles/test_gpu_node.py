@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import documents
+
 from .gpu_nodes import B200, FLEX, GH200, H100, MI300, NO_DRIVER, ROLE, RUNS, SYSTEMS, V100, Node, found
 from .test_container_runtimes import Dumper
 
@@ -49,7 +51,7 @@ def test_packages_are_those_that_the_systems_have() -> None:
     if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
         GOLDEN.write_text(yaml.dump(lists, Dumper=Dumper, sort_keys=False, width=140))
 
-    assert lists == yaml.safe_load(GOLDEN.read_text())
+    assert lists == documents.read(GOLDEN)
 
 
 @pytest.mark.parametrize("system", KNOWN)
@@ -787,7 +789,7 @@ def test_a_removal_takes_the_user_s_own_packages_too() -> None:
 
 
 def tasks(name: str) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text())
+    listed: list[dict[str, Any]] = documents.read(ROLE / f"tasks/{name}.yml")
     return listed
 
 

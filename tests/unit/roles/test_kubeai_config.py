@@ -14,6 +14,7 @@ from ansible_collections.slipway.inference.plugins.filter import kubeai_config a
 
 from slipway.apis.kubeai import settings as controller
 from slipway.apis.kubeai.types import Engine
+from tests import documents
 
 ROOT = Path(__file__).parents[3]
 SYSTEMS = sorted((ROOT.parent / "shared/reference/samples/kubeai/config").glob("system-*.yaml"))
@@ -99,4 +100,4 @@ def test_what_the_controller_only_warns_of_the_rollout_refuses(config: dict[str,
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda path: path.stem)
 def test_a_system_yaml_of_the_original_is_taken(system: Path) -> None:
-    controller.parse(yaml.safe_dump(rollout.kubeai_config(yaml.safe_load(system.read_text()))))
+    controller.parse(yaml.safe_dump(rollout.kubeai_config(documents.read(system))))

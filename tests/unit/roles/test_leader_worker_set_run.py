@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from slipway.kube.objects import Object
 from slipway.serving.groups import LEADER_WORKER_SET
+from tests import documents
 
 from ..ansible_files import role_variables
 from .cluster_api import ClusterApi
@@ -18,7 +18,7 @@ from .role_run import run_role
 ROLE = Path(__file__).parents[3] / "roles/leader_worker_set"
 VARS = role_variables(ROLE)
 FILES = ("leaderworkersets", "disaggregatedsets")
-DEFINITIONS = [yaml.safe_load((ROLE / f"files/{name}.yaml").read_text()) for name in FILES]
+DEFINITIONS = [documents.read(ROLE / f"files/{name}.yaml") for name in FILES]
 DEFINITION = "leaderworkersets.leaderworkerset.x-k8s.io"
 NAME, NAMESPACE = "slipway-leader-worker-set", "lws-system"
 INSTALLED = {

@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.plugins.filter.core import FilterModule
 from jinja2 import meta
 from jinja2.nativetypes import NativeEnvironment
 
+from tests import documents
+
 ROLE = Path(__file__).parents[3] / "roles/metrics_server"
-VARS = yaml.safe_load((ROLE / "vars/main.yml").read_text())
-DEFAULTS = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+VARS = documents.read(ROLE / "vars/main.yml")
+DEFAULTS = documents.read(ROLE / "defaults/main.yml")
 OURS = "app.kubernetes.io/part-of=slipway"
 
 
 def tasks(name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text())
+    found: list[dict[str, Any]] = documents.read(ROLE / f"tasks/{name}.yml")
     return [inner for task in found for inner in task.get("block", [task])]
 
 
@@ -92,7 +93,7 @@ def test_every_object_is_marked_as_ours() -> None:
 
 
 def test_where_another_one_is_registered_nothing_is_installed() -> None:
-    _check, look, say, install = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    _check, look, say, install = documents.read(ROLE / "tasks/main.yml")
 
     assert look["kubernetes.core.k8s_info"]["label_selectors"] == [OURS.replace("=", "!=")]
     assert say["when"] == "__metrics_server_others.resources | length > 0"
@@ -114,7 +115,7 @@ def test_another_one_is_named(registered: dict[str, Any], said: str) -> None:
 
 
 def test_another_one_that_does_not_answer_is_told_of() -> None:
-    say = yaml.safe_load((ROLE / "tasks/main.yml").read_text())[2]["ansible.builtin.debug"]["msg"]
+    say = documents.read(ROLE / "tasks/main.yml")[2]["ansible.builtin.debug"]["msg"]
     down = {"type": "Available", "status": "False", "message": "no endpoints"}
     others = {"resources": [{"spec": {}, "status": {"conditions": [down]}}]}
 
@@ -138,7 +139,7 @@ def test_only_our_own_registration_is_removed() -> None:
 
 def test_the_playbook_installs_it_only_where_asked_and_removes_what_is_ours() -> None:
     def conditions(playbook: str) -> list[str | None]:
-        plays = yaml.safe_load((ROLE.parents[1] / f"playbooks/{playbook}.yml").read_text())
+        plays = documents.read(ROLE.parents[1] / f"playbooks/{playbook}.yml")
         used = [task for play in plays for task in play.get("tasks", ()) if "inference.metrics_server" in str(task)]
         return [task.get("when") for task in used]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.apis.ome.candidates import Candidate, candidate
 from slipway.apis.ome.runtime_types import ServingRuntimeSpec
@@ -21,13 +20,14 @@ from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.ollama import OLLAMA
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Object
+from tests import documents
 
 from .api_server import Kind
 from .cluster_api import ClusterApi
 from .role_run import ROOT, run_role
 
 RUNTIMES: dict[str, Object] = {
-    one["metadata"]["name"]: one for one in yaml.safe_load((ROOT / "roles/models/files/runtimes.yml").read_text())
+    one["metadata"]["name"]: one for one in documents.read(ROOT / "roles/models/files/runtimes.yml")
 }
 KINDS = (
     Kind("ome.io/v1beta1", "ServingRuntime", "servingruntimes", namespaced=True),

@@ -12,12 +12,12 @@ from typing import Any
 
 import promql_parser
 import pytest
-import yaml
 
 from slipway.apis.llmkube.engines import ENGINES, scaling_metric
 from slipway.engines import ENGINES as ALL_ENGINES
 from slipway.engines.main import table, text
 from slipway.serving.report import SETTLED
+from tests import documents
 
 from ...docs.pages import ROOT, anchors, prose
 from ..ansible_files import role_variables
@@ -44,7 +44,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def rules_of(made: Rendered) -> list[dict[str, Any]]:
-    return [rule for group in yaml.safe_load(made["__monitoring_rules"])["groups"] for rule in group["rules"]]
+    return [rule for group in documents.load(made["__monitoring_rules"])["groups"] for rule in group["rules"]]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ def test_settings_that_mean_nothing_are_found() -> None:
 
 @cache
 def jobs() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(role()["__monitoring_scrape"])["scrape_configs"]
+    found: list[dict[str, Any]] = documents.load(role()["__monitoring_scrape"])["scrape_configs"]
     return found
 
 
@@ -252,7 +252,7 @@ def selects(selector: str, labels: dict[str, str]) -> bool:
 def engines() -> Iterator[tuple[str, dict[str, str], list[str]]]:
     """Golden file, labels and names of ports of the pods of every model that the tests plan."""
     for file in sorted((ROOT / "tests/unit/apis/golden").glob("*/*.children.yaml")):
-        for child in yaml.safe_load(file.read_text()):
+        for child in documents.read(file):
             template = child["spec"].get("template", {}) if child["kind"] == "Deployment" else {}
             if "metadata" in template:
                 ports = [port.get("name") for one in template["spec"]["containers"] for port in one.get("ports", [])]

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import documents
 
 from .cluster_api import PROMETHEUS, ClusterApi
 from .role_run import run_role
@@ -118,8 +119,8 @@ def test_files_come_once(tmp_path: Path, api: ClusterApi) -> None:
     assert "failed=0" in play(tmp_path, api, "files", monitoring_directory=str(folder))
     assert "changed=0 " in play(tmp_path, api, "files", monitoring_directory=str(folder))
 
-    assert yaml.safe_load((folder / "scrape.yml").read_text())["scrape_configs"]
-    assert yaml.safe_load((folder / "rules.yml").read_text())["groups"]
+    assert documents.read(folder / "scrape.yml")["scrape_configs"]
+    assert documents.read(folder / "rules.yml")["groups"]
     boards = [json.loads(file.read_text()) for file in (folder / "dashboards").iterdir()]
     assert {board["uid"] for board in boards} == {name.replace("-dashboard", "") for _kind, _space, name in DASHBOARDS}
 
@@ -153,7 +154,7 @@ def test_a_prometheus_is_asked_whether_it_reads_and_evaluates_and_its_token_is_n
     tmp_path: Path, api: ClusterApi
 ) -> None:
     play(tmp_path, api, "main")
-    groups = yaml.safe_load(api.objects[FILES]["data"]["rules.yml"])["groups"]
+    groups = documents.load(api.objects[FILES]["data"]["rules.yml"])["groups"]
     rules = [{"name": "SlipwayGatewayDown", "health": "ok"}]
     state = {
         "health": {"slipway-gateway": "up", "slipway-controller": "up"},

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jinja2.nativetypes import NativeEnvironment
+
+from tests import documents
 
 ROOT = Path(__file__).parents[3]
 KEYS = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_api_keys_secret": ""}
@@ -16,7 +17,7 @@ OPEN = {"gateway_api_keys": {}, "gateway_api_keys_secret": ""}
 
 
 def condition(playbook: str) -> str:
-    plays = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text())
+    plays = documents.read(ROOT / f"playbooks/{playbook}.yml")
     tasks = [task for play in plays for task in play.get("tasks", [])]
     role = "slipway.inference.openshift_route"
     (found,) = [task for task in tasks if task.get("ansible.builtin.import_role", {}).get("name") == role]
@@ -28,7 +29,7 @@ def published(**variables: Any) -> bool:
     """What playbooks/shared/parts.yml says, which the playbooks ask."""
     environment = NativeEnvironment()
     environment.filters["bool"] = lambda value: value in (True, "true")
-    parts = yaml.safe_load((ROOT / "playbooks/shared/parts.yml").read_text())
+    parts = documents.read(ROOT / "playbooks/shared/parts.yml")
     found: bool = environment.from_string(parts["slipway_has_openshift_route"]).render(**variables)
     return found
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+
+from tests import documents
 
 from .cluster_api import OPENSHIFT, ClusterApi
 from .role_run import run_tasks
@@ -50,7 +51,7 @@ LISTS: dict[str, list[str]] = {
 
 
 def options(role: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / f"roles/{role}/meta/argument_specs.yml").read_text())
+    found: dict[str, Any] = documents.read(ROOT / f"roles/{role}/meta/argument_specs.yml")
     return found["argument_specs"]["main"]["options"]
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible.template import trust_as_template
 
 from slipway.apis import APIS
+from tests import documents
+from tests.tables import each
 
 from ..ansible_files import mappings, role_variables
 from .rendering import Rendered
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+@each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_what_is_looked_up_by_name_is_not_trusted_to_have_a_label(file: Path) -> None:
     """Asked by name, k8s_info ignores label_selectors: what is another's would pass for ours, and be removed."""
     asked = [task["kubernetes.core.k8s_info"] for task in mappings(file) if "kubernetes.core.k8s_info" in task]
@@ -37,16 +38,16 @@ def test_the_controller_knows_the_name_of_its_pod() -> None:
 
 
 def test_the_secret_stays_until_no_pod_asks_for_it() -> None:
-    tasks = [task["name"] for task in yaml.safe_load((ROOT / "roles/component/tasks/main.yml").read_text())]
+    tasks = [task["name"] for task in documents.read(ROOT / "roles/component/tasks/main.yml")]
 
     assert tasks.index("Wait for the pods") < tasks.index("Remove a secret that is no longer wanted")
 
 
 def test_a_change_of_kubeai_s_configuration_replaces_no_pod() -> None:
     """The controller reads it while it runs; a restart would stop all reconciling for the time that it takes."""
-    tasks = yaml.safe_load((ROOT / "roles/controller/tasks/main.yml").read_text())
+    tasks = documents.read(ROOT / "roles/controller/tasks/main.yml")
     [install] = [task for task in tasks if task["name"] == "Install the controller"]
-    revision = yaml.safe_load((ROOT / "roles/component/vars/main.yml").read_text())["__component_revision"]
+    revision = documents.read(ROOT / "roles/component/vars/main.yml")["__component_revision"]
 
     assert [name for name, value in install["vars"].items() if "__controller_kubeai" in str(value)] == [
         "component_objects"
@@ -62,7 +63,7 @@ def test_a_rescue_names_a_task_of_its_file() -> None:
 
 
 def test_the_models_go_before_the_controller_that_looks_after_what_they_leave() -> None:
-    [play] = yaml.safe_load((ROOT / "playbooks/uninstall.yml").read_text())
+    [play] = documents.read(ROOT / "playbooks/uninstall.yml")
     roles = [
         task["ansible.builtin.import_role"]["name"] for task in play["tasks"] if "ansible.builtin.import_role" in task
     ]
@@ -83,7 +84,7 @@ def test_every_api_is_known_to_every_role() -> None:
     assert set(map(frozenset, known.values())) == {frozenset(api.name for api in APIS)}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+@each(FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_tasks_that_see_secrets_show_nothing(file: Path) -> None:
     """What they do is told, what they see is not: neither in output nor in differences."""
     tasks = [task for task in mappings(file) if _sees_secrets(task)]
@@ -103,7 +104,7 @@ def test_the_least_rights_are_those_that_the_documentation_shows() -> None:
 
 
 def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
-    [play] = yaml.safe_load((ROOT / "playbooks/upgrade.yml").read_text())
+    [play] = documents.read(ROOT / "playbooks/upgrade.yml")
     tags = [task["tags"][0] for task in play["tasks"]]
 
     first = ["preflight", "verify", "verify", "crds", "model_registry", "depot", "controller", "gateway"]
@@ -117,7 +118,7 @@ def test_an_upgrade_takes_the_parts_that_an_installation_has() -> None:
         roles = [task for task in tasks if "ansible.builtin.import_role" in task and "when" in task]
         return {task["ansible.builtin.import_role"]["name"]: task["when"] for task in roles}
 
-    parts = yaml.safe_load((ROOT / "playbooks/shared/parts.yml").read_text())
+    parts = documents.read(ROOT / "playbooks/shared/parts.yml")
     assert conditions("upgrade") == conditions("site")
     assert {when.removesuffix(" | bool") for when in conditions("site").values()} == parts.keys()
 
@@ -140,7 +141,7 @@ def test_an_upgrade_takes_the_parts_that_an_installation_has() -> None:
 )
 def test_the_preflight_checks_the_parts_that_will_be_installed(variables: dict[str, Any], roles: set[str]) -> None:
     known = {"gateway_api_keys": {}, "gateway_api_keys_secret": "", "groups": {}, **variables}
-    parts = yaml.safe_load((ROOT / "playbooks/shared/parts.yml").read_text())
+    parts = documents.read(ROOT / "playbooks/shared/parts.yml")
     has = Rendered("preflight", **known, **{name: trust_as_template(value) for name, value in parts.items()})
     checked = {"depot": "model_registry", "device_plugin": "gpus", "runtime_class": "gpus"}
 

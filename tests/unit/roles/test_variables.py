@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import each
+
 ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
 FILES = sorted(ROLES.glob("*/vars/**/*.yml"))
@@ -19,12 +21,12 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROLES)))
+@each(FILES, ids=lambda file: str(file.relative_to(ROLES)))
 def test_a_file_is_not_long(file: Path) -> None:
     assert len(file.read_text().splitlines()) <= LINES
 
 
-@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: str(file.relative_to(ROOT)))
+@each(WRITTEN, ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_role_uses_no_private_variable_of_another(file: Path) -> None:
     roles = "|".join(sorted((path.name for path in ROLES.iterdir()), key=len, reverse=True))
     owners = set(re.findall(rf"\b__({roles})_", file.read_text()))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.kube.objects import DEPLOYMENT
 from slipway.serving.keda import PROMETHEUS, Trigger, scaled_object
 from slipway.serving.server import Scale
 from slipway.serving.workload import Rollout
+from tests import documents
 from tests.schemas import faults, schema_of
 
 ROLLOUT = Rollout(
@@ -48,7 +48,7 @@ def test_a_workload_follows_a_query() -> None:
 @pytest.mark.parametrize("trigger", [TRIGGER, NAMED], ids=["plain", "named"])
 def test_kedas_own_definition_takes_what_is_made(trigger: Trigger) -> None:
     made = scaled_object("scaledobject-chat-engine", ROLLOUT, DEPLOYMENT, 1, 4, trigger)
-    assert faults(schema_of(yaml.safe_load(DEFINITION.read_text())), made) == []
+    assert faults(schema_of(documents.read(DEFINITION)), made) == []
 
 
 def test_credentials_are_named_and_never_held() -> None:

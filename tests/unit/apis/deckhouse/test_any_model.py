@@ -16,12 +16,13 @@ from slipway.artifacts.publication import Facts, Publication, written
 from slipway.serving.agent import AgentReport, Progress
 from slipway.serving.api import InvalidSpecError, Rejection
 from tests import worlds
-from tests.schemas import MadeUp, faults, schema_of
+from tests.schemas import MadeUp, definition_of, faults, schema_of
+from tests.tables import each, seeds
 
 from .cluster import BY_KIND, DIGEST, Cluster
 
-SEEDS = range(150)
-SCHEMA = schema_of(MODEL.manifest())["properties"]
+SEEDS = seeds(60)
+SCHEMA = schema_of(definition_of(MODEL))["properties"]
 TEXTS = {
     "": ("", "a", "x" * 70, "1", "a b", "é", "..", "\x00", "99%", "100%", "x%"),
     ".url": (
@@ -93,7 +94,7 @@ def case(seed: int) -> tuple[Cluster, str]:
     return cluster, cluster.models["tiny"]["kind"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_a_model_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) -> None:
     cluster, kind = case(seed)
     world, rejection = cluster.world("tiny"), None

@@ -16,6 +16,7 @@ import pytest
 
 from slipway.apis.deckhouse.types import CATALOG_SOURCE, CLUSTER_MODEL, MODEL
 from slipway.kube.crd import CustomResource
+from tests.tables import each
 
 TABLE = Path(__file__).parent / "fields.tsv"
 REFERENCE = Path(__file__).parents[5] / "shared" / "reference" / "seeds" / "deckhouse.txt"
@@ -79,7 +80,7 @@ def schema_at(kind: str, path: str) -> tuple[dict[str, Any], bool]:
     return (schema["items"], False) if path.endswith("[]") else (schema, required)
 
 
-@pytest.mark.parametrize("field", table(), ids=lambda field: f"{field.kind}-{field.path}")
+@each(table(), ids=lambda field: f"{field.kind}-{field.path}")
 def test_the_definition_has_the_field_as_the_reference_does(field: Field) -> None:
     schema, required = schema_at(field.kind, field.path)
     found = Field(

@@ -12,6 +12,7 @@ from slipway.apis.kubeai import settings as module
 from slipway.apis.kubeai.settings import InvalidConfigError, ResourceProfile, SharedFilesystem, SystemConfig, parse
 from slipway.decoding import decode_yaml
 from slipway.serving.api import InvalidSpecError
+from tests import documents
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai" / "config"
 NVIDIA = {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}
@@ -315,7 +316,7 @@ def test_a_fault_is_told_with_its_key_and_what_is_expected(text: str, told: str)
     "name", ["system-gke", "system-kind", "values-gke", "values-eks", "values-nvidia-k8s-device-plugin"]
 )
 def test_a_file_of_the_original_is_taken_as_it_is(name: str) -> None:
-    given = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
+    given = documents.read(SAMPLES / f"{name}.yaml")
     read = parse((SAMPLES / f"{name}.yaml").read_text())
     for profile, entry in given["resourceProfiles"].items():
         assert read.resource_profiles[profile].node_selector == entry.get("nodeSelector", {})

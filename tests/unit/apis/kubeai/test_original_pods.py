@@ -18,7 +18,7 @@ from slipway.apis.kubeai import KUBEAI
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
 from slipway.serving.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.settings import Settings
-from tests import worlds
+from tests import documents, worlds
 
 SAMPLES = Path(__file__).parents[5] / "shared" / "reference" / "samples" / "kubeai"
 CHART = SAMPLES / "config" / "kubeai-chart-values.yaml"
@@ -48,7 +48,7 @@ REFUSED = {
 def models() -> Iterator[Any]:
     for folder in ("models", "dev", "e2e", "examples", "next"):
         for path in sorted((SAMPLES / folder).glob("*.yaml")):
-            for found in yaml.safe_load_all(path.read_text()):
+            for found in documents.load_all(path.read_text()):
                 if found and found["kind"] == "Model":
                     yield pytest.param(found, id=path.stem)
 
@@ -60,8 +60,8 @@ needs_samples = pytest.mark.skipif(not MODELS, reason="the original's manifests 
 
 def chart() -> Any:
     """The chart's values, with the node pools that the manifests of its clouds name."""
-    values = yaml.safe_load(CHART.read_text())
-    cloud = yaml.safe_load((SAMPLES / "config" / "values-gke.yaml").read_text())
+    values = documents.read(CHART)
+    cloud = documents.read(SAMPLES / "config" / "values-gke.yaml")
     tpus = {name: profile for name, profile in cloud["resourceProfiles"].items() if name.startswith("google-tpu")}
     return {**values, "resourceProfiles": {**values["resourceProfiles"], **tpus}}
 

@@ -9,8 +9,6 @@ import re
 from random import Random
 from typing import Any
 
-import pytest
-
 from slipway.apis.llmkube import MODELS, SERVICES
 from slipway.apis.llmkube.model_types import KIND, MODEL
 from slipway.apis.llmkube.service_types import INFERENCE_SERVICE
@@ -19,9 +17,10 @@ from slipway.kube.objects import Object
 from slipway.serving.api import Api, InvalidSpecError, Reference, Rejection, World
 from slipway.serving.settings import Settings, Sources
 from tests import worlds
-from tests.schemas import MadeUp, faults, filled, schema_of
+from tests.schemas import MadeUp, definition_of, faults, filled, schema_of
+from tests.tables import each, seeds
 
-SEEDS = range(150)
+SEEDS = seeds(50)
 NOW = 1_795_252_000.0
 SINCE = "2026-11-21T09:00:00Z"
 QUANTITIES = ("", "0", "1", "500m", "24Gi", "1e3", "1e99", ".5", "5.", f"1{'0' * 70}", "8GB")
@@ -53,11 +52,12 @@ LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 POD = core_schema("PodSpec")
 NAMES = ("chat", "a.b", "1abc", "x" * 100, f"a{'-' * 10}b")
 STATUSES = {
-    resource.kind.kind: schema_of(resource.manifest())["properties"]["status"]
+    resource.kind.kind: schema_of(definition_of(resource))["properties"]["status"]
     for resource in (MODEL, INFERENCE_SERVICE)
 }
 SPECS = {
-    resource.kind.kind: schema_of(resource.manifest())["properties"]["spec"] for resource in (MODEL, INFERENCE_SERVICE)
+    resource.kind.kind: schema_of(definition_of(resource))["properties"]["spec"]
+    for resource in (MODEL, INFERENCE_SERVICE)
 }
 
 
@@ -111,7 +111,7 @@ def refused(api: Api, world: World) -> Rejection | None:
     return None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) -> None:
     for api, world in cases(seed):
         rejection = refused(api, world)
@@ -123,7 +123,7 @@ def test_a_spec_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) ->
         worlds.finalize(api, world)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_what_is_made_has_names_labels_and_pods_as_kubernetes_has_them(seed: int) -> None:
     for api, world in cases(seed):
         for child in planned(api, world):

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.apis.llmkube import MODELS, loaders, model_spec, names
 from slipway.apis.llmkube.cache import written
@@ -23,7 +22,8 @@ from slipway.kube.objects import JOB, NODE, deleting
 from slipway.serving.agent import AgentReport
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.settings import Settings, Sources
-from tests import worlds
+from tests import documents, worlds
+from tests.tables import each
 from tests.worlds import at
 
 from ..test_golden import CONTROLLER_KEY, NOW, agrees, beside_children
@@ -32,7 +32,7 @@ EXAMPLES = sorted(path for path in (Path(__file__).parent / "models").glob("*.ya
 
 
 def example(path: Path) -> World:
-    told = yaml.safe_load(path.read_text())
+    told = documents.read(path)
     resource, settings = told["resource"], msgspec.convert(told.get("settings", {}), Settings)
     for claim in told.get("observed", []):
         claim["metadata"].setdefault("uid", "uid-of-claim")
@@ -112,7 +112,7 @@ def test_an_example_becomes_what_its_golden_files_say(path: Path) -> None:
     agrees(path.with_suffix(".status.yaml"), {"status": verdict.status, "recheckSeconds": verdict.recheck_seconds})
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@each(EXAMPLES, ids=lambda path: path.stem)
 def test_a_status_has_fields_of_its_schema_only(path: Path) -> None:
     world = example(path)
     status = worlds.status(MODELS, world, planned(world)[1]).status
@@ -120,13 +120,13 @@ def test_a_status_has_fields_of_its_schema_only(path: Path) -> None:
     assert all(condition["reason"] and condition["message"] for condition in status["conditions"])
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@each(EXAMPLES, ids=lambda path: path.stem)
 def test_planning_twice_gives_the_same(path: Path) -> None:
     world = example(path)
     assert planned(world) == planned(world)
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@each(EXAMPLES, ids=lambda path: path.stem)
 def test_a_status_that_says_the_same_keeps_its_time(path: Path) -> None:
     world = example(path)
     rejection = planned(world)[1]

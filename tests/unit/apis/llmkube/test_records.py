@@ -17,6 +17,7 @@ from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, deleting
 from slipway.kube.store import Change
 from slipway.serving.settings import Settings
 from tests import worlds
+from tests.tables import seeds
 
 from .test_model_lifecycles import SOURCES, Cluster, annotate, complete, inventory
 
@@ -185,7 +186,7 @@ def test_long_records_that_somebody_writes_again_and_again_take_no_memory() -> N
     assert after - before < 500_000
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_in_any_order_an_upgrade_in_between_loses_nothing_and_leaves_nothing(seed: int) -> None:
     cluster, dice = Cluster(), random.Random(seed)
     for step in range(200):

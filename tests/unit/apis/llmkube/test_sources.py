@@ -17,6 +17,7 @@ from slipway.kube.names import fitting, label_value
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Sources
 from slipway.weights.source import Source, file_name
+from tests.tables import each
 
 RULES = Sources(allowed_host_path_roots=("/mnt/models", "/data/"), allowed_remote_hosts=("10.1.0.0/16",))
 TINY = "https://huggingface.co/acme/tiny-GGUF/resolve/main/tiny.Q4_K_M.gguf"
@@ -95,7 +96,7 @@ MEANT: dict[str, Source] = {
 }
 
 
-@pytest.mark.parametrize("text", MEANT)
+@each(MEANT)
 def test_a_source_means_this(text: str) -> None:
     assert found(text) == MEANT[text]
 
@@ -145,7 +146,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("reason", "text"), [(reason, text) for reason in REFUSED for text in REFUSED[reason].split()])
+@each([(reason, text) for reason in REFUSED for text in REFUSED[reason].split()])
 def test_what_names_nothing_or_what_must_not_be_read_is_refused(reason: str, text: str) -> None:
     with pytest.raises(InvalidSpecError) as refused:
         found(text)

@@ -23,10 +23,11 @@ from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError, Rejection, World
 from tests import worlds
 from tests.schemas import MadeUp, faults, filled, schema_of
+from tests.tables import each, seeds
 
 from . import services as bench
 
-SEEDS = range(60)
+SEEDS = seeds(30)
 QUANTITIES = ("0", "1", "500m", "24Gi", "x")
 TEXTS = {
     "": ("", "a", "x" * 70, "1", "a b", "é", "{{.Name}}", "{{.Labels.a}}", "{{", "$(MODEL_PATH)", "..", *QUANTITIES),
@@ -89,7 +90,7 @@ def refused(world: World) -> Rejection | None:
     return None
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_a_service_is_planned_or_refused_and_has_a_status_in_any_case(seed: int) -> None:
     world = case(seed)
     rejection = refused(world)
@@ -101,7 +102,7 @@ def test_a_service_is_planned_or_refused_and_has_a_status_in_any_case(seed: int)
     worlds.scaling(SERVICES, world)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_what_is_made_has_names_and_labels_as_kubernetes_has_them(seed: int) -> None:
     world = case(seed)
     if refused(world):

@@ -19,6 +19,7 @@ from slipway.serving.freedoms import NO_LABELS
 from slipway.serving.settings import Loader, Settings
 from slipway.serving.times import unix_time
 from tests import worlds
+from tests.tables import each
 from tests.worlds import at
 
 NOW = unix_time("2026-11-22T10:00:00Z")
@@ -576,7 +577,7 @@ def replaced(value: Any, path: tuple[Any, ...], odd: Any) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("path", places(FULL["spec"])[1:], ids=lambda path: ".".join(map(str, path)))
+@each(places(FULL["spec"])[1:], ids=lambda path: ".".join(map(str, path)))
 def test_nothing_in_a_spec_breaks_more_than_the_benchmark(path: tuple[Any, ...]) -> None:
     api = BENCHMARKS
     for odd in ODD:

@@ -24,6 +24,7 @@ from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.freedoms import freedoms
 from slipway.serving.settings import Settings
 from tests.schemas import MadeUp, faults, filled
+from tests.tables import each, seeds
 from tests.unit.apis.ome.cases import rows
 
 SGLANG = ["python3", "-m", "sglang.launch_server", "--port", "8080", "--model-path", "$(MODEL_PATH)"]
@@ -497,7 +498,7 @@ TEXTS = {
     ".image": ("vllm/vllm-openai:1", "ollama/ollama", ""),
 }
 PODS = core_schema("PodSpec")
-SEEDS = range(80)
+SEEDS = seeds(80)
 
 
 def templates(seed: int) -> list[Object]:
@@ -519,7 +520,7 @@ def templates(seed: int) -> list[Object]:
     return [template(component, role, common) for role in (("leader", "worker") if component.leader else ("pod",))]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each(SEEDS)
 def test_whatever_a_pod_is_it_is_made_or_refused(seed: int) -> None:
     try:
         found = templates(seed)
@@ -537,7 +538,7 @@ def test_the_dice_throws_pods_of_both_sorts() -> None:
             reasons += ["" for _template in templates(seed)]
         except InvalidSpecError as error:
             reasons.append(error.reason)
-    assert 20 < reasons.count("") < len(reasons)
+    assert 0.2 < reasons.count("") / len(reasons) < 1
     assert all(reason.isalpha() for reason in reasons if reason)
 
 

@@ -12,21 +12,20 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.apis import ome
 from slipway.kube.objects import Object
 from slipway.serving.api import Api, InvalidSpecError, Plan, World
 from slipway.serving.settings import Settings
-from tests import worlds
-from tests.schemas import faults, filled, schema_of
+from tests import documents, worlds
+from tests.schemas import definition_of, faults, filled, schema_of
 
 ROOT = Path(__file__).parents[4]
 SAMPLES = ROOT.parent / "shared/reference/samples/ome"
 FOLDERS = ("models", "runtimes", "isvc", "benchmark")
 WRONG = {"LGAI-EXAONE__exaone-3-5-7-8b-instruct-isvc.yaml": "names its model by a field that the original refuses, too"}
 APIS: dict[str, Api[Any]] = {api.resource.kind.kind: api for api in ome.APIS}
-SCHEMAS = {kind: schema_of(api.resource.manifest()) for kind, api in APIS.items()}
+SCHEMAS = {kind: schema_of(definition_of(api.resource)) for kind, api in APIS.items()}
 SETTINGS = Settings(system_namespace="slipway-system", authors=worlds.UPSTREAM)
 SINCE = "2026-11-21T09:00:00Z"
 NODE: Object = {
@@ -40,13 +39,13 @@ YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def of_the_page() -> Iterator[Object]:
     for text in YAML.findall((ROOT / "docs/ome.md").read_text()):
-        yield from (one for one in yaml.safe_load_all(text) if one.get("kind") in APIS)
+        yield from (one for one in documents.load_all(text) if one.get("kind") in APIS)
 
 
 def of_the_reference() -> Iterator[Object]:
     for path in sorted(path for folder in FOLDERS for path in SAMPLES.glob(f"{folder}/*.yaml")):
         if path.name not in WRONG:
-            yield from (one for one in yaml.safe_load_all(path.read_text()) if (one or {}).get("kind") in APIS)
+            yield from (one for one in documents.load_all(path.read_text()) if (one or {}).get("kind") in APIS)
 
 
 MANIFESTS = [*of_the_page(), *of_the_reference()]

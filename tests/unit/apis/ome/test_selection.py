@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.apis.ome import names
 from slipway.apis.ome.candidates import Broken, Candidate, candidate, parse_size
@@ -26,6 +25,8 @@ from slipway.apis.ome.selection import (
 from slipway.artifacts.config import ModelFacts, Named
 from slipway.kube.objects import Object
 from slipway.serving.api import Reference
+from tests import documents
+from tests.tables import each, seeds
 
 CASES = Path(__file__).parents[5] / "shared/reference/samples/ome"
 SERVICE = ("default", "chat")
@@ -554,7 +555,7 @@ def test_a_runtime_is_read_once_until_it_changes() -> None:
 ODD: list[Any] = [None, True, -1, 1 << 70, 0.5, "", "x" * 5000, "7B", [], {}, [{}], {"name": 1}, {"min": "7B"}, "1.0.0"]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@each(seeds(40))
 def test_no_runtime_and_no_model_does_more_than_not_to_fit(seed: int) -> None:
     dice = random.Random(seed)
 
@@ -671,7 +672,7 @@ def test_a_model_gets_a_runtime_where_the_original_finds_one(row: Object) -> Non
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("runtimes/*.yaml")), ids=lambda path: path.stem)
 def test_runtimes_that_come_with_the_original_can_be_read(path: Path) -> None:
-    for one in yaml.safe_load_all(path.read_text()):
+    for one in documents.load_all(path.read_text()):
         read = candidate(one)
         assert isinstance(read, Candidate)
         assert read.entries
@@ -681,7 +682,7 @@ def test_runtimes_that_come_with_the_original_can_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("runtimes/*.yaml")), ids=lambda path: path.stem)
 def test_a_model_that_is_just_what_a_runtime_lists_fits_it(path: Path) -> None:
-    for one in yaml.safe_load_all(path.read_text()):
+    for one in documents.load_all(path.read_text()):
         listed, bounds = one["spec"]["supportedModelFormats"][0], one["spec"].get("modelSizeRange", {})
         fields = {
             name: listed[name] for name in listed if name in ("modelFormat", "modelFramework", "modelArchitecture")
