@@ -39,9 +39,10 @@ setup: $(COLLECTIONS)/.ready ## Install the Python packages and collections that
 # Ansible shows nothing until a task ends, and these may take minutes the first time: so they come before it, with progress.
 include images/versions.env
 PUBLIC_IMAGES := $(NODE_IMAGE) $(HAPROXY_IMAGE) $(LLAMACPP_IMAGE) $(PYTHON_IMAGE)
-.PHONY: docker
+.PHONY: docker public-images
 docker:
 	@scripts/docker.sh
+public-images: docker
 	@images/public.sh auto $(PUBLIC_IMAGES)
 
 # --- the product ------------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ DEMO_STAGES := local_cluster,images,preflight,crds,controller,gateway,hub,models
 free-port:
 	@scripts/port.sh $(VARS)
 
-demo: free-port setup docker ## Bring up a cluster, roll everything out and print a chat completion
+demo: free-port setup public-images ## Bring up a cluster, roll everything out and print a chat completion
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES_TIMES=$(CACHE)/demo-times.json \
 	  SLIPWAY_STAGES="$(DEMO_STAGES)" ansible-playbook playbooks/demo.yml $(if $(VARS),-e @$(VARS))
@@ -68,18 +69,25 @@ uninstall: setup ## Take everything off the demo's cluster again
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
-# What Ansible itself reads is checked with every ansible-core that is supported, the rest with the newest; pylint takes
-# longest and sees what Ansible reads only: the rest has ruff's rules of the same name, and mypy.
+# CI's part of what ansible-test finds. The rest of it runs whole, with every ansible-core that is supported, in `make matrix`.
+# pep8, yamllint and shellcheck: ruff, yamllint and shellcheck below read the same files and more. pylint takes longest, and
+# outside of plugins ruff's rules of the same name and mypy stand in for it. The oldest ansible-core is asked only for what
+# depends on it: whether plugins compile and import there, and whether it understands their documentation.
 ANSIBLE_CONTENT := meta/ playbooks/ plugins/ roles/ tests/unit/plugins/
+NEWEST_SKIPS := $(addprefix --skip-test ,pylint pep8 yamllint shellcheck)
+OLDEST_TESTS := $(addprefix --test ,compile import validate-modules)
 
 .PHONY: lint lint-code lint-collection lint-sanity
+# Two jobs: ansible-lint is more than half of the work and waits much of its time for one core only.
 lint: setup ## Check style, types, imports and the collection's rules
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-code lint-collection lint-sanity
 
+# mypy's cache is outside the checkout, so that a fresh clone has it. The lock keeps two checkouts from writing it at once.
 lint-code:
 	ruff check .
 	ruff format --check .
-	mypy
+	@mkdir -p $(CACHE)
+	flock $(CACHE)/mypy.lock mypy --cache-dir $(CACHE)/mypy
 	PYTHONPATH=src lint-imports --no-cache
 	yamllint --strict .
 	shellcheck $$(git ls-files '*.sh' .ci/run)
@@ -91,10 +99,11 @@ lint-collection:
 	ansible-lint --offline --profile production
 
 lint-sanity:
-	scripts/ansible-test.sh sanity newest --skip-test pylint
-	scripts/ansible-test.sh sanity newest --test pylint $(ANSIBLE_CONTENT)
-	scripts/ansible-test.sh sanity oldest $(ANSIBLE_CONTENT)
+	scripts/ansible-test.sh sanity newest $(NEWEST_SKIPS) $(ANSIBLE_CONTENT)
+	scripts/ansible-test.sh sanity newest --test pylint plugins/
+	scripts/ansible-test.sh sanity oldest $(OLDEST_TESTS) plugins/
 
+# Whole: every test of ansible-test on every file of the checkout.
 .PHONY: matrix
 matrix: setup ## Check and unit-test everything with every ansible-core that is supported
 	scripts/ansible-test.sh sanity
@@ -104,28 +113,31 @@ matrix: setup ## Check and unit-test everything with every ansible-core that is 
 prepare: setup ## Fetch what lint and matrix need, so that they run without a network afterwards
 	scripts/ansible-test.sh prepare
 
-.PHONY: test
-test: setup docker ## Run the tests, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
-	scripts/test.sh
+.PHONY: test unit plugins
+test: setup docker ## Run the tests of CI, on a cluster that is made and removed for them
+	scripts/lanes.py ci
+
+unit: setup docker ## Run CI's unit tests
+	scripts/lanes.py ci units
+
+plugins: setup docker ## Run the unit tests of the plugins with the newest ansible-core, and measure what they cover
+	scripts/lanes.py ci plugins
 
 .PHONY: test-all
-test-all: setup docker ## Run everything: lint, the tests with all Molecule scenarios, the matrix and the demo from nothing (hours)
-	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
-	scripts/test.sh --all
+test-all: setup docker ## Run all lanes, the tests that CI has no time for (hours)
+	scripts/lanes.py run --all
 
 .PHONY: molecule
-molecule: setup docker ## Run all Molecule scenarios, on a cluster that is made and removed for them
-	@images/public.sh auto $(METRICS_SERVER_IMAGE) $(PROMETHEUS_IMAGE) $(REGISTRY_IMAGE)
-	scripts/test.sh molecule
+molecule: setup docker ## Run all Molecule scenarios
+	scripts/lanes.py run 'molecule-*'
 
 .PHONY: engines
-engines: setup docker ## Run real engines behind the gateway, on a cluster of their own (an hour, 40 GB)
+engines: setup public-images ## Run real engines behind the gateway, on a cluster of their own (an hour, 40 GB)
 	@images/public.sh auto $(VLLM_CPU_IMAGE) $(INFINITY_IMAGE)
 	scripts/engines.sh
 
 .PHONY: bench
-bench: setup docker ## Measure gateway, controller, loader and modules beside their peers
+bench: setup public-images ## Measure gateway, controller, loader and modules beside their peers
 	scripts/bench.sh
 
 # --- generated files --------------------------------------------------------------------------------------------------

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 
 from slipway.apis.llmkube import names
 from slipway.apis.llmkube.engines import ENGINES, scaling_metric
+from tests import documents
 
 from ...docs.pages import ROOT, blocks
 
 MONITOR, VALUES = (
-    yaml.safe_load(block.text)
+    documents.load(block.text)
     for block in blocks(ROOT / "docs/llmkube.md")
     if block.language == "yaml" and block.marks.get("elsewhere") == "tests/unit/docs/test_adapter.py"
 )

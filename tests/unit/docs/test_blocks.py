@@ -8,14 +8,14 @@ import subprocess
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 
 from slipway.apis import APIS, DESCRIPTIONS
 from slipway.apis.kubeai import settings as config
 from slipway.controller.settings import ControllerSettings
 from slipway.gateway.settings import Settings as GatewaySettings
-from tests.schemas import faults, schema_of
+from tests.schemas import definition_of, faults, schema_of
+from tests.tables import each
 
 from ...docs.pages import PAGES, ROOT, Block, blocks
 
@@ -23,7 +23,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"bash", "yaml", "json", "python", "text"}
 MARKS = {"file", "elsewhere", "settings", "variables"}
 DEFINITIONS = {
-    (api.resource.kind.api_version, api.resource.kind.kind): schema_of(api.resource.manifest()) for api in APIS
+    (api.resource.kind.api_version, api.resource.kind.kind): schema_of(definition_of(api.resource)) for api in APIS
 }
 VERSIONS = {version for version, kind in DEFINITIONS}
 SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
@@ -31,14 +31,14 @@ SETTINGS = {"controller": ControllerSettings, "gateway": GatewaySettings}
 
 def of(language: str, mark: str = "") -> Any:
     chosen = [block for block in BLOCKS if block.language == language and (not mark or mark in block.marks)]
-    return pytest.mark.parametrize("block", chosen, ids=lambda block: block.name)
+    return each(chosen, ids=lambda block: block.name)
 
 
 def documents(block: Block) -> list[Any]:
     return list(yaml.safe_load_all(block.text))
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+@each(BLOCKS, ids=lambda block: block.name)
 def test_a_block_names_its_language_and_known_marks(block: Block) -> None:
     assert block.language in LANGUAGES
     assert set(block.marks) <= MARKS
@@ -49,9 +49,7 @@ def test_bash_parses(block: Block) -> None:
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=60)
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name
-)
+@each([block for block in BLOCKS if "elsewhere" in block.marks], ids=lambda block: block.name)
 def test_what_is_tried_elsewhere_names_where(block: Block) -> None:
     assert (ROOT / block.marks["elsewhere"]).is_file()
 

@@ -10,7 +10,6 @@ from typing import get_args
 
 import msgspec
 import pytest
-import yaml
 
 from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
@@ -31,6 +30,7 @@ from slipway.gateway import errors
 from slipway.gateway.settings import Settings as GatewaySettings
 from slipway.serving import paths
 from slipway.serving.route import Route
+from tests import documents
 
 from ...docs.pages import ROOT, anchors
 
@@ -213,9 +213,9 @@ def test_the_quick_start_takes_ten_lines() -> None:
 
 def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
     readme = (ROOT / "README.md").read_text()
-    runtime = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())
+    runtime = documents.read(ROOT / "meta/runtime.yml")
     core = runtime["requires_ansible"].removeprefix(">=").rpartition(".")[0]
-    preflight = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text())
+    preflight = documents.read(ROOT / "roles/preflight/defaults/main.yml")
     assert f"| ansible-core | {core} and newer |" in readme
     assert f"| Kubernetes | {preflight['preflight_minimum_kubernetes']} and newer |" in readme
 

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from runner import checkout
+from runner.table import Table, stage_tests
 
 from ...docs.pages import ROOT
 
@@ -44,20 +46,30 @@ def in_ci(row: int) -> str:
 
 def runs_in_ci(proof: str) -> bool:
     if proof.startswith("molecule/"):
-        return Path(proof).name in scenarios()
-    return proof in ("make lint", "make test") or proof.startswith("tests/")
+        return proof == "molecule/site"
+    path, _colons, name = proof.partition("::")
+    return proof in ("make lint", "make test") or (path in ci_tests() and name not in left_out(ROOT / path))
 
 
 @cache
-def scenarios() -> set[str]:
-    """Those of Molecule that `make test` runs, on the cluster and beside it."""
-    return {*listed("scripts/molecule.sh", "tested"), *listed("scripts/test.sh", "apart")}
+def ci_tests() -> set[str]:
+    """The test files of all CI stages."""
+    table, files = Table.read((ROOT / "tests/lanes.toml").read_text()), checkout.present()
+    return {path for stage in table.stages for path in stage_tests(stage, table, files)}
 
 
-def listed(script: str, name: str) -> list[str]:
-    """The words of an array in a script."""
-    [words] = re.findall(rf"^{name}=\((.+)\)$", (ROOT / script).read_text(), re.MULTILINE)
-    return str(words).split()
+@cache
+def left_out(file: Path) -> set[str]:
+    """The tests in a file that only its lane runs."""
+    marks = re.compile(r"pytest\.mark\.(full|plays)\b")
+    tree = ast.parse(file.read_text())
+    marked = any(isinstance(node, ast.Assign) and marks.search(ast.unparse(node)) for node in tree.body)
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (marked or any(marks.match(ast.unparse(mark)) for mark in node.decorator_list))
+    }
 
 
 def is_there(proof: str) -> bool:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import yaml
 from ansible.cli.playbook import PlaybookCLI
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from tests import documents
 
 from ...docs.pages import PAGES, ROOT, blocks, commands
 from ..ansible_files import mappings
@@ -76,7 +77,7 @@ def tags(playbook: Path) -> set[str]:
 
 def specified() -> dict[str, dict[str, Any]]:
     """What variables of the roles take."""
-    files = [yaml.safe_load(file.read_text()) for file in ROOT.glob("roles/*/meta/argument_specs.yml")]
+    files = [documents.read(file) for file in ROOT.glob("roles/*/meta/argument_specs.yml")]
     entries = [entry for file in files for entry in file["argument_specs"].values()]
     return {
         name: {key: option[key] for key in KEPT & set(option)}

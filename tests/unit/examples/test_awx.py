@@ -13,6 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from slipway.apis import APIS
+from tests import documents
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/awx"
@@ -49,7 +50,7 @@ def options() -> dict[str, Any]:
     """Option -> its specification, over all entry points of all roles."""
     found: dict[str, Any] = {}
     for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
-        for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
+        for entry in documents.read(path)["argument_specs"].values():
             found.update(entry["options"])
     return found
 
@@ -136,9 +137,7 @@ def test_every_playbook_has_a_job_template() -> None:
 
 
 def test_every_playbook_that_is_imported_is_one_of_the_collection() -> None:
-    plays = [
-        play for path in EXAMPLE.glob("*.yml") for play in yaml.safe_load(path.read_text()) if isinstance(play, dict)
-    ]
+    plays = [play for path in EXAMPLE.glob("*.yml") for play in documents.read(path) if isinstance(play, dict)]
     imported = [play["ansible.builtin.import_playbook"] for play in plays if "ansible.builtin.import_playbook" in play]
     assert imported
     for name in imported:
@@ -205,8 +204,8 @@ def test_a_credential_type_injects_its_own_fields_into_variables_that_are_allowe
 
 
 def test_the_collections_are_those_that_this_one_needs() -> None:
-    galaxy = yaml.safe_load((ROOT / "galaxy.yml").read_text())
-    wanted = yaml.safe_load((EXAMPLE / "collections/requirements.yml").read_text())["collections"]
+    galaxy = documents.read(ROOT / "galaxy.yml")
+    wanted = documents.read(EXAMPLE / "collections/requirements.yml")["collections"]
     versions = {one["name"]: one["version"] for one in wanted}
     own = versions.pop("slipway.inference")
     assert versions == galaxy["dependencies"]
@@ -220,7 +219,7 @@ def test_the_execution_environment_can_be_built(tmp_path: Path) -> None:
     where = ["--file", str(EXAMPLE / "execution-environment.yml"), "--context", str(tmp_path / "context")]
     subprocess.run([*command, *where], check=True, capture_output=True, text=True, timeout=120)
     context = tmp_path / "context/_build"
-    assert yaml.safe_load((context / "requirements.yml").read_text()) == yaml.safe_load(
+    assert documents.read(context / "requirements.yml") == documents.load(
         (EXAMPLE / "collections/requirements.yml").read_text()
     )
 
@@ -229,6 +228,6 @@ def test_the_execution_environment_can_be_built(tmp_path: Path) -> None:
     (place / "inference").symlink_to(ROOT)
     introspect = [sys.executable, str(context / "scripts/introspect.py"), "introspect", str(tmp_path)]
     told = subprocess.run(introspect, check=True, capture_output=True, text=True, timeout=120)
-    needs = yaml.safe_load(told.stdout)
+    needs = documents.load(told.stdout)
     assert needs["python"] == ["kubernetes>=24.2.0  # from collection slipway.inference"]
     assert [line.split()[0] for line in needs["system"]] == ["openssh-clients", "openssh-client"]

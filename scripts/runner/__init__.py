@@ -1,0 +1,1 @@
+"""Runs the CI stages and lanes that tests/lanes.toml defines."""
