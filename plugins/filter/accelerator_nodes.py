@@ -140,6 +140,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import whole_number
 from ansible_collections.slipway.inference.plugins.plugin_utils._shapes import plain
 from ansible_collections.slipway.inference.plugins.plugin_utils._tolerance import share, tolerated
 
@@ -231,7 +232,7 @@ def _managed(metadata: Object, manager: str) -> set[str]:
 def _offers(node: Object, resources: str) -> dict[str, Any]:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     return {
-        name: count for name, count in allocatable.items() if count not in ("0", 0) and _pattern(resources).match(name)
+        name: count for name, count in allocatable.items() if whole_number(count) and _pattern(resources).match(name)
     }
 
 

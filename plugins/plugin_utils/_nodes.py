@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import whole_number
+
 Node = Mapping[str, Any]
 
 LABEL = "slipway.inference/accelerator"
@@ -116,7 +118,7 @@ def _accelerators(resources: Mapping[str, Any]) -> dict[str, int]:
     """Extended resources that are accelerators, and how many of each."""
     patterns = [vendor.resources for vendor in VENDORS.values()]
     return {
-        name: int(amount) if str(amount).isascii() and str(amount).isdigit() else 0
+        name: whole_number(amount)
         for name, amount in sorted(resources.items())
         if any(re.search(pattern, name) for pattern in patterns)
     }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ansible_collections.slipway.inference.plugins.module_utils._spelling import did_you_mean
+from ansible_collections.slipway.inference.plugins.plugin_utils._quantity import FORM
 
 # How many names an error lists.
 LISTED = 12
@@ -193,7 +194,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 TEXT = matching("a text", r"(?s).*")
 WHOLE = Leaf("a whole number", _whole)
-QUANTITY = matching("a quantity such as 2, 500m or 24Gi", r"(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,2})?")
+QUANTITY = matching("a quantity such as 2, 500m or 24Gi", FORM)
 DURATION = matching("a duration such as 90s, 10m or 1h30m", r"(?=.*[1-9])(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
 MAPPING = Leaf("a mapping", _mapping)
 ANYTHING = Leaf("anything", plain, null=True)

@@ -109,3 +109,10 @@ def test_a_share_is_one_host_at_least(tolerate: object, total: int, number: int)
 def test_what_is_no_number_and_no_share_is_refused(tolerate: object) -> None:
     with pytest.raises(AnsibleFilterError, match="a number or a share"):
         tolerated(tolerate, 10)
+
+
+@pytest.mark.parametrize(("amount", "offers"), [("1k", {"nvidia.com/gpu": "1k"}), ("0k", {}), ("500m", {}), (0, {})])
+def test_a_node_offers_amounts_of_at_least_one(amount: object, offers: dict[str, object]) -> None:
+    offered = node(1)
+    offered["status"]["allocatable"] = {"nvidia.com/gpu": amount}
+    assert accelerator_nodes([offered], [], SETTINGS)["nodes"]["gpu-001"]["offers"] == offers

@@ -166,6 +166,13 @@ def test_an_amount_that_is_none_counts_as_nothing(api: FakeApi, read: Read, allo
     assert read().get_host("a").get_vars()["node_accelerators"] == 0
 
 
+def test_an_inventory_counts_1k_as_a_thousand(api: FakeApi, read: Read) -> None:
+    has_node(api, "a", allocatable={"nvidia.com/gpu": "1k", "nvidia.com/mig-1g.5gb": "1500m"})
+    node = read().get_host("a").get_vars()
+    assert node["node_accelerators"] == 1001
+    assert node["node_accelerator_resources"] == {"nvidia.com/gpu": 1000, "nvidia.com/mig-1g.5gb": 1}
+
+
 def test_a_refusal_of_the_api_server_is_told_without_the_token(api: FakeApi, tmp_path: Path) -> None:
     api.answers.append(Answer(lambda _call: True, 401, "Unauthorized", "Unauthorized"))
     file = tmp_path / "nodes.yml"

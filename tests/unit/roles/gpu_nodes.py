@@ -18,6 +18,7 @@ from ansible.plugins.test import mathstuff as list_tests
 from ansible_collections.slipway.inference.plugins.filter.drained_pods import drained_pods
 from ansible_collections.slipway.inference.plugins.filter.listed import listed
 from ansible_collections.slipway.inference.plugins.filter.shaped import shaped
+from ansible_collections.slipway.inference.plugins.filter.whole_quantity import whole_quantity
 from jinja2 import Template
 from jinja2.nativetypes import NativeEnvironment, NativeTemplate
 from jinja2.runtime import Context, Undefined, missing
@@ -172,6 +173,7 @@ def _environment() -> _Environment:
     environment.filters["slipway.inference.listed"] = listed
     environment.filters["slipway.inference.drained_pods"] = drained_pods
     environment.filters["slipway.inference.shaped"] = shaped
+    environment.filters["slipway.inference.whole_quantity"] = whole_quantity
     for tests in (core_tests, list_tests):
         environment.tests = tests.TestModule().tests() | environment.tests
     return environment

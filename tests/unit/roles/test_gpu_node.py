@@ -829,3 +829,12 @@ def test_everything_is_checked_before_anything_is_changed() -> None:
     flat = [task for task in flat if task.get("changed_when") is not False]
 
     assert [task["name"] for task in flat if not reading & set(task)] == []
+
+
+@pytest.mark.parametrize(("now", "missing"), [("1k", []), ("1000", []), ("999", ["1k nvidia.com/gpu"])])
+def test_a_node_that_offered_1k_devices_waits_for_a_thousand(now: str, missing: list[str]) -> None:
+    node = Node(
+        __gpu_node_had={"nvidia.com/gpu": "1k"},
+        __gpu_node_read={"resources": [{"status": {"allocatable": {"nvidia.com/gpu": now}}}]},
+    )
+    assert node["__gpu_node_missing"] == missing

@@ -111,6 +111,11 @@ def test_the_report_reads_well() -> None:
     assert report(kept) == GOLDEN.read_text()
 
 
+def test_the_report_counts_1k_as_a_thousand() -> None:
+    kept = found(Node=[node("a", "10.0.0.7", nvidia__com="1k"), node("b", "10.0.0.8", nvidia__com="8")])
+    assert kept["accelerators"] == {"nvidia.com/gpu": 1008}
+
+
 def test_what_may_not_be_read_is_not_called_missing() -> None:
     kept = found(CustomResourceDefinition=None, Node=None)
     assert set(kept["apis"].values()) == {"unknown"}
