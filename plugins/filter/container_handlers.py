@@ -38,7 +38,7 @@ _value:
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import handlers_of
+from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state import handlers_of
 
 
 def container_handlers(value: Any) -> dict[str, str]:

@@ -16,8 +16,8 @@ description:
   - containerd 2 merges what its file imports, so it gets a further file, and a line that imports it where none does.
     containerd 1 replaces whole sections by what it imports, so its own file is changed, in as few lines as can be.
   - A file that has such a runtime already is changed where it has it.
-  - Files keep the version they have. The new runtime takes over the options of the one that pods have today, such as
-    C(SystemdCgroup).
+  - Files keep the version they have. The new runtime gets all options of a runtime that runs by runc, such as
+    C(SystemdCgroup), preferably of the default runtime. Runtimes that exist keep their options.
   - The role P(slipway.inference.gpu_node#role) uses it.
 positional: _input
 options:
@@ -32,8 +32,16 @@ options:
     description: Where that file is, or is to be.
     type: str
     default: /etc/containerd/config.toml
+  imported:
+    description: Texts of the files that containerd imports, by path. Their order does not matter.
+    type: dict
+    default: {}
+  defaults:
+    description: Output of C(containerd config default). Used if the node has no runtime that runs by runc.
+    type: str
+    default: ""
   handlers:
-    description: Names by which RuntimeClasses ask for the runtime. The first one is the default where O(default).
+    description: Names of the runtime in RuntimeClasses. The first one is the default runtime if O(default=yes).
     type: list
     elements: str
     default: [nvidia]
@@ -46,9 +54,12 @@ options:
     type: bool
     default: true
   default:
-    description: Whether pods without a RuntimeClass run by it too.
-    type: bool
-    default: false
+    description:
+      - V(leave) keeps the default runtime. V(yes) makes it the first of O(handlers).
+      - V(no) makes it another one if it is one of O(handlers).
+      - Booleans mean V(yes) and V(no).
+    type: raw
+    default: leave
   state:
     description: Whether the runtime is to be there.
     type: str
@@ -81,27 +92,44 @@ _value:
       description: Paths of files that are to go, after the others were written.
       type: list
       elements: str
+    expected:
+      description: The runtimes afterwards, as the filter P(slipway.inference.container_runtimes#filter) returns them.
+      type: dict
+    changes:
+      description: One line per change of a runtime or of the default runtime.
+      type: list
+      elements: str
+    trial:
+      description:
+        - All files as they will be, for one temporary directory. containerd reads C(config.toml) there before any file
+          is replaced. Each has a V(name) and a V(content).
+      type: list
+      elements: dict
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import Wanted, containerd_plan
+from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import containerd_plan
+from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state import Request, default_choice
 
 
 def containerd_config(
     value: Any,
     top: str | None = None,
     path: str = "/etc/containerd/config.toml",
+    imported: Mapping[str, str] | None = None,
+    defaults: str = "",
     handlers: tuple[str, ...] = ("nvidia",),
     binary: str = "/usr/bin/nvidia-container-runtime",
     cdi: bool = True,
-    default: bool = False,
+    default: Any = "leave",
     state: str = "present",
 ) -> dict[str, Any]:
-    wanted = Wanted(tuple(handlers), binary, bool(cdi), bool(default))
     try:
-        return containerd_plan(str(value), top, path, wanted, state == "present")
+        request = Request(tuple(handlers), binary, bool(cdi), default_choice(default))
+        return containerd_plan(str(value), top, path, request, state == "present", imported, defaults)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -12,8 +12,8 @@ author:
   - The slipway.inference authors (@slipway)
 description:
   - Takes what C(crio config) says, and gives back a file for C(/etc/crio/crio.conf.d). Nothing is read or written.
-  - The new runtime takes over the settings of the one that pods have today, such as its monitor. CRI-O looks at CDI
-    specifications anyway.
+  - The new runtime gets all settings, such as the monitor, of a runtime that runs by runc or crun, preferably of the
+    default runtime. A runtime that exists keeps its settings. CRI-O looks at CDI specifications anyway.
   - The role P(slipway.inference.gpu_node#role) uses it.
 positional: _input
 options:
@@ -22,7 +22,7 @@ options:
     type: str
     required: true
   handlers:
-    description: Names by which RuntimeClasses ask for the runtime. The first one is the default where O(default).
+    description: Names of the runtime in RuntimeClasses. The first one is the default runtime if O(default=yes).
     type: list
     elements: str
     default: [nvidia]
@@ -31,41 +31,67 @@ options:
     type: str
     default: /usr/bin/nvidia-container-runtime
   default:
-    description: Whether pods without a RuntimeClass run by it too.
-    type: bool
-    default: false
+    description:
+      - V(leave) keeps the default runtime. V(yes) makes it the first of O(handlers).
+      - V(no) makes it another one if it is one of O(handlers).
+      - Booleans mean V(yes) and V(no).
+    type: raw
+    default: leave
+  drop_in:
+    description: The current text of the file. V(null) if it does not exist.
+    type: str
+  state:
+    description: Whether the runtime is to be there.
+    type: str
+    choices: [present, absent]
+    default: present
 """
 
 EXAMPLES = r"""
 - name: Have CRI-O know the runtime
   ansible.builtin.copy:
-    content: "{{ shown.stdout | slipway.inference.crio_config }}"
+    content: "{{ (shown.stdout | slipway.inference.crio_config).content }}"
     dest: /etc/crio/crio.conf.d/99-nvidia.toml
     mode: "0644"
 """
 
 RETURN = r"""
 _value:
-  description: The text of the file.
-  type: str
+  description: What is to be done.
+  type: dict
+  contains:
+    content:
+      description: The text of the file. Empty if O(state=absent).
+      type: str
+    expected:
+      description: The runtimes afterwards, as the filter P(slipway.inference.container_runtimes#filter) returns them.
+      type: dict
+    changes:
+      description: One line per change of a runtime or of the default runtime.
+      type: list
+      elements: str
 """
 
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.slipway.inference.plugins.plugin_utils._container_runtimes import Wanted, crio_drop_in
+from ansible_collections.slipway.inference.plugins.plugin_utils._crio import crio_plan
+from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state import Request, default_choice
 
 
 def crio_config(
     value: Any,
     handlers: tuple[str, ...] = ("nvidia",),
     binary: str = "/usr/bin/nvidia-container-runtime",
-    default: bool = False,
-) -> str:
+    default: Any = "leave",
+    drop_in: str | None = None,
+    state: str = "present",
+) -> dict[str, Any]:
     try:
-        return crio_drop_in(str(value), Wanted(tuple(handlers), binary, cdi=True, default=bool(default)))
+        request = Request(tuple(handlers), binary, cdi=True, default=default_choice(default))
+        return crio_plan(str(value), drop_in, request, state == "present")
     except ValueError as error:
-        raise AnsibleFilterError(f"What crio config says is no TOML: {error}") from error
+        raise AnsibleFilterError(f"CRI-O was not changed: {error}") from error
 
 
 class FilterModule:

@@ -4,201 +4,322 @@
 
 # Private to this collection: it may change in any release.
 
-"""How containerd and CRI-O come to know a further runtime. Pure: texts in, texts out.
+"""How containerd comes to know a further runtime. Pure: texts in, texts out.
 
-What containerd does with its files depends on what it is. 1.x speaks versions 1 and 2, and a file that it imports
-replaces the whole section of a plugin. 2.x speaks 3 or 4, reads the older ones too, and merges what it imports key by
-key; but a file must not be of a newer version than the one that imports it.
+What containerd does with its files depends on its version. 1.x reads versions 1 and 2, and a file that it imports
+replaces the whole section of a plugin: one file configures all of it. 2.x reads all versions and merges the files that
+it imports key by key; but a file must not be of a newer version than the file that imports it.
+
+A runtime that works is not changed. A handler is derived from a runtime of the same type, with all its options.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.slipway.inference.plugins.plugin_utils._containerd_node import (
+    HEADER,
+    OWN_NAMES,
+    Node,
+    Source,
+    node_of,
+    runs_by,
+)
+from ansible_collections.slipway.inference.plugins.plugin_utils._runtime_state import (
+    DEPRECATED,
+    Request,
+    State,
+    check_default,
+    cri_plugin,
+    differences,
+    is_runc,
+    with_binary,
+    without_binary,
+)
 from ansible_collections.slipway.inference.plugins.plugin_utils._toml import (
     NotEditable,
     Path,
     Table,
     at,
     changed,
-    laid_over,
     read,
     written,
 )
 
 DROP_INS = "/etc/containerd/conf.d"
 DROP_IN = "99-nvidia.toml"
-HEADER = "# Written by the role gpu_node. It is read beside the file that imports it.\n"
-CRI_OF_VERSION = {0: "cri", 1: "cri", 2: "io.containerd.grpc.v1.cri"}
-CRI_SINCE_3 = "io.containerd.cri.v1.runtime"
-RUNC = "io.containerd.runc.v2"
-# Of the runtime that is there already; what it leaves empty is containerd's default for the others too.
-TAKEN_OVER = (
-    "runtime_type",
-    "base_runtime_spec",
-    "cgroup_writable",
-    "cni_conf_dir",
-    "cni_max_conf_num",
-    "container_annotations",
-    "pod_annotations",
-    "privileged_without_host_devices",
-    "privileged_without_host_devices_all_devices_allowed",
-    "snapshotter",
-    "options",
-)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """``handlers``: names by which RuntimeClasses ask for ``binary``; the first is the default where ``default``."""
+def containerd_plan(
+    dump: str,
+    top: str | None,
+    path: str,
+    request: Request,
+    present: bool = True,
+    imported: Mapping[str, str] | None = None,
+    defaults: str = "",
+) -> dict[str, Any]:
+    """The files to write. ``dump``: the output of ``containerd config dump``; ``defaults``: that of ``config default``.
+    ``imported``: the files that containerd imports, in any order.
 
-    handlers: Sequence[str]
-    binary: str
-    cdi: bool
-    default: bool
-
-
-def cri_plugin(version: int) -> str:
-    """The plugin that runs pods, as a file of this version calls it."""
-    return CRI_OF_VERSION.get(version, CRI_SINCE_3)
-
-
-def containerd_plan(dump: str, top: str | None, path: str, wanted: Wanted, present: bool = True) -> dict[str, Any]:
-    """What to write. ``dump``: what containerd says it runs with; ``top``: the text of its file, None without one.
-
-    Raises ValueError where the file cannot be changed, with a sentence that says why.
+    Raises ValueError if nothing can be done, with the reason.
     """
-    runs = read(dump)
-    document = _readable(top, path)
-    _see_that_pods_can_run(document, path)
-    speaks = int(runs.get("version", 1))
-    version = int(document.get("version", 0)) if document else speaks
-    merges = speaks >= 3
-    if merges and version < 2:
-        raise ValueError(
-            f"{path} names no version, which makes it version 1. containerd 2 takes nothing from it that concerns pods."
-            f" Have containerd write it anew: containerd --config {path} config migrate"
-        )
-    there = at(document, ("plugins", cri_plugin(version), "containerd", "runtimes"), {})
-    if merges and not any(name in there for name in wanted.handlers):
-        method, files = "drop_in", _drop_in(runs, document, top or "", path, version, wanted, present)
-    else:
-        method, files = "top_file", [_file(path, _edited(runs, document, top or "", path, version, wanted, present))]
+    node = node_of(dump, top, path, request, imported or {}, defaults)
+    expected = _expected(node, present)
+    try:
+        check_default(expected)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error} No pod starts with this file. Set default_runtime_name.") from error
+    home = _home(node, present)
+    edited = {source.path: _edited(node, source, home, expected, present) for source in node.sources}
+    files = {source.path: source.text for source in node.sources if source.text is not None}
+    drop_in = _drop_in(node, expected) if home is None and present else {}
+    edited |= drop_in
+    ours = [source.path for source in node.sources if source.written_by_us and node.merges]
+    # An import of all files also reads the backups of earlier releases.
+    removed = [item for item in ours if item not in drop_in]
+    after = {item: text for item, text in {**files, **edited}.items() if text and item not in removed}
     return {
-        "version": max(version, 1),
-        "method": method,
-        "files": [file for file in files if file["content"] or top is not None],
-        "removed": [] if present else [posixpath.join(_drop_in_folder(document, path), DROP_IN)],
+        "version": max(node.top.version, 1),
+        "method": "drop_in" if home is None else "top_file",
+        "files": [{"path": item, "content": text} for item, text in _in_order(edited, node, removed)],
+        "removed": removed,
+        "expected": expected.as_dict(),
+        "changes": differences(node.state.as_dict(), expected.as_dict()),
+        "trial": _trial(node, after),
     }
 
 
-def _readable(top: str | None, path: str) -> Table:
-    try:
-        return read(top or "")
-    except ValueError as error:
-        raise ValueError(f"{path} is no TOML: {error}") from error
+# ---- which runtimes there will be ----------------------------------------------------------------------------------
 
 
-def _see_that_pods_can_run(document: Table, path: str) -> None:
-    names = {"cri", CRI_OF_VERSION[2], CRI_SINCE_3}
-    if disabled := sorted(names & set(document.get("disabled_plugins", []))):
+def _pattern(node: Node) -> Table:
+    """The settings that a handler is derived from: those of a runtime that runs by runc, without its program."""
+    runtimes = {name: settings for name, settings in node.state.runtimes.items() if is_runc(settings)}
+    others = [name for name in runtimes if not node.is_ours(name)]
+    preferred = [node.state.default, "runc", "crun", *others]
+    configured = [name for name in preferred if name in others and (node.configured(name) or name == "default")]
+    ours = [name for name in (node.state.default, *node.request.handlers, *runtimes) if name in runtimes]
+    for name in (*configured, *ours, *others):
+        return without_binary(runtimes[name])
+    return node.implied
+
+
+def _handler(node: Node, name: str) -> Table:
+    settings = node.state.runtimes.get(name)
+    if settings is None or (not is_runc(settings) and runs_by(settings, node.request.binary)):
+        return with_binary(_pattern(node), node.request.binary)
+    if not is_runc(settings):
         raise ValueError(
-            f"{path} switches the plugin {disabled[0]} off (disabled_plugins), so no pod can run by this containerd."
-            " Take it out of there; a kubelet needs it."
+            f"The runtime {name} exists already and is of the type {settings.get('runtime_type', '')!r},"
+            f" which cannot run {node.request.binary}. Rename it."
+        )
+    return with_binary(settings, node.request.binary)
+
+
+def _stale(node: Node, present: bool) -> list[str]:
+    """The runtimes to remove: all of ours, or a name that the role no longer registers."""
+    ours = [name for name in node.state.runtimes if node.is_ours(name)]
+    if not present:
+        return ours
+    kept = {*node.request.handlers, *([node.state.default] if node.request.default == "leave" else [])}
+    return [name for name in ours if name in OWN_NAMES and name not in kept]
+
+
+def _expected(node: Node, present: bool) -> State:
+    state, request = node.state, node.request
+    stale = _stale(node, present)
+    runtimes = {name: settings for name, settings in state.runtimes.items() if name not in stale}
+    if present:
+        runtimes |= {name: _handler(node, name) for name in request.handlers}
+    default = state.default
+    if present and request.default == "yes":
+        _check_default_can_change(node)
+        default = request.handlers[0]
+    elif node.default_is_ours and (not present or request.default == "no"):
+        _check_default_can_change(node)
+        default = _fallback(node)
+        if default not in runtimes or node.is_ours(default) or not (_only_ours(node) or node.configured(default)):
+            runtimes[default] = _pattern(node)
+    cdi = True if present and request.cdi and state.cdi is not None else state.cdi
+    return State(default, {name: runtimes[name] for name in sorted(runtimes)}, cdi if present else None)
+
+
+def _only_ours(node: Node) -> bool:
+    """Whether our file alone defines our runtimes, so that its removal restores the node."""
+    return node.merges and not any(node.configured(name) for name in node.state.runtimes if node.is_ours(name))
+
+
+def _check_default_can_change(node: Node) -> None:
+    if node.state.default == "default":
+        raise ValueError(
+            f"{node.top.path} sets the default runtime by the deprecated table default_runtime, which overrides"
+            " default_runtime_name. Define the runtime under runtimes, and name it in default_runtime_name."
         )
 
 
-def _file(path: str, content: str) -> dict[str, str]:
-    return {"path": path, "content": content}
+def _fallback(node: Node) -> str:
+    """The default runtime if it is not to be ours: that of the node's files if our own file overrides it, or runc."""
+    others = {name: settings for name, settings in node.state.runtimes.items() if not node.is_ours(name)}
+    if any(source.written_by_us and source.default for source in node.sources):
+        below = [source.default for source in reversed(node.sources) if source.default and not source.written_by_us]
+        if below and below[0] in others:
+            return below[0]
+    return next((name for name in ("runc", "crun") if is_runc(others.get(name, {})) and node.configured(name)), "runc")
 
 
-def _base(runs: Table) -> tuple[str, Table]:
-    """Name and settings of the runtime that pods have today."""
-    containerd = at(runs, ("plugins", cri_plugin(int(runs.get("version", 1))), "containerd"), {})
-    runtimes = containerd.get("runtimes", {})
-    for name in (containerd.get("default_runtime_name"), "runc", "crun"):
-        options = at(runtimes, (name or "", "options"), {})
-        if name in runtimes and "nvidia" not in f"{name} {options.get('BinaryName', '')}":
-            return name, runtimes[name]
-    return "runc", {}
+# ---- where they are written ----------------------------------------------------------------------------------------
 
 
-def _runtime(base: Table) -> Table:
-    taken = {key: base[key] for key in TAKEN_OVER if base.get(key)}
-    options = {key: value for key, value in taken.pop("options", {}).items() if value}
-    return {"runtime_type": RUNC, **taken, **({"options": options} if options else {})}
+def _home(node: Node, present: bool) -> Source | None:
+    """The file to change. None: a further file is written."""
+    if not node.merges:
+        plugin = [source for source in node.sources if at(source.document, source.containerd[:2]) is not None]
+        return plugin[-1] if plugin else node.top
+    if present and any(source.written_by_us for source in node.sources):
+        return None
+    files = [source for source in node.sources if not source.written_by_us and _has_ours(node, source)]
+    return files[-1] if files else None
 
 
-def _handler(base: Table, binary: str) -> Table:
-    runtime = _runtime(base)
-    return {**runtime, "options": {**runtime.get("options", {}), "BinaryName": binary}}
+def _has_ours(node: Node, source: Source) -> bool:
+    return any(name in (*node.request.handlers, *OWN_NAMES) or node.is_ours(name) for name in source.runtimes)
 
 
-def _settings(runs: Table, version: int, wanted: Wanted) -> Table:
-    """What a file of this version has to say."""
-    _name, base = _base(runs)
-    containerd: Table = {"default_runtime_name": wanted.handlers[0]} if wanted.default else {}
-    containerd["runtimes"] = {name: _handler(base, wanted.binary) for name in wanted.handlers}
-    cri: Table = {"enable_cdi": True} if wanted.cdi else {}
-    return {"plugins": {cri_plugin(version): {**cri, "containerd": containerd}}}
+def _edited(node: Node, source: Source, home: Source | None, expected: State, present: bool) -> str:
+    """The text of a file that exists, or of containerd's own."""
+    text = source.text or ""
+    if source.written_by_us and node.merges:
+        return text
+    if not node.merges and source is not home:
+        return text
+    changes: Table = {}
+    unused = [name for name in _stale(node, present) if name in source.runtimes and name not in expected.runtimes]
+    tables: list[Path] = [(*source.containerd, "runtimes", name) for name in unused]
+    if source is home:
+        changes, replaced = _of_home(node, source, expected, present)
+        tables += replaced
+    elif node.default_is_ours and source.default and source.default not in expected.runtimes:
+        changes = _nested((*source.containerd, "default_runtime_name"), expected.default)
+    if source is home and present and not source.document:
+        changes = {"version": source.version, **changes}
+    return _changed(text, changes, tables, source.path)
 
 
-def _drop_in_folder(document: Table, path: str) -> str:
-    """The folder from which the file imports all, if there is one."""
-    for pattern in document.get("imports", []):
-        folder, name = posixpath.split(posixpath.join(posixpath.dirname(path), pattern))
+def _of_home(node: Node, source: Source, expected: State, present: bool) -> tuple[Table, list[Path]]:
+    """The changes of the file that holds our runtimes, and the tables to replace."""
+    runtimes, replaced = _runtimes_to_write(node, source, expected, present)
+    containerd: Table = {"default_runtime_name": expected.default} if expected.default != node.state.default else {}
+    containerd |= {"runtimes": runtimes} if runtimes else {}
+    cri: Table = {"enable_cdi": True} if present and node.request.cdi else {}
+    cri |= {"containerd": containerd} if containerd else {}
+    tables = [(*source.containerd, "runtimes", name) for name in replaced]
+    return ({"plugins": {cri_plugin(source.version): cri}} if cri else {}), tables
+
+
+def _runtimes_to_write(node: Node, source: Source, expected: State, present: bool) -> tuple[Table, list[str]]:
+    """Settings by runtime, and the runtimes whose tables are replaced. A file of containerd 1 that
+    defines one runtime must define all."""
+    complete = not node.merges and (present or bool(source.runtimes))
+    to_write: Table = {}
+    replaced: list[str] = []
+    for name, settings in expected.runtimes.items():
+        was = node.state.runtimes.get(name, {})
+        defined = name in source.runtimes
+        if name in DEPRECATED.values() or (settings == was and (defined or not complete)):
+            continue
+        loses_binary = "BinaryName" in was.get("options", {}) and "BinaryName" not in settings.get("options", {})
+        if defined and is_runc(was) and not loses_binary:
+            to_write[name] = {"options": settings["options"]}
+            continue
+        to_write[name] = settings
+        replaced += [name] if defined else []
+    return to_write, replaced
+
+
+def _drop_in_folder(top: Source) -> str:
+    """The directory from which the file imports everything, if there is one."""
+    for pattern in top.document.get("imports", []):
+        folder, name = posixpath.split(posixpath.join(posixpath.dirname(top.path), pattern))
         if name in ("*.toml", "*") and "*" not in folder:
             return posixpath.normpath(folder)
     return DROP_INS
 
 
-def _drop_in(
-    runs: Table, document: Table, top: str, path: str, version: int, wanted: Wanted, present: bool
-) -> list[dict[str, str]]:
-    """First what is imported, then who imports it."""
-    if not present:
-        return []
-    folder = _drop_in_folder(document, path)
-    numbered = {"version": version} if version else {}
-    drop_in = _file(f"{folder}/{DROP_IN}", HEADER + written({**numbered, **_settings(runs, version, wanted)}))
-    pattern = f"{folder}/*.toml"
-    imports = document.get("imports", [])
-    read_already = {posixpath.normpath(posixpath.join(posixpath.dirname(path), item)) for item in imports}
-    if {pattern, f"{folder}/*"} & read_already:
-        return [drop_in]
-    line = {"imports": [*imports, pattern]}
-    # Without a file containerd has its defaults: one that only imports leaves them.
-    top_file = _changed(top, line, [], path) if document else written({**numbered, **line})
-    return [drop_in, _file(path, top_file)]
-
-
-def _edited(runs: Table, document: Table, top: str, path: str, version: int, wanted: Wanted, present: bool) -> str:
-    cri: Path = ("plugins", cri_plugin(version))
-    runtimes: Path = (*cri, "containerd", "runtimes")
-    name: Path = (*cri, "containerd", "default_runtime_name")
-    changes = _settings(runs, version, wanted) if present else {}
-    base, settings = _base(runs)
-    if present and settings and base not in at(document, runtimes, {}):
-        # A file of 1.x that names any runtime is asked for all of them.
-        changes = laid_over(changes, _nested((*runtimes, base), _runtime(settings)))
-    if at(document, name) in wanted.handlers and not (present and wanted.default):
-        changes = laid_over(changes, _nested(name, base))
-    stale = [
-        (*runtimes, handler)
-        for handler, settings in at(document, runtimes, {}).items()
-        if _is_ours(handler, settings, wanted) and settings != at(changes, (*runtimes, handler))
+def _drop_in(node: Node, expected: State) -> dict[str, str]:
+    """First the file that is imported, then the file that imports it."""
+    top, request = node.top, node.request
+    folder = _drop_in_folder(top)
+    containerd: Table = {"default_runtime_name": expected.default} if node.is_ours(expected.default) else {}
+    if request.default == "yes":
+        containerd = {"default_runtime_name": request.handlers[0]}
+    kept = [
+        name for name in expected.runtimes if name in request.handlers or name == containerd.get("default_runtime_name")
     ]
-    if present and not document:
-        changes = {"version": version, **changes}
-    return _changed(top, changes, stale, path)
+    containerd["runtimes"] = {name: expected.runtimes[name] for name in kept}
+    cri: Table = {"enable_cdi": True} if request.cdi else {}
+    settings = {"plugins": {cri_plugin(top.version): {**cri, "containerd": containerd}}}
+    numbered = {"version": top.version} if top.version else {}
+    path = f"{folder}/{DROP_IN}"
+    existing = next((source for source in node.sources if source.path == path and not source.written_by_us), None)
+    if existing:
+        drop_in = _changed(existing.text or "", settings, [], path)
+    else:
+        drop_in = HEADER + written({**numbered, **settings})
+    imports = top.document.get("imports", [])
+    read_already = {posixpath.normpath(posixpath.join(posixpath.dirname(top.path), item)) for item in imports}
+    if {f"{folder}/*.toml", f"{folder}/*"} & read_already:
+        return {path: drop_in}
+    line = {"imports": [*imports, f"{folder}/*.toml"]}
+    # Without a file containerd has its defaults: a file that only imports keeps them.
+    text = _changed(top.text or "", line, [], top.path) if top.document else written({**numbered, **line})
+    return {path: drop_in, top.path: text}
 
 
-def _is_ours(handler: str, settings: Table, wanted: Wanted) -> bool:
-    """By its name, or as another name of our program that was asked for once."""
-    return handler in wanted.handlers or at(settings, ("options", "BinaryName")) == wanted.binary
+def _in_order(edited: Mapping[str, str], node: Node, removed: Sequence[str]) -> list[tuple[str, str]]:
+    """Files that change, and containerd's own; imported ones first, so that every import exists."""
+    texts = {source.path: source.text for source in node.sources}
+    listed = [
+        (path, text)
+        for path, text in edited.items()
+        if path not in removed and (text != (texts.get(path) or "") or path not in texts)
+    ]
+    return sorted(listed, key=lambda item: item[0] == node.top.path)
+
+
+def _trial(node: Node, after: Mapping[str, str]) -> list[dict[str, str]]:
+    """The files as they would be, with other names and in one directory: containerd can read them before they count."""
+    top = node.top.path
+    others = [path for path in after if path != top]
+    order = [source.path for source in node.sources]
+    others.sort(key=lambda path: (_place(path, order), path))
+    names = {path: f"{number}-{posixpath.basename(path)}" for number, path in enumerate(others, start=1)}
+    files = [{"name": names[path], "content": _without_imports(after[path], path)} for path in others]
+    if not after:
+        return []
+    imports = {"imports": list(names.values())} if names else {}
+    # A file that only imports stands for a default import.
+    text = after.get(top) or written({"version": node.top.version})
+    text = _changed(text, imports, [], top) if imports else text
+    return [*files, {"name": "config.toml", "content": text}]
+
+
+def _without_imports(text: str, path: str) -> str:
+    """A copy must not import the original files. config.toml imports all copies."""
+    return _changed(text, {"imports": []}, [], path) if read(text).get("imports") else text
+
+
+def _place(path: str, order: Sequence[str]) -> tuple[int, int]:
+    """Where containerd reads a file: one that does not exist yet is sorted into its directory."""
+    if path in order:
+        return order.index(path), 1
+    siblings = [item for item in order[1:] if posixpath.dirname(item) == posixpath.dirname(path)]
+    later = [item for item in siblings if item > path]
+    if later:
+        return order.index(later[0]), 0
+    return (order.index(siblings[-1]), 2) if siblings else (len(order), 0)
 
 
 def _nested(path: Path, value: Any) -> Table:
@@ -210,35 +331,5 @@ def _changed(text: str, changes: Mapping[str, Any], removed: Sequence[Path], pat
         return changed(text, changes, removed)
     except NotEditable as error:
         raise ValueError(
-            f"{path} was left as it is: {error}. Have it say this, in tables with headers of their own:\n"
-            f"{written(dict(changes))}"
+            f"{path} was not changed: {error}. Add these settings, in tables with headers:\n{written(dict(changes))}"
         ) from error
-
-
-# ---- CRI-O ---------------------------------------------------------------------------------------------------------
-
-
-def crio_drop_in(config: str, wanted: Wanted) -> str:
-    """A file for CRI-O's ``crio.conf.d``. ``config``: what ``crio config`` says."""
-    runtime = at(read(config), ("crio", "runtime"), {})
-    runtimes = runtime.get("runtimes", {})
-    names = (runtime.get("default_runtime"), "crun", "runc")
-    base = next((runtimes[name] for name in names if name in runtimes and name not in wanted.handlers), {})
-    taken = {key: value for key, value in base.items() if value and key not in ("runtime_path", "runtime_type")}
-    handler = {"runtime_path": wanted.binary, "runtime_type": "oci", **taken}
-    said: Table = {"default_runtime": wanted.handlers[0]} if wanted.default else {}
-    said["runtimes"] = dict.fromkeys(wanted.handlers, handler)
-    return HEADER + written({"crio": {"runtime": said}})
-
-
-# ---- both ----------------------------------------------------------------------------------------------------------
-
-
-def handlers_of(said: str) -> dict[str, str]:
-    """Handler -> program that runs its containers, of what ``containerd config dump`` or ``crio config`` says."""
-    config = read(said)
-    if "crio" in config:
-        runtimes = at(config, ("crio", "runtime", "runtimes"), {})
-        return {name: str(runtime.get("runtime_path", "")) for name, runtime in runtimes.items()}
-    runtimes = at(config, ("plugins", cri_plugin(int(config.get("version", 1))), "containerd", "runtimes"), {})
-    return {name: str(at(runtime, ("options", "BinaryName"), "")) for name, runtime in runtimes.items()}

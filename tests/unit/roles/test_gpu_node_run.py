@@ -145,6 +145,22 @@ def test_a_gpu_that_is_spoken_of_and_not_there_ends_it(tmp_path: Path) -> None:
     assert "localhost has no GPU of amd: nvidia was found." in output
 
 
+@pytest.mark.parametrize("choice", ["maybe", "", "[]"])
+def test_an_unknown_choice_of_the_default_runtime_ends_it(tmp_path: Path, choice: str) -> None:
+    output = Machine(tmp_path).has_gpu().plays("check", failing=True, gpu_node_toolkit_default_runtime=choice)
+
+    assert (
+        f"gpu_node_toolkit_default_runtime cannot be {choice}. Set it to leave, yes or no.".replace("  ", " ") in output
+    )
+
+
+@pytest.mark.parametrize("choice", [True, "false"])
+def test_an_old_inventory_with_booleans_keeps_working(tmp_path: Path, choice: object) -> None:
+    output = Machine(tmp_path).has_gpu().plays("main", "--check", gpu_node_toolkit_default_runtime=choice)
+
+    assert "failed=0" in output
+
+
 def test_a_machine_without_gpus_stays_as_it_is_whatever_system_it_has(tmp_path: Path) -> None:
     output = Machine(tmp_path, "opensuse").plays("main")
 
