@@ -12,7 +12,7 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -23,7 +23,7 @@ from slipway.depot.app import RefusedError
 from slipway.depot.settings import Settings
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
-from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, resource_version, uid
+from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, resource_version, uid
 from slipway.serving.depot_token import Claim
 
 log = logging.getLogger(__name__)
@@ -36,9 +36,17 @@ HOLD_SECONDS, RENEW_SECONDS = 120.0, 40.0
 """For how long one may write without saying so again, and how often it says so."""
 MARGIN_SECONDS = 20.0
 """Before the end of which nothing more is begun."""
+RELEASE, RELEASE_SECONDS = "release", 300.0
+"""Writer of an abandoned upload while the depot removes it from the registry, and how long that may take."""
+MOST_RELEASED = 16
+"""Abandoned uploads that one request removes, as its client waits for that."""
 ATTEMPTS = 8
 FIELD_MANAGER = "slipway-depot"
 _NOTE_BYTES = 1024
+
+
+Remove = Callable[[Claim], Awaitable[bool]]
+"""Removes an upload from the registry. Returns whether nothing is left of it there."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +56,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bytes of the file: so much of the storage is taken."""
     proof: str = ""
     """That the depot noted this length for this model. Whoever may edit models could take all of the storage else."""
+    expires: int = 0
+    """Unix seconds at which the session ends; 0: never."""
     writer: str = ""
     until: int = 0
     """Unix seconds."""
@@ -66,23 +76,42 @@ def uploaded(model: Object) -> str:
     return str(annotations_of(model).get(UPLOADED, ""))
 
 
-def proof(key: bytes, model: str, length: int) -> str:
+def proof(key: bytes, model: str, length: int, expires: int) -> str:
     """Of a note on the model with this uid."""
-    return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
+    return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
+
+
+def proven(model: Object, key: bytes) -> Note | None:
+    """The note of an upload, if the depot wrote it. Authors of models can write annotations, too."""
+    noted = note(model)
+    if noted is None:
+        return None
+    expected = proof(key, uid(model), noted.length, noted.expires)
+    return noted if hmac.compare_digest(noted.proof.encode(), expected.encode()) else None
+
+
+def abandoned(model: Object, key: bytes, now: float) -> bool:
+    """Whether an upload began that cannot be completed: its session has ended, and no client writes."""
+    noted = proven(model, key)
+    if noted is None or not noted.expires or uploaded(model) or _artifact_bytes(model) is not None:
+        return False
+    return now >= noted.expires and not (noted.writer and now < noted.until)
 
 
 def taken(model: Object, key: bytes) -> int:
     """Bytes of the storage that a model has: of its artifact, or of its upload under way."""
+    size = _artifact_bytes(model)
+    if size is not None:
+        return max(size, 0)
+    noted = proven(model, key)
+    return noted.length if noted else 0
+
+
+def _artifact_bytes(model: Object) -> int | None:
     status = model.get("status")
     artifact = status.get("artifact") if isinstance(status, dict) else None
     size = artifact.get("sizeBytes") if isinstance(artifact, dict) else None
-    if isinstance(size, int):
-        return max(size, 0)
-    noted = note(model)
-    proven = noted is not None and hmac.compare_digest(
-        noted.proof.encode(), proof(key, uid(model), noted.length).encode()
-    )
-    return noted.length if noted and proven else 0
+    return size if isinstance(size, int) else None
 
 
 class Hold:
@@ -118,13 +147,15 @@ class Models:
         return model
 
     @asynccontextmanager
-    async def held(self, claim: Claim, length: int | None) -> AsyncIterator[Hold]:
+    async def held(self, claim: Claim, length: int | None, remove: Remove) -> AsyncIterator[Hold]:
         """The right to write a file of ``length`` bytes, None where that was told before, while the context lasts.
+
+        ``remove`` is called with abandoned uploads of other models if the storage has no room otherwise.
 
         Raises RefusedError: 409 while somebody else has it or when the file is there, 411 where nobody told the length,
         413 where it is another one than before, 507 where the storage has no room.
         """
-        hold = await self._take(claim, length)
+        hold = await self._take(claim, length, remove)
         renewal = asyncio.create_task(self._renew(claim, hold))
         try:
             yield hold
@@ -140,7 +171,7 @@ class Models:
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
-    async def _take(self, claim: Claim, length: int | None) -> Hold:
+    async def _take(self, claim: Claim, length: int | None, remove: Remove) -> Hold:
         for _unused in range(ATTEMPTS):
             model = await self.get(claim)
             before = note(model)
@@ -150,27 +181,53 @@ class Models:
                 await self._write(claim, hold, model)
             except ConflictError:
                 continue  # somebody changed the model meanwhile: it may be another writer
-            if before is None or before.length != known:
-                await self._room(claim, hold, before)
+            if before is None or before.length != known or abandoned(model, self._key, self._now()):
+                await self._room(claim, hold, before, remove)
             return hold
         raise RefusedError(503, "the model changes all the time: ask again", Retry_After="5")
 
-    async def _room(self, claim: Claim, hold: Hold, before: Note | None) -> None:
+    async def _room(self, claim: Claim, hold: Hold, before: Note | None, remove: Remove) -> None:
         """Raises RefusedError where the storage has no room for what was noted just now; it is noted no more then."""
         most = self._settings.capacity_bytes
         if not most:
             return
-        free = most - await self._taken_by_others(claim.uid)
+        free, rest = most, []
+        async for model in self._others(claim.uid):
+            free -= taken(model, self._key)
+            if abandoned(model, self._key, self._now()):
+                rest.append(model)
+        rest.sort(key=lambda model: taken(model, self._key), reverse=True)
+        for model in rest[:MOST_RELEASED]:
+            if hold.length > free and await self._release_abandoned(model, remove):
+                free += taken(model, self._key)
         if hold.length > free:
             await self._note(claim, before)
             raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {hold.length}")
 
-    async def _taken_by_others(self, own: str) -> int:
-        total = 0
+    async def _others(self, own: str) -> AsyncIterator[Object]:
         for kind in (self._settings.models, self._settings.cluster_models):
             async for page in self._client.pages(kind):
-                total += sum(taken(model, self._key) for model in page.items if uid(model) != own)
-        return total
+                for model in page.items:
+                    if uid(model) != own:
+                        yield model
+
+    async def _release_abandoned(self, model: Object, remove: Remove) -> bool:
+        """Whether an abandoned upload uses none of the storage any more. Its owner cannot resume it meanwhile."""
+        place, noted = key(model), note(model)
+        claim = Claim(use="upload", namespace=place.namespace, name=place.name, uid=uid(model))
+        if noted is None:
+            return False
+        held = msgspec.structs.replace(noted, writer=RELEASE, until=int(self._now() + RELEASE_SECONDS))
+        try:
+            await self._note(claim, held, resource_version(model))
+            gone = await remove(claim)
+            await self._note(claim, None if gone else noted)
+        except ApiError as error:
+            log.warning("could not remove the abandoned upload of %s: %s", place, said(error))
+            return False
+        if gone:
+            log.info("removed the abandoned upload of %s from the registry", place)
+        return gone
 
     async def _renew(self, claim: Claim, hold: Hold) -> None:
         while True:
@@ -190,7 +247,7 @@ class Models:
 
     async def _write(self, claim: Claim, hold: Hold, model: Object) -> None:
         until = self._now() + HOLD_SECONDS
-        noted = Note(length=hold.length, proof=self._proof(claim, hold), writer=hold.writer, until=int(until))
+        noted = msgspec.structs.replace(self._left(claim, hold), writer=hold.writer, until=int(until))
         await self._note(claim, noted, resource_version(model))
         hold.until = until
 
@@ -203,8 +260,7 @@ class Models:
                 if noted is None or noted.writer != hold.writer:
                     return
                 with suppress(ConflictError):
-                    left = Note(length=hold.length, proof=self._proof(claim, hold))
-                    await self._note(claim, left, resource_version(model))
+                    await self._note(claim, self._left(claim, hold), resource_version(model))
                     return
         except (ApiError, RefusedError) as error:
             log.warning("could not give back the right to upload %s: %s", _key(claim), said(error))
@@ -219,8 +275,10 @@ class Models:
             self._kind(claim), _key(claim), {"metadata": metadata}, field_manager=FIELD_MANAGER
         )
 
-    def _proof(self, claim: Claim, hold: Hold) -> str:
-        return proof(self._key, claim.uid, hold.length)
+    def _left(self, claim: Claim, hold: Hold) -> Note:
+        """The note of an upload that no client writes."""
+        shown = proof(self._key, claim.uid, hold.length, claim.expires)
+        return Note(length=hold.length, proof=shown, expires=claim.expires)
 
     def _kind(self, claim: Claim) -> Kind:
         return self._settings.models if claim.namespace else self._settings.cluster_models

@@ -12,7 +12,6 @@ import re
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -212,7 +211,7 @@ class Uploads:
         self._count += 1
         self._running.set(self._count)
         try:
-            async with self._models.held(upload.claim, length) as hold:
+            async with self._models.held(upload.claim, length, self._remove) as hold:
                 session = await self._begun(upload, hold.length, offset)
                 _fit(offset or 0, request.content_length or 0, hold.length)
                 return await self._streamed(request, upload, hold, session)
@@ -247,8 +246,16 @@ class Uploads:
         except ApiError:
             return
         except RefusedError:
-            with suppress(RegistryError):
-                await self._registry.delete_tagged(upload.repository, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
+            await self._remove(upload.claim)
+
+    async def _remove(self, claim: Claim) -> bool:
+        """Removes an upload's manifest, after which the registry's collector frees the pieces."""
+        place = repository(claim.namespace, claim.name, claim.uid)
+        try:
+            await self._registry.delete_tagged(place, sessions.TAG, media_type=sessions.MANIFEST_TYPE)
+        except RegistryError:
+            return False
+        return True
 
     async def _begun(self, upload: Upload, length: int, offset: int | None) -> Session | None:
         """The session that the body continues; None: a new one."""

@@ -161,8 +161,10 @@ async def test_a_whole_file_becomes_pieces_and_the_controller_is_told(depot, reg
         "slipway.inference/complete": "true",
     }
     assert annotations(server)["slipway.inference/uploaded"] == registry.tags[REPOSITORY, "session"]
-    length = len(content)
-    assert noted(server) == {"length": length, "proof": models_module.proof(KEY, UID, length)}
+    note, length = noted(server), len(content)
+    expires = note["expires"]
+    assert expires > time.time()
+    assert note == {"length": length, "expires": expires, "proof": models_module.proof(KEY, UID, length, expires)}
     assert registry.uploads == {}
 
 
@@ -526,7 +528,8 @@ async def test_a_file_may_be_only_so_long(start_depot, thing):
 
 
 def claimed(uid: str, length: int, **changes: Any) -> str:
-    return json.dumps({"length": length, "proof": models_module.proof(KEY, uid, length), **changes})
+    expires = changes.get("expires", 0)
+    return json.dumps({"length": length, "proof": models_module.proof(KEY, uid, length, expires), **changes})
 
 
 async def test_a_storage_without_room_is_507_before_a_byte_is_written(start_depot, thing, registry, server):
@@ -544,6 +547,112 @@ async def test_a_storage_without_room_is_507_before_a_byte_is_written(start_depo
     assert not [one for one in registry.log if one[0] != "GET"]
     assert "slipway.inference/upload" not in annotations(server)
     assert (await depot.ask("PUT", gguf(1144))).status == 201
+
+
+# Abandoned uploads
+
+LEFT = "/apis/toys.test/v1/namespaces/team/things/left"
+LEFT_REPOSITORY = "namespaced/team/left/left"
+LEFT_DOOR = "/v1/upload/team/left/left"
+
+
+def ended(length: int = 9000, *, model: str = "left", **changes: Any) -> dict[str, Any]:
+    """Metadata of a model whose upload's session has ended."""
+    note = claimed(model, length, **{"expires": int(time.time()) - 1, **changes})
+    return {"uid": model, "annotations": {models_module.UPLOAD: note}}
+
+
+@pytest.fixture
+async def left(start_depot: Any, thing: Any, server: Any) -> Depot:
+    """A depot of 10 KiB in which an upload of 9,000 bytes was begun, and then abandoned."""
+    depot = await start_depot(capacityLimit="10Ki")
+    await server.put(LEFT, metadata={"uid": "left"})
+    begun = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "0", "Upload-Length": "9000"}
+    assert (await depot.ask("PATCH", gguf(2000), begun, LEFT_DOOR)).status == 204
+    await server.put(LEFT, metadata=ended())
+    return depot
+
+
+async def test_an_abandoned_upload_makes_room_for_another_author(left, registry, server):
+    assert (LEFT_REPOSITORY, "session") in registry.tags
+    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert models_module.UPLOAD not in annotations(server, LEFT)
+    assert (LEFT_REPOSITORY, "session") not in registry.tags
+
+
+async def test_an_abandoned_upload_stays_as_long_as_there_is_room(left, registry, server):
+    assert (await left.ask("PUT", gguf(1000))).status == 201
+    assert noted(server, LEFT)["length"] == 9000
+    assert (LEFT_REPOSITORY, "session") in registry.tags
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expires": 0},
+        {"expires": 1 << 40},
+        {"writer": "x", "until": 1 << 40},
+    ],
+    ids=["it never ends", "its session goes on", "a client still writes"],
+)
+async def test_an_upload_that_may_still_be_completed_keeps_its_room(left, server, changes):
+    await server.put(LEFT, metadata=ended(**changes))
+    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert noted(server, LEFT)["length"] == 9000
+
+
+async def test_a_forged_end_of_a_session_costs_the_depot_nothing(left, registry, server):
+    """Authors may annotate models: their notes must not use up the removals of one request."""
+    for number in range(models_module.MOST_RELEASED):
+        uid = f"forged-{number}"
+        forged = {"length": 9000, "expires": 1, "proof": models_module.proof(KEY, uid, 9000, 1 << 40)}
+        metadata = {"uid": uid, "annotations": {models_module.UPLOAD: json.dumps(forged)}}
+        await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=metadata)
+    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert not [one for one in registry.log if "forged" in str(one)]
+
+
+async def test_an_abandoned_upload_keeps_its_room_while_the_registry_does_not_answer(left, registry, server):
+    async def fail(request: web.Request) -> web.StreamResponse | None:
+        return web.Response(status=503) if "/left/" in request.path else None
+
+    registry.interfere = fail
+    before = noted(server, LEFT)
+    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert noted(server, LEFT) == before
+
+
+async def test_an_abandoned_upload_that_its_owner_resumes_stays(left, registry, server):
+    async def resume(request: web.Request) -> web.StreamResponse:
+        await server.put(LEFT, metadata=ended(writer="owner", until=1 << 40))
+        return await server.patch(request, await request.json())
+
+    server.fault("PATCH", "things/left", resume)
+    assert (await left.ask("PUT", gguf(5000))).status == 507
+    assert noted(server, LEFT)["writer"] == "owner"
+    assert (LEFT_REPOSITORY, "session") in registry.tags
+
+
+async def test_an_abandoned_upload_cannot_be_resumed_while_it_is_removed(left, registry):
+    resumed: list[int] = []
+
+    async def resume(request: web.Request) -> web.StreamResponse | None:
+        if request.method == "DELETE" and "/left/" in request.path:
+            at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
+            resumed.append((await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status)
+        return None
+
+    registry.interfere = resume
+    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert resumed == [409]
+
+
+async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(left, server):
+    await server.put(
+        "/apis/toys.test/v1/boxes/full", metadata={"uid": "full"}, status={"artifact": {"sizeBytes": 5000}}
+    )
+    at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
+    assert (await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
 
 
 async def test_a_replica_takes_so_many_uploads_and_no_more(start_depot, thing, server, eventually):
