@@ -18,6 +18,7 @@ from slipway.depot.collector import Collector
 from slipway.depot.imports import Imports
 from slipway.depot.keys import Names, ensure
 from slipway.depot.models import Models
+from slipway.depot.presence import Presence
 from slipway.depot.registry import Registry
 from slipway.depot.settings import Settings, load
 from slipway.depot.signing import Signer
@@ -135,7 +136,8 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         uploads = Uploads(settings, keys.hmac, Models(client, settings, keys.hmac), registry, metrics)
         models = Informer(client, settings.cluster_models)
         collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
-        running = {asyncio.create_task(_told_to_stop()), asyncio.create_task(collector.run())}
+        presence = Presence(client, registry, (settings.models, settings.cluster_models))
+        running = {asyncio.create_task(one) for one in (_told_to_stop(), collector.run(), presence.run())}
         if settings.catalog:
             running.add(asyncio.create_task(models.run()))
         for task in running:

@@ -25,6 +25,8 @@ COMMIT_SECONDS = 600.0
 CONNECTIONS = 64
 CHUNK = "application/octet-stream"
 _READ_ONLY = 405
+_VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
+"""Registries send it with each answer."""
 
 
 class RegistryError(Exception):
@@ -37,6 +39,10 @@ class AwayError(RegistryError):
 
 class GoneError(RegistryError):
     """There is no such upload, or a manifest names a blob that is not there."""
+
+
+class MissingError(GoneError):
+    """The answer was 404."""
 
 
 class Manifest(NamedTuple):
@@ -129,6 +135,27 @@ class Registry:
             return None
         return Manifest(bytes(content), _digest(content))
 
+    async def has_manifest(self, repository: str, digest: str, media_type: str) -> bool:
+        """Whether there is a manifest of this digest. Raises AwayError if the answer is not a registry's: an ingress
+        also answers 404 while the registry behind it restarts."""
+        place = self._at(repository, f"manifests/{digest}")
+        try:
+            async with self._asked("HEAD", repository, place, {"Accept": media_type}):
+                return True
+        except MissingError:
+            await self._check_version(repository)
+            return False
+
+    async def _check_version(self, repository: str) -> None:
+        place = self._base.with_path("/v2/")
+        try:
+            async with self._asked("GET", repository, place) as answer:
+                known = answer.headers.get(_VERSION_HEADER, "").startswith(_VERSION)
+        except MissingError:
+            known = False
+        if not known:
+            raise AwayError(f"GET {place.path}: the answer is not a registry's")
+
     async def put_manifest(self, repository: str, tag: str, content: bytes, *, media_type: str) -> str:
         """Stores a manifest whose blobs are there. Returns its digest. Raises GoneError where one is not."""
         place, headers = self._at(repository, f"manifests/{tag}"), {"Content-Type": media_type}
@@ -195,7 +222,9 @@ def _refused(what: str, status: int) -> RegistryError:
     message = f"{what}: the registry answered {status}"
     if status >= 500 or status in (_READ_ONLY, 408, 425, 429):
         return AwayError(message)
-    return GoneError(message) if status in (400, 404, 416) else RegistryError(message)
+    if status == 404:
+        return MissingError(message)
+    return GoneError(message) if status in (400, 416) else RegistryError(message)
 
 
 def _digest(content: bytes | bytearray) -> str:

@@ -22,7 +22,7 @@ from slipway.weights.turns import PENDING
 CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED}
 FAILED, PUBLISHED = "Failed", "ArtifactPublished"
 PUBLISHING: Literal["Publishing"] = "Publishing"
-PUBLICATION_FAILED, INSUFFICIENT = "PublicationFailed", "InsufficientStorage"
+PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientStorage", "ArtifactVanished"
 CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
@@ -51,7 +51,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     told = _told(view)
     refused = view.origin if isinstance(view.origin, InvalidSpecError) else rejection
-    if refused is not None and told.phase not in ("Ready", "Deleting"):
+    if refused is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
         told = _refused(told, refused)
     seen, before = generation(view.model), view.status
     fields = {
@@ -63,7 +63,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     }
     if told.found is not None:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
-    elif told.phase in ("Ready", "Deleting"):
+    elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
     own = [msgspec.structs.replace(one, observed_generation=seen) for one in _conditions(view, told)]
     found = _without_empty({**fields, "conditions": msgspec.to_builtins(own)})
@@ -102,8 +102,10 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
 def _told(view: View) -> Told:
     if deleting(view.model):
         return _leaving(view)
+    if view.vanished:
+        return _vanished(view.published)
     if view.published:
-        return _there(view.status["artifact"]["digest"])
+        return _there(view.published)
     if isinstance(view.origin, InvalidSpecError):
         return _failed(view.origin.message)
     if not view.settings.registry:
@@ -120,6 +122,11 @@ def _told(view: View) -> Told:
 def _there(digest: str, found: Publication | None = None) -> Told:
     message = f"The registry has the model as {digest}."
     return Told(phase="Ready", message=message, artifact=PUBLISHED, progress="100%", found=found)
+
+
+def _vanished(digest: str) -> Told:
+    text = f"The registry does not have {digest} any more. Delete the model and create it again to publish it again"
+    return _failed(text, VANISHED)
 
 
 def _pending(view: View, message: str) -> Told:

@@ -90,8 +90,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return key(self.model).namespace or self.settings.namespace
 
     @property
-    def published(self) -> bool:
-        return bool((self.status.get("artifact") or {}).get("digest"))
+    def published(self) -> str:
+        """Digest of its artifact; empty: there is none."""
+        return str((self.status.get("artifact") or {}).get("digest") or "")
+
+    @property
+    def vanished(self) -> bool:
+        """Whether the registry does not have the artifact any more."""
+        return bool(self.published) and annotations_of(self.model).get(names.VANISHED) == self.published
 
     @property
     def until(self) -> int:
@@ -281,4 +287,4 @@ def _may_be_there(view: View) -> bool:
     """Whether the registry may have something of the model."""
     told = any(map(annotations_of(view.model).get, (names.PUBLICATION, names.UPLOAD, names.UPLOADED)))
     begun = view.run.made is not None or view.removal.made is not None
-    return told or begun or view.published or view.status.get("phase") == "Publishing"
+    return told or begun or bool(view.published) or view.status.get("phase") == "Publishing"

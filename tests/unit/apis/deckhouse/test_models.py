@@ -468,6 +468,27 @@ def test_what_was_uploaded_is_published(cluster: Cluster) -> None:
     assert (cluster.phase("mine"), cluster.annotations("mine").keys()) == ("Ready", {names.UPLOADED})
 
 
+def test_a_model_whose_artifact_vanished_fails_until_it_is_back(cluster: Cluster) -> None:
+    cluster.create("tiny")
+    cluster.reconcile("tiny")
+    cluster.reconcile("tiny")
+    cluster.ends("tiny", told())
+    cluster.reconcile("tiny")
+    there = cluster.status("tiny")
+    cluster.annotations("tiny")[names.VANISHED] = there["artifact"]["digest"]
+    cluster.reconcile("tiny")
+    cluster.reconcile("tiny")
+    assert cluster.busy() == []
+    lost = cluster.status("tiny", Rejection("Unavailable", "The API server is overloaded.", retryable=True))
+    assert (lost["phase"], lost["artifact"], lost["resolved"]) == ("Failed", there["artifact"], there["resolved"])
+    assert cluster.condition("tiny", "ArtifactResolved") == ("False", "ArtifactVanished")
+    assert cluster.condition("tiny", "Ready") == ("False", "Failed")
+    assert "Delete the model and create it again" in cluster.message("tiny")
+    cluster.annotations("tiny")[names.VANISHED] = "sha256:" + "0" * 64
+    cluster.reconcile("tiny")
+    assert cluster.phase("tiny") == "Ready"
+
+
 def test_a_session_expires(cluster: Cluster) -> None:
     cluster.create("mine", upload={})
     cluster.reconcile("mine")

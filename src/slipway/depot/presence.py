@@ -1,0 +1,145 @@
+"""Presence: checks whether the registry still has the published artifacts, as it reports no deletions.
+
+Each artifact costs one request every few hours, one after the other. A missing artifact is checked again some minutes
+later. If it is still missing then, its model gets an annotation, which the controller watches. When the artifact is
+back, the annotation is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from slipway.artifacts.session import MANIFEST_TYPE
+from slipway.decoding import said
+from slipway.depot.models import FIELD_MANAGER
+from slipway.depot.registry import AwayError, Registry, RegistryError
+from slipway.kube.client import Client
+from slipway.kube.errors import ApiError, ConflictError, NotFoundError
+from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, uid
+from slipway.serving.repositories import repository
+
+log = logging.getLogger(__name__)
+
+VANISHED = "slipway.inference/vanished"
+"""Annotation of a model: digest of its artifact, if the registry does not have it any more."""
+CHECK_SECONDS = 6 * 3600.0
+"""Between two checks of all artifacts on average. Each replica checks for itself, at its own times."""
+JITTER = 0.5
+RECHECK_SECONDS = 300.0
+"""Between two checks of missing artifacts."""
+MOST_RECHECKED = 500
+"""Missing artifacts in one recheck, so that one author's many deletions do not delay the check of all artifacts."""
+PAUSE_SECONDS = 0.2
+"""Between two requests."""
+
+
+class Artifact(NamedTuple):
+    """A published artifact, and what its model says of it."""
+
+    kind: Kind
+    model: Key
+    uid: str
+    digest: str
+    vanished: str
+    """Value of the annotation."""
+
+
+def artifacts(kind: Kind, models: Iterable[Object]) -> list[Artifact]:
+    """Of the models that have one."""
+    found = []
+    for model in models:
+        status = model.get("status")
+        artifact = status.get("artifact") if isinstance(status, dict) else None
+        digest = artifact.get("digest") if isinstance(artifact, dict) else None
+        if isinstance(digest, str) and not deleting(model):
+            found.append(Artifact(kind, key(model), uid(model), digest, annotations_of(model).get(VANISHED, "")))
+    return found
+
+
+class Presence:
+    """Checks the artifacts of models of these kinds."""
+
+    def __init__(self, client: Client, registry: Registry, kinds: Iterable[Kind]) -> None:
+        self._client, self._registry, self._kinds = client, registry, tuple(kinds)
+        self._missing: dict[str, Artifact] = {}
+        """By the model's uid: artifacts that the last check did not find."""
+
+    async def run(self) -> None:
+        """Checks until cancelled."""
+        await self.load()
+        while True:
+            pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
+            for _unused in range(int(pause // RECHECK_SECONDS)):
+                await asyncio.sleep(RECHECK_SECONDS)
+                await self.recheck()
+            await self.check()
+
+    async def load(self) -> None:
+        """Reads which artifacts another process reported as missing."""
+        self._missing = {one.uid: one for one in await self._listed() or () if one.vanished == one.digest}
+
+    async def check(self) -> None:
+        """Checks all artifacts. Nothing changes while the cluster or the registry does not answer."""
+        listed = await self._listed()
+        if listed is None:
+            return
+        uids = {one.uid for one in listed}
+        self._missing = {uid: one for uid, one in self._missing.items() if uid in uids}
+        await self._check(listed)
+
+    async def recheck(self) -> None:
+        """Checks missing artifacts again. Each check moves them to the end, so that all have their turn."""
+        await self._check(list(self._missing.values())[:MOST_RECHECKED])
+
+    async def _listed(self) -> list[Artifact] | None:
+        """None: the cluster does not answer."""
+        found: list[Artifact] = []
+        try:
+            for kind in self._kinds:
+                async for page in self._client.pages(kind):
+                    found += artifacts(kind, page.items)
+        except ApiError as error:
+            log.warning("could not list models to check their artifacts: %s", said(error))
+            return None
+        return found
+
+    async def _check(self, listed: Sequence[Artifact]) -> None:
+        for one in listed:
+            try:
+                there = await self._registry.has_manifest(repository(*one.model, one.uid), one.digest, MANIFEST_TYPE)
+            except AwayError as error:
+                log.warning("could not check all artifacts: %s", said(error))
+                return
+            except RegistryError as error:
+                log.warning("could not check the artifact of %s: %s", one.model, said(error))
+            else:
+                await self._update(one, there)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _update(self, one: Artifact, there: bool) -> None:
+        before = self._missing.pop(one.uid, None)
+        if not there:
+            self._missing[one.uid] = one
+        confirmed = there or (before is not None and before.digest == one.digest)
+        vanished = "" if there else one.digest
+        if confirmed and one.vanished != vanished:
+            await self._annotate(one, vanished)
+
+    async def _annotate(self, one: Artifact, vanished: str) -> None:
+        does = "does not have" if vanished else "has"
+        log.info("%s %s: the registry %s %s", one.kind.kind, one.model, does, one.digest)
+        patch = {"metadata": {"uid": one.uid, "annotations": {VANISHED: vanished or None}}}
+        try:
+            await self._client.merge_patch(one.kind, one.model, patch, field_manager=FIELD_MANAGER)
+        except (NotFoundError, ConflictError):  # the model was deleted
+            self._missing.pop(one.uid, None)
+        except ApiError as error:
+            log.warning("could not annotate %s %s: %s", one.kind.kind, one.model, said(error))
+            self._missing[one.uid] = one  # the next recheck tries again
+        else:
+            if vanished:
+                self._missing[one.uid] = one._replace(vanished=vanished)
