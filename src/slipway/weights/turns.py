@@ -1,42 +1,44 @@
 """Turns: which models may be published now, and how much room there is for them. Pure.
 
-Nothing is kept of it: whoever asks gets the same answer from the models and Jobs that there are.
+Turns follow from the status of models alone, which their authors may not write; Jobs can be forged. Each namespace has
+its own queue, the oldest model first. Its first model waits in one line with the first models of all other
+namespaces. So a look at a model costs the same however many models other authors have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
-from slipway.kube.objects import (
-    JOB,
-    Key,
-    Kind,
-    Object,
-    annotations_of,
-    controller_owner,
-    created_unix,
-    deleting,
-    key,
-    uid,
-)
+from slipway.kube.conditions import find, timestamp
+from slipway.kube.objects import JOB, Key, Kind, Object, annotations_of, deleting, key, uid
 from slipway.kube.quantity import amount
 from slipway.kube.store import Change, IndexFunction
 from slipway.serving.api import Enqueue, Listers, Watch, World
-from slipway.serving.job import works
+from slipway.serving.times import unix_time
 from slipway.serving.watches import owned_by
 from slipway.weights import publications
-from slipway.weights.jobs import in_place, words_of
 
 PENDING, PUBLISHING = "Pending", "Publishing"
 """Phases of models that wait for their turn, and of those that have it."""
-PHASE, PUBLISHERS = "phase", "publishers"
-"""Indexes: the phase of a model; Jobs that publish."""
+TURN = "Turn"
+"""Condition: True of a model that has its turn, Unknown of the first one of a namespace, which is next, and False of
+those behind it."""
+HAS, NEXT, WAITS = "has", "next", "waits"
+"""Values of the index TURN: models that have a turn; the first ones of their namespaces; all that wait, which also
+has the namespace."""
+SLICE_SECONDS = 3600.0
+"""After which a model makes way for another namespace's if there is no free turn; it continues with its next turn."""
 UNKNOWN_SECONDS = 60.0
-"""How long a model waits to hear how large those are that are published before it, where room is limited."""
+"""How long a model waits to learn the size of those that are published before it, if room is limited."""
+_WOKEN = 4
+"""Models that are looked at for each free turn, as some of them may not be able to begin."""
+
+Place = Literal["has", "next", "waits"]
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,40 +50,72 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     """Annotation of models: see :class:`slipway.weights.publications.Record`."""
     capacity: str = ""
-    """What all artifacts may have together; empty: there is no limit."""
-    wants: Callable[[Object], bool]
-    """Whether a model that waits could begin."""
-    namespace: str
-    """Where models of the cluster have their Jobs."""
+    """Size of all artifacts together; empty: there is no limit."""
 
 
-def by_phase(model: Object) -> Iterable[str]:
-    """Index function for :data:`PHASE`."""
-    return ((model.get("status") or {}).get("phase") or PENDING,)
-
-
-def by_publisher(job: Object) -> Iterable[str]:
-    """Index function for :data:`PUBLISHERS`."""
-    return ("yes",) if words_of(job)[1:2] == [publications.PUBLISH] else ()
+def by_turn(model: Object) -> Iterable[str]:
+    """Index function for :data:`TURN`. A model without conditions is new: it may have to wait."""
+    status, namespace = model.get("status") or {}, key(model).namespace
+    phase, turn = status.get("phase") or PENDING, find(model, TURN)
+    if deleting(model) or phase not in (PENDING, PUBLISHING):
+        return ()
+    if phase == PUBLISHING:
+        return (HAS,)
+    if turn is None:
+        return () if status.get("conditions") else (_of(WAITS, namespace),)
+    first = turn.get("status") == "Unknown"
+    return (NEXT, _of(NEXT, namespace), _of(WAITS, namespace)) if first else (_of(WAITS, namespace),)
 
 
 def watches(kind: Kind, kinds: Sequence[Kind], at_once: int) -> tuple[Watch, ...]:
     """What models of one kind read of those that share their turns."""
-    publishers: dict[str, IndexFunction] = {PUBLISHERS: by_publisher}
-    phases: dict[str, IndexFunction] = {PHASE: by_phase}
-    jobs = (msgspec.structs.replace(watch, indexes=publishers) for watch in owned_by(kind, JOB))
-    return (*jobs, *(Watch(kind=one, enqueue=_next_ones(kind, at_once), indexes=phases) for one in kinds))
+    indexes: dict[str, IndexFunction] = {TURN: by_turn}
+    enqueue = _woken(kind, kinds, at_once)
+    return (*owned_by(kind, JOB), *(Watch(kind=one, enqueue=enqueue, indexes=indexes) for one in kinds))
+
+
+def place(world: World, queue: Queue) -> Place:
+    """Where the resource is: it has its turn by its status, is the first one of its namespace, or waits behind it."""
+    mine = world.resource
+    namespace, now = key(mine).namespace, set(by_turn(mine))
+    if HAS in now:
+        return "has"
+    if NEXT not in now and any(world.listers.count(kind, TURN, _of(NEXT, namespace)) for kind in queue.kinds):
+        return "waits"
+    rivals = _listed(world.listers, queue.kinds, _of(NEXT if NEXT in now else WAITS, namespace))
+    return "next" if all(age(mine) <= age(one) for one in rivals) else "waits"
 
 
 def has_turn(world: World, queue: Queue) -> bool:
-    """Of those that wait the oldest go first, over all kinds."""
-    busy, mine = _busy(world, queue), uid(world.resource)
-    free = queue.at_once - len(busy - {mine})
-    if mine in busy:
-        return free > 0
-    waiting = (one for kind in queue.kinds for one in world.list(kind, PHASE, PENDING) if not deleting(one))
-    ahead = (one for one in waiting if age(one) < age(world.resource) and uid(one) not in busy)
-    return free > 0 and sum(1 for _one in islice(filter(queue.wants, ahead), free)) < free
+    """Whether the resource may be published now."""
+    at = place(world, queue)
+    if at != "next":
+        return at == "has"
+    mine = world.resource
+    held = _held(_listed(world.listers, queue.kinds, HAS))
+    line = [one for one in _listed(world.listers, queue.kinds, NEXT) if uid(one) != uid(mine)]
+    first = _in_line([*line, mine], held, queue.at_once, timestamp(world.now))[: max(_free(held, queue.at_once), 0)]
+    return any(one is mine for one in first)
+
+
+def yields(world: World, queue: Queue) -> bool:
+    """Whether the resource has had its turn for so long that it makes way for another namespace's model."""
+    mine, begun = world.resource, _listed(world.listers, queue.kinds, HAS)
+    held = _held(begun)
+    if _since(mine) is None or _free(held, queue.at_once) > 0 or place(world, queue) != "has":
+        return False
+    own, most = key(mine).namespace, _most_of_one(queue.at_once)
+    waiting = [key(one).namespace for one in _listed(world.listers, queue.kinds, NEXT)]
+    others = sum(one != own and held[one] < most for one in waiting)
+    expired = [one for one in begun if slice_left(one, world) <= 0]
+    expired.sort(key=lambda one: (-held[key(one).namespace], _since(one) or 0.0, age(one)))
+    return any(uid(one) == uid(mine) for one in expired[:others])
+
+
+def slice_left(model: Object, world: World) -> float:
+    """Seconds that a model with a turn keeps it in any case."""
+    since = _since(model)
+    return SLICE_SECONDS - (world.now - since) if since is not None else SLICE_SECONDS
 
 
 def room(world: World, queue: Queue) -> int | None:
@@ -89,27 +123,29 @@ def room(world: World, queue: Queue) -> int | None:
     known."""
     if not queue.capacity:
         return None
-    free = math.floor(amount(queue.capacity))
-    publishing = {owner.uid: job for job in _publishers(world, queue) if (owner := controller_owner(job))}
-    for model in (one for kind in queue.kinds for one in world.list(kind)):
-        if uid(model) == uid(world.resource):
-            continue
-        there = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
-        job = publishing.get(uid(model))
-        told = publications.read(annotations_of(model).get(queue.record)).total
-        if not there and not told and job and world.now - created_unix(job) < UNKNOWN_SECONDS:
-            raise LookupError(f"{model['kind']} {key(model)}")
-        free -= there or (told if job else 0)
+    limit = math.floor(amount(queue.capacity))
+    free = limit
+    for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
+        size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
+        if not size and HAS in by_turn(model):
+            size = publications.read(annotations_of(model).get(queue.record)).total
+            since = _since(model)
+            if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
+                raise LookupError(f"{model['kind']} {key(model)}")
+            size = size if size <= limit else 0  # authors can write it, and its publisher refuses what is larger
+        free -= size or 0
     return max(free, 0)
 
 
 def may_begin(world: World, queue: Queue) -> bool:
     """Whether it is the resource's turn, and known how much room there is."""
+    if not has_turn(world, queue):
+        return False
     try:
         room(world, queue)
     except LookupError:
         return False
-    return has_turn(world, queue)
+    return True
 
 
 def age(model: Object) -> tuple[str, ...]:
@@ -117,25 +153,65 @@ def age(model: Object) -> tuple[str, ...]:
     return (model["metadata"].get("creationTimestamp", ""), model["kind"], *key(model))
 
 
-def _next_ones(kind: Kind, most: int) -> Enqueue:
-    """The oldest models of this kind that wait, when a model of any kind is not published any more."""
+def _of(value: str, namespace: str) -> str:
+    return f"{value}/{namespace}"
+
+
+def _listed(listers: Listers, kinds: Iterable[Kind], value: str) -> list[Object]:
+    return [one for kind in kinds for one in listers.list(kind, TURN, value)]
+
+
+def _held(begun: Iterable[Object]) -> Counter[str]:
+    """How many turns each namespace has. Models of the cluster are one namespace."""
+    return Counter(key(one).namespace for one in begun)
+
+
+def _most_of_one(at_once: int) -> int:
+    """How many turns one namespace may have: one is left for the others."""
+    return max(at_once - 1, 1)
+
+
+def _free(held: Mapping[str, int], at_once: int) -> int:
+    return at_once - sum(min(count, _most_of_one(at_once)) for count in held.values())
+
+
+def _since(model: Object) -> float | None:
+    """Unix seconds at which a model got its turn."""
+    turn = find(model, TURN) or {}
+    return unix_time(turn["lastTransitionTime"]) if turn.get("status") == "True" else None
+
+
+def _in_line(first: Iterable[Object], held: Mapping[str, int], at_once: int, now: str) -> list[Object]:
+    """In the order of their turns: first the model whose namespace has the fewest, of equals the one that has been the
+    first one of its namespace for the longest time. So namespaces have turns one after the other."""
+
+    def since(model: Object) -> str:
+        turn = find(model, TURN) or {}
+        return str(turn.get("lastTransitionTime") or now) if turn.get("status") == "Unknown" else now
+
+    had, ranked = Counter(held), []
+    for model in sorted(first, key=lambda one: (since(one), age(one))):
+        namespace = key(model).namespace
+        if had[namespace] < _most_of_one(at_once):
+            ranked.append((had[namespace], since(model), age(model), model))
+            had[namespace] += 1
+    return [model for *_rank, model in sorted(ranked, key=lambda one: one[:3])]
+
+
+def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
+    """The models of a kind that a change of a model of any kind may give a turn, or take it."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
-        before, after = (by_phase(one) if one else () for one in (change.old, change.new))
-        if before != (PUBLISHING,) or before == after:
+        before, after = (set(by_turn(one)) if one else set() for one in (change.old, change.new))
+        if before == after:
             return ()
-        return [key(one) for one in sorted(listers.list(kind, PHASE, PENDING), key=age)[:most]]
+        namespace, models = change.key.namespace, list[Object]()
+        if not any(listers.count(one, TURN, _of(NEXT, namespace)) for one in kinds):
+            models += sorted(_listed(listers, kinds, _of(WAITS, namespace)), key=age)[:1]
+        if {HAS, NEXT} & (before ^ after):
+            begun = _listed(listers, kinds, HAS)
+            line = _in_line(_listed(listers, kinds, NEXT), _held(begun), at_once, "9")
+            models += line[: _WOKEN * at_once] + (begun if NEXT in after else [])
+        return [key(one) for one in models if one["kind"] == kind.kind]
 
     return enqueue
-
-
-def _busy(world: World, queue: Queue) -> set[str]:
-    """Models that have a place, by their uids."""
-    jobs = (one for one in _publishers(world, queue) if works(one, world.now))
-    at_work = {owner.uid for one in jobs if (owner := controller_owner(one))}
-    begun = (one for kind in queue.kinds for one in world.list(kind, PHASE, PUBLISHING))
-    return at_work | {uid(one) for one in begun if not deleting(one)}
-
-
-def _publishers(world: World, queue: Queue) -> list[Object]:
-    return [one for one in world.list(JOB, PUBLISHERS, "yes") if in_place(one, queue.kinds, queue.namespace)]

@@ -86,6 +86,7 @@ async def test_a_model_is_published_and_others_conditions_stay(server, models, e
     await eventually(lambda: phase(server) == "Publishing")
     assert [one["type"] for one in status(server)["conditions"]] == [
         "ArtifactResolved",
+        "Turn",
         "Ready",
         "Reconciling",
         "Stalled",
@@ -161,3 +162,17 @@ async def test_a_model_of_the_cluster_is_published_in_the_system_namespace(
         await eventually(lambda: jobs(server, SYSTEM))
         await finish(server, jobs(server, SYSTEM)[0], RESULT)
         await eventually(lambda: phase(server, CLUSTER_MODEL) == "Ready")
+
+
+async def test_models_get_their_turns_as_soon_as_others_end_theirs(server, models, eventually) -> None:
+    """Nothing waits for a timer: each change of a status wakes the models that may be next."""
+    for number in range(6):
+        spec = {"source": {"url": "https://huggingface.co/acme/tiny"}}
+        path = MODEL.kind.path("models" if number < 5 else "other", f"m{number}")
+        metadata = {"creationTimestamp": timestamp(number)}
+        await server.put(path, kind="Model", apiVersion=MODEL.kind.api_version, spec=spec, metadata=metadata)
+    await eventually(lambda: (len(jobs(server)), len(jobs(server, "other"))) == (3, 1))
+    for left in (3, 3, 2, 1, 0):
+        ended = jobs(server)[0]
+        await finish(server, ended, RESULT)
+        await eventually(lambda path=ended, count=left: path not in jobs(server) and len(jobs(server)) == count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,10 +16,10 @@ from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.diagnosis import sentence
-from slipway.weights import progress, publications
-from slipway.weights.turns import PENDING
+from slipway.weights import progress, publications, turns
+from slipway.weights.turns import PENDING, TURN
 
-CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED}
+CONDITIONS = SUMMARY | {ARTIFACT_RESOLVED, METADATA_RESOLVED, TURN}
 FAILED, PUBLISHED = "Failed", "ArtifactPublished"
 PUBLISHING: Literal["Publishing"] = "Publishing"
 PUBLICATION_FAILED, INSUFFICIENT, VANISHED = "PublicationFailed", "InsufficientStorage", "ArtifactVanished"
@@ -27,8 +27,14 @@ CALCULATED, PARTIAL = "ModelMetadataCalculated", "ModelMetadataPartial"
 AWAITED = "WaitingForUserUpload"
 PASSED_THROUGH = frozenset({PENDING, PUBLISHING, AWAITED})
 """Reasons that models go through on their way."""
-TURN_SECONDS = 30.0
-"""When to look again, where time alone may change something, or what others do."""
+TURN_SECONDS, WAIT_SECONDS = 30.0, 300.0
+"""When to look again, where time alone may change something, or what others do; later for a model that is not the
+next one of its namespace."""
+TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]] = {
+    "has": ("True", "HasTurn", "The model is being published."),
+    "next": ("Unknown", "NextInNamespace", "The model is the next one of its namespace."),
+    "waits": ("False", "WaitingInNamespace", "Older models of the namespace go first."),
+}
 MOST_NAMED = 5
 """Workloads that a message names."""
 
@@ -46,6 +52,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     recheck: float | None = None
     found: Publication | None = None
     """What the status does not have yet."""
+    turn: turns.Place | None = None
+    """None: it needs no turn, or could not begin."""
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
@@ -72,7 +80,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 
 def _refused(told: Told, refused: InvalidSpecError | Rejection) -> Told:
     if isinstance(refused, Rejection) and refused.retryable:
-        return msgspec.structs.replace(told, message=refused.message)
+        turn = told.turn if told.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
+        return msgspec.structs.replace(told, message=refused.message, turn=turn)
     reason = models.UNSUPPORTED if refused.reason == models.UNSUPPORTED else PUBLICATION_FAILED
     return _failed(refused.message, reason, told.recheck)
 
@@ -83,7 +92,9 @@ def _failed(message: str, reason: str = PUBLICATION_FAILED, recheck: float | Non
 
 def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
     artifact = "True" if told.artifact == PUBLISHED else "False"
-    conditions = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
+    conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
+    if told.turn is not None:
+        conditions = (*conditions, Condition(TURN, *TURNS[told.turn]))
     if told.phase != "Ready":
         return (*conditions, Condition(READY, "False", told.ready, told.message))
     known = find(view.model, METADATA_RESOLVED) or {}
@@ -112,11 +123,24 @@ def _told(view: View) -> Told:
         return _pending(view, models.NO_REGISTRY)
     if not view.origin.source:
         return _pending(view, view.origin.waiting) if view.origin.provider == "Catalog" else _session(view)
-    if (found := view.publication) is not None:
+    begun = models.has_begun(view)
+    if begun and (found := view.publication) is not None:
         return _there(found.digest, found)
-    if view.run.made is None and view.status.get("phase") != PUBLISHING:
-        return _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
-    return _publishing(view)
+    return _publishing(view) if begun or _keeps_turn(view) else _waiting(view)
+
+
+def _keeps_turn(view: View) -> bool:
+    """Whether the model has its turn, and no Job at the moment."""
+    queue = models.queue(view)
+    has = turns.place(view.world, queue) == "has"
+    return has and view.run.made is None and not turns.yields(view.world, queue)
+
+
+def _waiting(view: View) -> Told:
+    waits = _pending(view, "The model waits for its turn, or for room in the registry, to be published.")
+    turn = turns.place(view.world, models.queue(view))
+    turn = "waits" if turn == "has" else turn  # it makes way
+    return msgspec.structs.replace(waits, turn=turn, recheck=WAIT_SECONDS if turn == "waits" else TURN_SECONDS)
 
 
 def _there(digest: str, found: Publication | None = None) -> Told:
@@ -159,8 +183,14 @@ def _publishing(view: View) -> Told:
         artifact=PUBLISHING,
         ready=PUBLISHING,
         progress=publications.percent(state.done, view.record.total, str(view.status.get("progress") or "")),
-        recheck=TURN_SECONDS if view.run.made is None else state.recheck,
+        recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
+        turn="has",
     )
+
+
+def _slice_left(view: View) -> float:
+    left = turns.slice_left(view.model, view.world)
+    return left if left > 0 else TURN_SECONDS
 
 
 def _leaving(view: View) -> Told:

@@ -184,18 +184,26 @@ def plan(view: View) -> Plan:
         return _annotated(wanted, {names.PUBLICATION: None, names.UPLOAD: None} if view.published else {})
     if not origin.source:
         return _with_session(view, wanted) if origin.provider == "Upload" and view.can_upload else wanted
-    if view.publication is not None:  # the Job stays until the status tells what it told
+    if view.publication is not None and has_begun(view):  # the Job stays until the status tells what it told
         image = view.publication.image
         with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
     if publications.is_time(view.record, view.run, view.world.now):
         return _annotated(wanted, {names.PUBLICATION: publications.again(view.record).text()})
-    if view.run.made is None and not turns.may_begin(view.world, queue(view)):
+    if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
         return wanted
     if not view.record.attempt:  # said before anything is made, so that it is never forgotten
         return _annotated(wanted, {names.PUBLICATION: publications.FIRST.text()})
     with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
     return _annotated(with_job, {names.PUBLICATION: view.record.text()})
+
+
+def has_begun(view: View) -> bool:
+    """Whether the Job publishes the model, or has failed to. If the status does not say so yet, it must be the model's
+    turn: a tenant may have created the Job."""
+    if view.run.made is None or turns.yields(view.world, queue(view)):
+        return False
+    return publications.gave_up(view.record, view.run) or turns.has_turn(view.world, queue(view))
 
 
 def _annotated(wanted: Plan, annotations: Mapping[str, str | None]) -> Plan:
@@ -209,14 +217,7 @@ def queue(view: View) -> Queue:
         at_once=view.settings.publications_at_once,
         record=names.PUBLICATION,
         capacity=view.settings.capacity_limit,
-        wants=lambda model: _could_begin(model, view.world),
-        namespace=view.settings.namespace,
     )
-
-
-def _could_begin(model: Object, world: World) -> bool:
-    found = _origin(msgspec.structs.replace(world, resource=model))
-    return isinstance(found, Origin) and bool(found.source)
 
 
 def _publisher(view: View, origin: Origin) -> Object:

@@ -13,7 +13,7 @@ from slipway.controller.patches import own_patch
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import JOB, Key, deleting, key
 from slipway.serving.agent import AgentReport, Progress
-from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
+from slipway.serving.api import InvalidSpecError, Plan, Rejection, World
 from slipway.serving.settings import Settings
 from tests import worlds
 
@@ -58,10 +58,10 @@ class Cluster:
 
     # What people do
 
-    def create(self, name: str, url: str = HUB, kind: str = "Model", **source: Any) -> None:
+    def create(self, name: str, url: str = HUB, kind: str = "Model", namespace: str = "chat", **source: Any) -> None:
         self._made += 1
         metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "generation": 1}
-        metadata |= {"namespace": "chat"} if kind == "Model" else {}
+        metadata |= {"namespace": namespace} if kind == "Model" else {}
         metadata |= {"creationTimestamp": timestamp(self.now - 1000 + self._made)}
         given = source if {"upload", "catalog"} & source.keys() else {"url": url, **source}
         version = "ai.deckhouse.io/v1alpha1"
@@ -82,7 +82,6 @@ class Cluster:
     def world(self, name: str) -> World:
         model = self.models[name]
         mine = {place: job for place, job in self.jobs.items() if job["owner"] == model["metadata"]["uid"]}
-        everything = {Reference(JOB, *place): job for place, job in self.jobs.items()}
         return World(
             resource=copy.deepcopy(model),
             children={(JOB, place): job for place, job in mine.items()},
@@ -90,7 +89,7 @@ class Cluster:
             routed=[],
             settings=self.settings,
             now=self.now,
-            listers=worlds.known(self._api(name), self.settings, everything, self.models.values()),
+            listers=worlds.known(self._api(name), self.settings, {}, self.models.values()),
             agents=self.reports,
             file=lambda _path: self.key,
         )

@@ -12,7 +12,6 @@ import pytest
 from slipway.apis.deckhouse import names, users
 from slipway.apis.deckhouse.api import MODELS
 from slipway.kube.objects import Key
-from slipway.kube.store import Change
 from slipway.serving.api import InvalidSpecError, Rejection
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.depot_token import verified
@@ -229,21 +228,6 @@ def test_a_model_that_failed_for_good_makes_way() -> None:
     assert (cluster.phase("old"), cluster.busy()) == ("Failed", ["new"])
 
 
-@pytest.mark.parametrize("api", MODELS)
-def test_the_next_are_told_when_a_model_is_not_published_any_more(cluster: Cluster, api: Any) -> None:
-    for number in range(8):
-        cluster.create(f"m{number}", kind=api.resource.kind.kind)
-    before = cluster.models["m0"] | {"status": {"phase": "Publishing"}}
-    after = before | {"status": {"phase": "Ready"}}
-    listers = cluster.world("m1").listers
-    watch = next(one for one in api.watches(cluster.settings) if one.kind == api.resource.kind)
-    woken = list(watch.enqueue(Change(old=before, new=after), listers))
-    assert [one.name for one in woken] == ["m0", "m1", "m2", "m3"]
-    assert list(watch.enqueue(Change(old=before, new=None), listers)) == woken
-    assert list(watch.enqueue(Change(old=None, new=before), listers)) == []
-    assert list(watch.enqueue(Change(old=before, new=before), listers)) == []
-
-
 # Resuming and failing
 
 
@@ -380,6 +364,30 @@ def test_children_that_cannot_be_made_are_told(cluster: Cluster) -> None:
 
 
 # Room
+
+
+def test_a_model_without_room_frees_the_space_that_it_wanted() -> None:
+    cluster = Cluster(capacityLimit="1000")
+    cluster.create("large")
+    cluster.reconcile("large")
+    cluster.tells("large", 0, 900)
+    cluster.reconcile("large")
+    cluster.ends("large", fails="InsufficientStorage: 900 bytes are needed, 800 are free")
+    cluster.reconcile("large")
+    assert cluster.condition("large", "ArtifactResolved") == ("False", "InsufficientStorage")
+    cluster.create("tiny")
+    cluster.reconcile("tiny")
+    assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1000"]
+
+
+def test_a_forged_size_in_an_annotation_leaves_others_their_room() -> None:
+    cluster = Cluster(capacityLimit="1000")
+    cluster.create("mine")
+    cluster.reconcile("mine")
+    cluster.annotations("mine")[names.PUBLICATION] = '{"attempt":1,"total":1000000000000000000}'
+    cluster.create("tiny", namespace="other")
+    cluster.reconcile("tiny")
+    assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1000"]
 
 
 def test_room_is_what_others_leave() -> None:
@@ -651,4 +659,4 @@ def test_what_a_model_is_called_fits_wherever_it_stands(cluster: Cluster) -> Non
 @pytest.mark.parametrize("api", MODELS)
 def test_the_indexes_read_whatever_there_is(api: Any) -> None:
     known = worlds.known(api, others=[{"kind": "Model", "metadata": {"name": "a", "namespace": "b", "uid": "c"}}])
-    assert known.list(names.MODEL, "phase", "Pending")
+    assert known.list(names.MODEL, "Turn", "waits/b")
