@@ -42,6 +42,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Counts its Jobs; 0: there was none."""
     failures: Count = 0
     """Those in a row that got nowhere."""
+    percent: Annotated[int, Meta(ge=0, le=100)] = 0
+    """Progress when the latest Job was created."""
     total: Count = 0
     """Bytes that there will be; 0: not known."""
     resume: Annotated[str, Meta(max_length=LONGEST_RESUME)] = ""
@@ -106,8 +108,10 @@ def result(run: Run) -> Publication | None:
     return publication.read(termination_message(run.pods)) if run.complete_since is not None else None
 
 
-def heard(record: Record, run: Run, world: World) -> Record:
-    """With what its loader told last."""
+def heard(record: Record, run: Run, world: World, progress: str) -> Record:
+    """With what its loader told last. ``progress``: of the status, such as ``17%``."""
+    if percent_of(progress) > record.percent:
+        record = msgspec.structs.replace(record, failures=0)
     for pod in run.pods:
         report = world.agents.get(uid(pod))
         if report and report.progress:
@@ -142,9 +146,10 @@ def is_time(record: Record, run: Run, now: float) -> bool:
     return at is not None and now >= at
 
 
-def again(record: Record) -> Record:
-    """The record of the next attempt."""
-    return msgspec.structs.replace(record, attempt=record.attempt + 1, failures=record.failures + 1)
+def again(record: Record, progress: str) -> Record:
+    """The record of the next attempt. ``progress``: of the status, such as ``17%``."""
+    attempt, failures = record.attempt + 1, record.failures + 1
+    return msgspec.structs.replace(record, attempt=attempt, failures=failures, percent=percent_of(progress))
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +186,10 @@ def state(record: Record, run: Run, world: World) -> State:
 def percent(done: int, total: int, before: str) -> str:
     """Such as ``17%``. It never goes back from ``before``: an attempt that begins anew has not yet found what is there
     already. 100 is said by a result alone."""
-    text = before.removesuffix("%")
-    least = int(text) if text.isdecimal() and len(text) < 4 else 0
-    return f"{min(max(least, done * 100 // total if total > 0 else 0), 99)}%"
+    return f"{min(max(percent_of(before), done * 100 // total if total > 0 else 0), 99)}%"
+
+
+def percent_of(text: str) -> int:
+    """0 for text that is not a percentage."""
+    number = text.removesuffix("%")
+    return min(int(number), 100) if number.isascii() and number.isdecimal() and len(number) < 4 else 0

@@ -182,7 +182,7 @@ def _publishing(view: View) -> Told:
         message=state.message,
         artifact=PUBLISHING,
         ready=PUBLISHING,
-        progress=publications.percent(state.done, view.record.total, str(view.status.get("progress") or "")),
+        progress=publications.percent(state.done, view.record.total, view.progress),
         recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
         turn="has",
     )

@@ -78,6 +78,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.model.get("status") or {}
 
     @property
+    def progress(self) -> str:
+        """As the status has it, such as ``17%``."""
+        return str(self.status.get("progress") or "")
+
+    @property
     def url(self) -> str:
         """As it is written; empty: there is none."""
         source = self.model["spec"].get("source")
@@ -134,16 +139,17 @@ def resolve(world: World) -> View:
         for what, attempt in ((publications.PUBLISH, record.attempt), (publications.UNPUBLISH, 0))
     )
     shared = world.file(settings.key_file)
-    return View(
+    view = View(
         world=world,
         settings=settings,
         origin=_origin(world),
-        record=publications.heard(record, run, world),
+        record=record,
         run=run,
         removal=removal,
         users=users(world) if deleting(model) else (),
         key=shared if len(shared) == KEY_BYTES else b"",
     )
+    return msgspec.structs.replace(view, record=publications.heard(record, run, world, view.progress))
 
 
 def _origin(world: World) -> Origin | InvalidSpecError:
@@ -189,7 +195,7 @@ def plan(view: View) -> Plan:
         with_job = msgspec.structs.replace(wanted, children=(_publisher(view, origin),))
         return _annotated(with_job, {names.IMAGE_DIGEST: image} if image else {})
     if publications.is_time(view.record, view.run, view.world.now):
-        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record).text()})
+        return _annotated(wanted, {names.PUBLICATION: publications.again(view.record, view.progress).text()})
     if not has_begun(view) and not turns.may_begin(view.world, queue(view)):
         return wanted
     if not view.record.attempt:  # said before anything is made, so that it is never forgotten

@@ -284,6 +284,20 @@ def test_a_publisher_that_gets_nowhere_fails_and_is_tried_more_slowly(cluster: C
     assert cluster.phase("tiny") == "Ready"
 
 
+def test_one_large_file_that_advances_is_never_given_up_however_often_its_publisher_dies(cluster: Cluster) -> None:
+    """Its place to resume stays the same, so only the progress shows that it advances."""
+    cluster.create("large")
+    cluster.reconcile("large")
+    for number in range(1, 10):
+        cluster.tells("large", number, 100)
+        cluster.reconcile("large")
+        cluster.ends("large", fails="killed")
+        cluster.reconcile("large")
+        assert (cluster.phase("large"), cluster.recheck("large")) == ("Publishing", 10)
+        cluster.now += 10
+        cluster.reconcile("large")
+
+
 @pytest.mark.parametrize(
     ("words_", "reason", "recheck"),
     [
