@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import islice
@@ -14,7 +15,7 @@ from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, loa
 from slipway.apis.ome.model_resolve import MOUNTED, PINNED, View, sharers, wants
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
-from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, uid
+from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, key, uid
 from slipway.serving.api import Plan
 from slipway.serving.diagnosis import remains
 from slipway.serving.job import ended, works
@@ -108,14 +109,26 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
 
 
 def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
-    """Whether a load may begin on a node: of those that wait the oldest go first, whoever asks."""
+    """Whether a load may begin on a node: the oldest of the waiting models go first. A namespace leaves one
+    turn to the others, as its authors may create endless loads, and Jobs that look like loads."""
     world = view.world
     own = ome(world.settings)
     pinned = [one for one in world.list(JOB, PINNED, node.name) if in_place(one, KINDS.values(), own.namespace)]
-    free = own.loads_at_once - sum(works(one, world.now) for one in pinned)
+    most = max(own.loads_at_once - 1, 1)
+    held = Counter(_author(one) for one in pinned if works(one, world.now))
+    free = own.loads_at_once - sum(min(count, most) if author else count for author, count in held.items())
     busy = {owner.uid for one in pinned if (owner := controller_owner(one))}
-    waiting = (one for one in ahead if uid(one) not in busy and wants(one, node, world.settings))
-    return free > 0 and sum(1 for _one in islice(waiting, free)) < free
+    full = {author for author, count in held.items() if author and count >= most}
+    waiting = (one for one in ahead if uid(one) not in busy and key(one).namespace not in full)
+    first = islice((one for one in waiting if wants(one, node, world.settings)), max(free, 0))
+    return key(view.resource).namespace not in full and sum(1 for _one in first) < free
+
+
+def _author(job: Object) -> str:
+    """The namespace whose authors may have created a Job; empty: the operator did, for a model of the cluster."""
+    owner = controller_owner(job)
+    kind = KINDS.get(owner.kind) if owner else None
+    return key(job).namespace if kind is None or kind.namespaced else ""
 
 
 def older(view: View) -> Sequence[Object]:

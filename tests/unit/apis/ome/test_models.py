@@ -308,6 +308,32 @@ def test_a_job_of_a_tenant_does_not_keep_a_model_of_the_cluster() -> None:
     assert [job["spec"]["template"]["spec"]["containers"][0]["args"][1] for job in left.children] == ["evict"]
 
 
+def test_endless_loads_of_one_namespace_leave_a_turn_to_others() -> None:
+    cluster = Cluster("a")
+    for number in range(3):
+        cluster.create(f"endless-{number}", "hf://acme/endless", kind="BaseModel")
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert len(cluster.working()) == 1
+    cluster.create("operators", "hf://acme/tiny")
+    cluster.reconcile_all()
+    assert {place.namespace for place in cluster.working()} == {"chat", "ome"}
+
+
+def test_forged_jobs_of_one_namespace_leave_a_turn_to_others() -> None:
+    cluster = Cluster("a")
+    cluster.create("endless", "hf://acme/endless", kind="BaseModel")
+    cluster.reconcile("endless")
+    ((place, job),) = cluster.jobs.items()
+    for number in range(20):
+        name = f"forged-{number}"
+        metadata = job["metadata"] | {"name": name, "uid": name}
+        cluster.jobs[Key(place.namespace, name)] = job | {"metadata": metadata, "owner": "a stranger"}
+    cluster.create("operators", "hf://acme/tiny")
+    cluster.reconcile("operators")
+    assert [key for key in cluster.jobs if key.namespace == "ome"]
+
+
 def test_a_job_of_a_tenant_for_a_model_of_the_cluster_takes_nobodys_turn() -> None:
     cluster = Cluster("a", settings=Settings(apis={"ome": {"loadsAtOnce": 1}}))
     cluster.create("tiny", "hf://acme/tiny")
