@@ -63,7 +63,7 @@ class ClusterApi(ApiServer):
     """``objects``: (kind, namespace, name) -> object. ``writes``: the kinds and names that were written or deleted, in
     order. ``failing``: what an API that is registered says instead of being available, and what routers say to a Route;
     Jobs fail. ``routers``: how many there are. ``denied``: resources that nobody may change. ``version``: of
-    Kubernetes."""
+    Kubernetes. ``reordered``: kinds whose field managers have another order after each apply."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str, str], Object] = {}
@@ -73,6 +73,7 @@ class ClusterApi(ApiServer):
         self.routers = 1
         self.denied: set[str] = set()
         self.version = "v1.34.4"
+        self.reordered: set[str] = set()
         self.lock = threading.Lock()
         super().__init__(_Handler)
 
@@ -84,6 +85,11 @@ class ClusterApi(ApiServer):
     def apply(self, key: tuple[str, str, str], body: Object, *, rehearsed: bool) -> Object:
         live = self.objects.get(key, {})
         applied = self._served(_merged(live, body), live)
+        if key[0] in self.reordered:
+            metadata = applied["metadata"]
+            metadata["managedFields"] = metadata.get("managedFields", [{"manager": "a"}, {"manager": "b"}])[::-1]
+            if not rehearsed:
+                metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
         if not rehearsed and applied != live:
             self.writes.append(f"apply {key[0]} {key[2]}")
             self.objects[key] = applied

@@ -1,0 +1,60 @@
+"""Applying objects with the role component: what counts as a change, and what --diff shows of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .cluster_api import ClusterApi
+from .role_run import run_role
+
+pytestmark = pytest.mark.plays
+POLICY = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "policy"},
+    "spec": {"failurePolicy": "Fail"},
+}
+
+
+def config(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "a"}, "data": data}
+
+
+def play(folder: Path, api: ClusterApi, *manifests: dict[str, Any], flags: tuple[str, ...] = ()) -> str:
+    return run_role(
+        folder, api, "component", "apply", *flags, component_name="own", component_manifests=list(manifests)
+    )
+
+
+@pytest.mark.parametrize("manifests", [(POLICY,), (POLICY, config(a="1"))], ids=["one object", "several objects"])
+def test_another_order_of_managers_is_not_a_change(
+    tmp_path: Path, api: ClusterApi, manifests: tuple[dict[str, Any], ...]
+) -> None:
+    """API servers write the status of admission policies by apply, which reorders the managers at the next apply."""
+    api.reordered = {"ValidatingAdmissionPolicy"}
+    assert "changed=1 " in play(tmp_path, api, *manifests)
+
+    assert "changed=0 " in play(tmp_path, api, *manifests)
+    assert "changed=0 " in play(tmp_path, api, *manifests, flags=("--check", "--diff"))
+    assert api.writes.count("apply ValidatingAdmissionPolicy policy") > 1
+
+
+def test_each_changed_object_is_shown(tmp_path: Path, api: ClusterApi) -> None:
+    play(tmp_path, api, POLICY, config(a="before"))
+
+    output = play(tmp_path, api, POLICY, config(a="after"), flags=("--diff",))
+    assert "changed=1 " in output
+    assert "ConfigMap a/settings" in output
+    assert '"a": "before"' in output
+    assert "ValidatingAdmissionPolicy policy" not in output
+
+
+def test_a_single_object_is_shown(tmp_path: Path, api: ClusterApi) -> None:
+    output = play(tmp_path, api, config(a="new"), flags=("--check", "--diff"))
+
+    assert "changed=1 " in output
+    assert "ConfigMap a/settings" in output
+    assert api.writes == []
