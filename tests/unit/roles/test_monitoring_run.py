@@ -98,6 +98,14 @@ def test_without_the_operator_it_makes_files_and_says_so_until_the_operator_come
     assert made(api) == {("PodMonitor", "slipway-system", "slipway-gateway"), RULES}
 
 
+def test_the_differences_of_a_single_object_are_shown(tmp_path: Path, api: ClusterApi) -> None:
+    said = play(tmp_path, api, "main", "--diff", monitoring_dashboards=False)
+
+    assert made(api) == {FILES}
+    assert "ConfigMap slipway-system/slipway-prometheus" in said
+    assert "failed=0" in said
+
+
 def test_the_operator_that_is_asked_for_and_missing_is_an_error(tmp_path: Path, api: ClusterApi) -> None:
     said = play(tmp_path, api, "main", failing=True, monitoring_mode="operator")
 
