@@ -82,12 +82,14 @@ class Store:
         text = f'<ListBucketResult xmlns="{XMLNS}">{state}{after}{rows}'
         return web.Response(text=f"{text}</ListBucketResult>", content_type="application/xml")
 
-    def _fault(self, request: web.Request) -> tuple[int, str] | None:
+    def _fault(self, request: web.Request) -> tuple[int, str] | tuple[int, str, str] | None:
         given = request.headers.get("Authorization", "")
         if not given:
             return 403, "AccessDenied"
         if f"Credential={KEYS.key}/" not in given:
             return 403, "InvalidAccessKeyId"
+        if f"/{self.region}/s3/aws4_request," not in given:
+            return 400, "AuthorizationHeaderMalformed", f"<Region>{self.region}</Region>"
         return (
             None if given.endswith(f"Signature={self._signature(request, given)}") else (403, "SignatureDoesNotMatch")
         )
@@ -110,6 +112,6 @@ class Store:
         return key.hex()
 
 
-def _error(status: int, code: str) -> web.Response:
-    text = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>"
+def _error(status: int, code: str, more: str = "") -> web.Response:
+    text = f"<Error><Code>{code}</Code><Message>{code}</Message>{more}</Error>"
     return web.Response(status=status, text=text, content_type="application/xml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiohttp import web
@@ -305,6 +305,35 @@ def test_a_bucket_of_another_region_is_asked_there(from_s3: Loading, s3: Service
     s3.interfere = interfere
     from_s3(URL)
     assert from_s3.content == FILES
+
+
+def test_a_region_in_the_body_of_a_refusal_is_used(from_s3: Loading, s3: Service, store: Store) -> None:
+    store.region = "eu-west-1"
+    from_s3(URL)
+    assert from_s3.content == FILES
+    assert [seen for seen in s3.seen if "/us-east-1/" in seen.authorization] == s3.seen[:1]
+
+
+def refusal(status: int, code: str, more: str = "") -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        text = f"<Error><Code>{code}</Code><Message>{code}</Message>{more}</Error>"
+        return web.Response(status=status, text=text, content_type="application/xml")
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect"), (403, "IncorrectEndpoint")]
+)
+@pytest.mark.parametrize("more", ["", "<Region>eu/../x</Region>", f"<Region>{'a' * 65}</Region>"])
+def test_a_wrong_region_is_an_error_if_the_store_does_not_name_the_right_one(
+    from_s3: Loading, s3: Service, status: int, code: str, more: str
+) -> None:
+    s3.interfere = refusal(status, code, more)
+    with pytest.raises(LoadError, match="is not in region us-east-1: set AWS_REGION to the bucket's region") as caught:
+        from_s3(URL)
+    assert not caught.value.transient
+    assert len(s3.seen) == 1
 
 
 KEY_PAIR = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}

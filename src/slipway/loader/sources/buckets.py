@@ -32,6 +32,8 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 OPAQUE = ("aws:kms", "aws:kms:dsse")
 """Encryption under which an ETag looks like an MD5 and is none."""
 BUSY = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "InternalError", "ServiceUnavailable")
+ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint")
+"""Codes for a bucket in another region."""
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
 """Hosts that no bucket's name can be put before."""
@@ -153,6 +155,9 @@ class Bucket:
     def _refusal(self, status: int, code: str) -> str:
         if code == "NoSuchBucket":
             return f"bucket {self._bucket} does not exist: check the address, the region and the endpoint"
+        if code in ELSEWHERE:
+            variable = "OSS_REGION" if self._url.startswith("oss://") else "AWS_REGION"
+            return f"{self._url} is not in region {self._region}: set {variable} to the bucket's region"
         if code in UNKNOWN_USER:
             return f"{self._url}: the store rejects the credentials ({code}): check the Secret"
         if status in (401, 403) and self._provider is None and not self._access.node_identity:

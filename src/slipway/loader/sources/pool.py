@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 
 import requests
@@ -15,6 +16,8 @@ SUCCESS = (200, 204, 206)
 ELSEWHERE = (301, 307, 400, 403)
 """Status of answers that may name the bucket's region."""
 REGION = "x-amz-bucket-region"
+NAMED_REGION = re.compile(rb"<Region>([a-z0-9-]{1,64})</Region>")
+"""The region in the body of an answer: other stores than AWS may name it only there."""
 XML = "application/xml"
 LARGEST_PAGE = 16 << 20
 """Bytes of one page of a listing, or of any other answer that is read whole: a thousand files have a tenth of it."""
@@ -60,8 +63,8 @@ class Pool(urllib3.PoolManager):
         if preload_content or raw.status not in SUCCESS:
             whole = io.BytesIO(http.content(response, LARGEST_PAGE))
             raw = urllib3.HTTPResponse(whole, raw.headers, raw.status, reason=raw.reason, decode_content=False)
-        region = raw.headers.get(REGION, self._region)
-        if self._region and region != self._region and raw.status in ELSEWHERE:
+        region = _named_region(raw)
+        if self._region and region and region != self._region:
             raise WrongRegionError(region)
         if response.is_redirect:
             raise LoadError(
@@ -72,3 +75,11 @@ class Pool(urllib3.PoolManager):
         if raw.status not in SUCCESS and not told:
             raise HttpStatusError(raw.status)
         return raw
+
+
+def _named_region(raw: urllib3.BaseHTTPResponse) -> str:
+    """The bucket's region according to a refusal; empty if the answer names none."""
+    if raw.status not in ELSEWHERE:
+        return ""
+    named = NAMED_REGION.search(raw.data)
+    return raw.headers.get(REGION) or (named[1].decode() if named else "")
