@@ -24,6 +24,8 @@ class Store:
         self.composite: set[str] = set()
         self.crc: dict[str, str] = {}
         """Of objects whose real one shall not be told."""
+        self.generation = "7"
+        """Of all objects."""
         self.token = ""
         """Asked of every request where it is set."""
 
@@ -37,7 +39,12 @@ class Store:
     def _row(self, name: str) -> dict[str, str]:
         body = self.objects[name]
         crc = google_crc32c.value(body).to_bytes(4, "big")
-        row = {"name": name, "size": str(len(body)), "generation": "7", "crc32c": self.crc.get(name) or b64(crc)}
+        row = {
+            "name": name,
+            "size": str(len(body)),
+            "generation": self.generation,
+            "crc32c": self.crc.get(name) or b64(crc),
+        }
         if name not in self.composite:
             row["md5Hash"] = b64(hashlib.md5(body).digest())  # noqa: S324
         return row
@@ -59,8 +66,10 @@ class Store:
 
     async def _get(self, request: web.Request) -> web.Response:
         self._check(request)
-        body = self.objects[unquote(request.match_info["name"])]
-        assert (request.query["alt"], request.query["generation"]) == ("media", "7")
+        body = self.objects.get(unquote(request.match_info["name"]))
+        assert request.query["alt"] == "media"
+        if body is None or request.query["generation"] != self.generation:
+            raise web.HTTPNotFound
         start = request.http_range.start
         if start is None:
             return web.Response(body=body)

@@ -180,6 +180,18 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Ser
     assert from_s3.content == {**FILES, "tiny.gguf": bytes(len(WEIGHTS))}
 
 
+def test_an_object_that_is_deleted_meanwhile_ends_the_load(from_s3: Loading, s3: Service, store: Store) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if request.path.endswith("tiny.gguf"):
+            store.objects.pop("team/tiny/tiny.gguf", None)
+        return None
+
+    s3.interfere = interfere
+    with pytest.raises(LoadError, match="changed during the download: retry") as caught:
+        from_s3(URL)
+    assert caught.value.transient
+
+
 @pytest.mark.parametrize(
     ("url", "change", "words"),
     [
@@ -336,6 +348,13 @@ def test_a_wrong_region_is_an_error_if_the_store_does_not_name_the_right_one(
     assert len(s3.seen) == 1
 
 
+def test_clocks_that_differ_are_reported(from_s3: Loading, s3: Service) -> None:
+    s3.interfere = refusal(403, "RequestTimeTooSkewed")
+    with pytest.raises(LoadError, match="the clocks of this node and the store differ by minutes") as caught:
+        from_s3(URL)
+    assert caught.value.transient
+
+
 KEY_PAIR = {"AWS_ACCESS_KEY_ID": KEYS.key, "AWS_SECRET_ACCESS_KEY": KEYS.secret}
 ALIBABA = {"OSS_ACCESS_KEY_ID": KEYS.key, "OSS_ACCESS_KEY_SECRET": KEYS.secret}
 
@@ -373,6 +392,14 @@ def test_a_key_that_has_no_place_in_the_folder_is_refused(from_s3: Loading, stor
     with pytest.raises(LoadError, match="cannot load"):
         from_s3(URL)
     assert from_s3.content == {}
+
+
+def test_a_key_that_a_listing_cannot_contain_is_named(from_s3: Loading, store: Store) -> None:
+    """XML has no control characters. Stores list U+FFFD instead, and have no object of that key."""
+    store.objects["team/tiny/a\ufffdb"] = b""
+    with pytest.raises(LoadError, match="has a character that a listing cannot contain: rename the file") as caught:
+        from_s3(URL)
+    assert not caught.value.transient
 
 
 def test_a_file_and_a_folder_of_one_name_are_refused(from_s3: Loading, store: Store) -> None:

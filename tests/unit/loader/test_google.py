@@ -63,6 +63,22 @@ def test_a_composite_object_is_checked_by_its_crc(from_gcs: Loading, store: Stor
     assert from_gcs.content == FILES
 
 
+def test_an_object_that_is_replaced_meanwhile_is_not_mixed(from_gcs: Loading, gcs: Service, store: Store) -> None:
+    async def interfere(request: web.Request) -> web.StreamResponse | None:
+        if not request.path.endswith("tiny.gguf") or "Range" in request.headers:
+            return None
+        store.generation = "8"
+        return await cut_after(1000)(request, WEIGHTS)
+
+    gcs.interfere = interfere
+    with pytest.raises(LoadError, match="gs://models/team/tiny changed during the download: retry") as caught:
+        from_gcs(URL)
+    assert caught.value.transient
+    gcs.interfere = None
+    from_gcs(URL)
+    assert from_gcs.content == FILES
+
+
 def test_a_wrong_crc_is_noticed(from_gcs: Loading, store: Store) -> None:
     store.composite.add("team/tiny/tiny.gguf")
     store.crc["team/tiny/tiny.gguf"] = "AAAAAA=="

@@ -31,9 +31,11 @@ MD5 = re.compile(r"[0-9a-f]{32}")
 """The ETag of an object that was uploaded in one piece. Of several pieces it ends with their number."""
 OPAQUE = ("aws:kms", "aws:kms:dsse")
 """Encryption under which an ETag looks like an MD5 and is none."""
-BUSY = ("SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Throttling", "InternalError", "ServiceUnavailable")
+BUSY = ("SlowDown", "RequestTimeout", "Throttling", "InternalError", "ServiceUnavailable")
 ELSEWHERE = ("AuthorizationHeaderMalformed", "PermanentRedirect", "IncorrectEndpoint")
 """Codes for a bucket in another region."""
+UNREADABLE = "\ufffd"
+"""What stores list instead of a character that XML does not have."""
 UNKNOWN_USER = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
 ALONE = re.compile(r"\[.*\]|[\d.]+|localhost")
 """Hosts that no bucket's name can be put before."""
@@ -78,7 +80,7 @@ class Bucket:
     @contextmanager
     def read(self, entry: Entry, start: int) -> Iterator[Body]:
         """Of another version that came meanwhile nothing is read."""
-        raw = self._asked(partial(self._object, entry, start))
+        raw = self._asked(partial(self._object, entry, start), listed=True)
         try:
             yield http.HttpBody(raw, verifiable=not _encrypted(raw))
         finally:
@@ -122,8 +124,9 @@ class Bucket:
                 raise
         return self._client.get_object(self._bucket, entry.locator, request_headers=match)
 
-    def _asked(self, question: Callable[[], T]) -> T:
-        """What the library answers. The first answer may be that the bucket is in another region."""
+    def _asked(self, question: Callable[[], T], *, listed: bool = False) -> T:
+        """What the library answers. The first answer may be that the bucket is in another region. ``listed``: whether
+        the question is about an object of the listing."""
         try:
             for _unused in range(2):
                 try:
@@ -131,9 +134,9 @@ class Bucket:
                 except WrongRegionError as moved:
                     self._client = self._opened(moved.region)
         except (S3Error, HttpStatusError) as error:
-            raise self._fault(error) from None
+            raise self._fault(error, listed=listed) from None
         except (ET.ParseError, UnicodeDecodeError) as error:
-            raise TransientError(f"{self._url}: the store does not speak the S3 protocol") from error
+            raise TransientError("the store does not speak the S3 protocol") from error
         raise LoadError(f"{self._url}: the store redirects from region to region: set AWS_REGION to the bucket's")
 
     def _entry(self, row: Object) -> Entry | None:
@@ -141,15 +144,19 @@ class Bucket:
         path = keys.place(key, self._prefix)
         if path is None:
             return None
+        if UNREADABLE in key:
+            raise LoadError(f"{self._url}: {key!r} has a character that a listing cannot contain: rename the file")
         digest = Digest(Kind.MD5, tag.lower()) if MD5.fullmatch(tag.lower()) else None
         return Entry(path, key, row.size or 0, digest, f'"{tag}"' if tag else "")
 
-    def _fault(self, error: S3Error | HttpStatusError) -> Exception:
+    def _fault(self, error: S3Error | HttpStatusError, *, listed: bool) -> Exception:
         status, code = _status(error), (error.code or "" if isinstance(error, S3Error) else "")
         if code in BUSY:
-            return TransientError(f"{self._url}: the store answers {status} {code}")
-        if status == 412:
-            return LoadError(f"{self._url} changed during the download: retry", transient=True)
+            return TransientError(f"the store answers {status} {code}")
+        if code == "RequestTimeTooSkewed":
+            return TransientError("the clocks of this node and the store differ by minutes: synchronize them (NTP)")
+        if status == 412 or (listed and code == "NoSuchKey"):
+            return keys.changed(self._url)
         return LoadError(self._refusal(status, code))
 
     def _refusal(self, status: int, code: str) -> str:

@@ -71,8 +71,8 @@ class GoogleBucket:
                 return
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
-        """See Source."""
-        return http.read(self._client, entry.locator, start, self._explain, RAW)
+        """See Source. Reads only the listed generation of the object."""
+        return http.read(self._client, entry.locator, start, self._explain_read, RAW)
 
     def _entry(self, row: Mapping[str, str]) -> Entry | None:
         path = keys.place(row["name"], self._prefix)
@@ -81,6 +81,12 @@ class GoogleBucket:
         locator = f"{self._objects}/{quote(row['name'], safe='')}?alt=media&generation={row['generation']}"
         digest = of_google(row.get("md5Hash", ""), row.get("crc32c", ""))
         return Entry(path, locator, int(row["size"]), digest, row["generation"])
+
+    def _explain_read(self, response: requests.Response) -> str:
+        """Raises LoadError if the object was deleted or replaced after the listing."""
+        if response.status_code == 404:
+            raise keys.changed(self._url)
+        return self._explain(response)
 
     def _explain(self, response: requests.Response) -> str:
         status = response.status_code

@@ -36,3 +36,8 @@ def place(key: str, prefix: str) -> str | None:
 def nothing(url: str) -> LoadError:
     """The error for a bucket without files below the URL."""
     return LoadError(f"nothing found below {url}: check bucket and folder")
+
+
+def changed(url: str) -> LoadError:
+    """The error for a listed object that was replaced or deleted before it was read."""
+    return LoadError(f"{url} changed during the download: retry", transient=True)
