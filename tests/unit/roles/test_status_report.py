@@ -51,7 +51,7 @@ def found(**read: Any) -> Object:
     models = [
         {"item": api}
         | ({"msg": "Forbidden"} if read.get(api, []) is None else {"resources": [], "models": read.get(api, [])})
-        for api in ("krypton", "kubeai", "llmkube", "ome")
+        for api in ("krypton", "kubeai", "llmkube", "ome", "deckhouse")
     ]
     registered = {
         "__status_objects": {"results": results},
@@ -114,6 +114,23 @@ def test_the_report_reads_well() -> None:
 def test_the_report_counts_1k_as_a_thousand() -> None:
     kept = found(Node=[node("a", "10.0.0.7", nvidia__com="1k"), node("b", "10.0.0.8", nvidia__com="8")])
     assert kept["accelerators"] == {"nvidia.com/gpu": 1008}
+
+
+def test_models_that_serve_nothing_are_not_suggested() -> None:
+    gateway = part("Deployment", "slipway-gateway", "slipway/slipway:0.4.0", readyReplicas=2)
+    kept = found(
+        Deployment=[gateway],
+        ome=[model("base", kind="BaseModel"), model("shared", kind="ClusterBaseModel", namespace="")],
+        deckhouse=[model("published")],
+    )
+    assert kept["answering"] == []
+    assert '"model": "NAME"' in report(kept)
+    assert (
+        "Models: 0 of 0 ready\n"
+        "  ome      weights models/base: ready\n"
+        "  ome      weights shared: ready\n"
+        "  deckhouse weights models/published: ready\n"
+    ) in report(kept)
 
 
 def test_what_may_not_be_read_is_not_called_missing() -> None:
