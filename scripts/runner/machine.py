@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from .checkout import ROOT
 
 PROGRAMS = ("docker", "git", "pytest", "ansible-playbook", "molecule")
+LOCK = Path("/tmp/slipway-tests.lock")  # noqa: S108
+"""The name and the ports of the test cluster exist once per machine, for all users, checkouts and caches."""
 FREE_GIB = 8
 """What one run may write to the disk."""
+HOLDER = re.compile(r"since \d\d:\d\d \(process \d+\)")
 
 
 class CannotStartError(Exception):
@@ -41,16 +46,35 @@ def check_machine() -> None:
 
 @contextlib.contextmanager
 def only_run() -> Iterator[None]:
-    """Waits until no other test run uses this machine: they share the test cluster, and slow each other down."""
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with (cache_folder() / "tests.lock").open("a+") as lock:
+    """Waits until no other test run uses this machine: they share the test cluster, and slow each other down.
+
+    Raises:
+        CannotStartError: The lock is not a file that this user can write.
+    """
+    with _open_lock() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lock.seek(0)
-            print(f"Another test run uses this machine {lock.read() or 'already'}; waiting.", flush=True)
+            holder = HOLDER.match(lock.read(100))
+            print(f"Another test run has used this machine{f' {holder[0]}' if holder else ''}; waiting.", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
+        lock.seek(0)
+        lock.truncate()
         lock.write(f"since {time.strftime('%H:%M')} (process {os.getpid()})")
         lock.flush()
         yield
+
+
+def _open_lock() -> IO[str]:
+    # In /tmp, an open that may create a file fails for files of other users. Another process may create it meanwhile.
+    for flags in (0, os.O_CREAT | os.O_EXCL, 0):
+        try:
+            lock = os.fdopen(os.open(LOCK, os.O_RDWR | os.O_NOFOLLOW | flags), "r+", errors="replace")
+        except (FileNotFoundError, FileExistsError):
+            continue
+        except OSError as error:
+            raise CannotStartError(f"{LOCK}: {error.strerror}. Remove it.") from error
+        if flags:
+            os.fchmod(lock.fileno(), 0o666)
+        return lock
+    raise CannotStartError(f"{LOCK} cannot be opened. Remove it.")
