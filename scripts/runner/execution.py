@@ -108,41 +108,44 @@ def run_lanes(table: Table, lanes: Sequence[Lane], keep: bool) -> int:
         keep: Leaves the cluster for the next call.
 
     Returns:
-        The exit status: 1 if a lane failed.
+        The exit status: 1 if a lane failed or could not be run.
     """
     files = checkout.present()
     cluster = TestCluster(checkout.OUTPUT / "lanes/cluster.log")
     if not keep:
         cluster.remove()
-    red: list[str] = []
+    unsuccessful: dict[str, list[str]] = {"not run": [], "failed": []}
     try:
         for lane in lanes:
             print(f"\n=== lane {lane.name}", flush=True)
             record = _run_lane(lane, lane_tests(lane, files), cluster)
-            failed = record.outcome != "passed"
-            print(f"=== lane {lane.name}: {'FAILED' if failed else 'passed'}, {record.seconds} s", flush=True)
-            if failed:
-                red.append("\n".join([f"  {lane.name}", *(f"    - {name}" for name in record.failed)]))
+            passed = record.outcome == "passed"
+            outcome = record.outcome if passed else record.outcome.upper()
+            print(f"=== lane {lane.name}: {outcome}, {record.seconds} s", flush=True)
+            if not passed:
+                unsuccessful[record.outcome] += [f"  {lane.name}", *(f"    - {name}" for name in record.failed)]
     finally:
         if not keep:
             cluster.remove()
     print_status(table, {lane.name for lane in lanes})
-    if red:
-        print("\nFAILED:", *red, sep="\n")
-    return int(bool(red))
+    for outcome, lines in unsuccessful.items():
+        if lines:
+            print(f"\n{outcome.upper()}:", *lines, sep="\n")
+    return int(any(unsuccessful.values()))
 
 
 def _run_lane(lane: Lane, tests: Sequence[str], cluster: TestCluster) -> Record:
     load, clean, commit = os.getloadavg()[0], checkout.is_clean(), checkout.git("rev-parse", "HEAD").strip()
     inputs = inputs_hash(lane, checkout.committed())
     log = checkout.OUTPUT / f"lanes/{lane.name}.log"
+    ran = True
     try:
         cluster.provide(lane.needs, lane.parts)
         variables = environment() if lane.needs != "nothing" else {}
         outcome = _run_commands(commands(lane.run, tests), log, lane.seconds, variables)
         require_tests(outcome, tests)
     except CannotStartError as error:
-        outcome = Outcome(1, 0.0, failed=[str(error)])
+        ran, outcome = False, Outcome(1, 0.0, failed=[str(error)])
     if outcome.status and lane.needs != "nothing":
         cluster.diagnose()
     clean = clean and checkout.is_clean() and inputs == inputs_hash(lane, checkout.committed())
@@ -150,7 +153,7 @@ def _run_lane(lane: Lane, tests: Sequence[str], cluster: TestCluster) -> Record:
         lane=lane.name,
         inputs=inputs if clean else "",
         commit=commit,
-        outcome="failed" if outcome.status else "passed",
+        outcome="passed" if not outcome.status else "failed" if ran else "not run",
         passed=outcome.counts["passed"],
         failed=outcome.failed,
         skipped=outcome.counts["skipped"],
@@ -160,9 +163,9 @@ def _run_lane(lane: Lane, tests: Sequence[str], cluster: TestCluster) -> Record:
         at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )
     record.write(checkout.OUTPUT / "lanes")
-    if clean:
+    if clean and ran:
         record.write(checkout.RECORDS)
-    else:
+    elif ran:
         print("Some changes are not committed, or came during the run: the record is in tests/output/lanes only.")
     return record
 

@@ -24,6 +24,7 @@ class Record:
     inputs: str
     commit: str
     outcome: str
+    """``passed``, ``failed``, or ``not run`` if the lane could not start: this says nothing about its tests."""
     passed: int
     failed: list[str]
     skipped: int

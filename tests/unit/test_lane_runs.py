@@ -1,16 +1,21 @@
-"""Test runs: one at a time on a machine."""
+"""Test runs: one at a time on a machine, and the record of a lane that could not start."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from runner import checkout, machine
+from runner import checkout, execution, machine
+from runner.execution import run_lanes
 from runner.machine import CannotStartError
+from runner.records import read_record
+from runner.table import Lane, Table
 
 PATIENCE = 120
 HOLDER = """
@@ -59,3 +64,45 @@ def test_a_lock_that_cannot_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
     with pytest.raises(CannotStartError, match=r"tests\.lock: .*\. Remove it\."), machine.only_run():
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+class Cluster:
+    """Cannot be created."""
+
+    def __init__(self, _log: Path) -> None:
+        pass
+
+    def provide(self, needs: str, _parts: Sequence[str]) -> None:
+        if needs != "nothing":
+            raise CannotStartError("scripts/cluster.sh make failed")
+
+    def remove(self) -> None:
+        pass
+
+    def diagnose(self) -> None:
+        pass
+
+
+def lane(name: str, *, needs: str, run: str) -> Lane:
+    return Lane(name=name, run=[run], inputs=["galaxy.yml"], needs=needs)
+
+
+def test_a_lane_without_a_cluster_is_not_run_and_keeps_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(execution, "TestCluster", Cluster)
+    monkeypatch.setattr(checkout, "OUTPUT", tmp_path / "output")
+    monkeypatch.setattr(checkout, "RECORDS", tmp_path / "records")
+    monkeypatch.setattr(checkout, "is_clean", lambda: True)
+    lanes = [lane("apart", needs="installation", run="true"), lane("red", needs="nothing", run="false")]
+
+    assert run_lanes(Table([], {one.name: one for one in lanes}), lanes, keep=True) == 1
+    assert read_record(tmp_path / "records", "apart") is None
+    assert json.loads((tmp_path / "output/lanes/apart.json").read_text())["outcome"] == "not run"
+    failed = read_record(tmp_path / "records", "red")
+    assert failed is not None
+    assert failed.outcome == "failed"
+    output = capsys.readouterr().out
+    assert "=== lane apart: NOT RUN, 0 s" in output
+    assert "NOT RUN:\n  apart\n    - scripts/cluster.sh make failed\n" in output
+    assert "FAILED:\n  red\n" in output
