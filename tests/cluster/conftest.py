@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster
+from .fixtures import cluster, kubeai, llmkube, ome
 from .kubeai import KubeAI
 from .llmkube import LLMKube, Shelf
 from .ome import OME
 
+__all__ = ["cluster", "kubeai", "llmkube", "ome"]
 SECONDS = 900
 """For a test whose own mark says nothing else."""
 
@@ -25,11 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(SECONDS))
     items.sort(key=lambda item: max((mark.args[0] for mark in item.iter_markers("timeout")), default=0) <= SECONDS)
-
-
-@pytest.fixture(scope="session")
-def cluster(kubeconfig: str) -> Cluster:
-    return Cluster(kubeconfig)
 
 
 @pytest.fixture
@@ -51,11 +48,6 @@ def namespace(new_namespace: Callable[[], str]) -> str:
     return new_namespace()
 
 
-@pytest.fixture(scope="session")
-def kubeai(kubeconfig: str) -> KubeAI:
-    return KubeAI(kubeconfig)
-
-
 @pytest.fixture
 def free_namespace(kubeai: KubeAI) -> Iterator[str]:
     """A namespace of its own for Models of KubeAI; it is deleted after the test, without waiting for it."""
@@ -72,11 +64,6 @@ def shared_volume(kubeai: KubeAI) -> Iterator[None]:
     kubeai.delete("PersistentVolume", "", name)
 
 
-@pytest.fixture(scope="session")
-def llmkube(kubeconfig: str) -> LLMKube:
-    return LLMKube(kubeconfig)
-
-
 @pytest.fixture
 def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
     """A namespace of its own for Models of LLMKube; it is deleted after the test, without waiting for it."""
@@ -89,11 +76,6 @@ def llmkube_namespace(llmkube: LLMKube) -> Iterator[str]:
 def shelf(llmkube: LLMKube, llmkube_namespace: str) -> Shelf:
     """A file on the web that no other test asks for."""
     return Shelf(llmkube, llmkube_namespace)
-
-
-@pytest.fixture(scope="session")
-def ome(kubeconfig: str) -> OME:
-    return OME(kubeconfig)
 
 
 @pytest.fixture

@@ -7,29 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.kubeai import KubeAI
-from tests.cluster.llmkube import LLMKube
-from tests.cluster.ome import OME
+from tests.cluster.fixtures import cluster, kubeai, llmkube, ome
 
-
-@pytest.fixture(scope="session")
-def cluster(kubeconfig: str) -> Cluster:
-    return Cluster(kubeconfig)
-
-
-@pytest.fixture(scope="session")
-def kubeai(kubeconfig: str) -> KubeAI:
-    return KubeAI(kubeconfig)
-
-
-@pytest.fixture(scope="session")
-def llmkube(kubeconfig: str) -> LLMKube:
-    return LLMKube(kubeconfig)
-
-
-@pytest.fixture(scope="session")
-def ome(kubeconfig: str) -> OME:
-    return OME(kubeconfig)
+__all__ = ["cluster", "kubeai", "llmkube", "ome"]
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.fixtures import kubeai, llmkube
 from tests.cluster.kubeai import KubeAI
 from tests.cluster.llmkube import LLMKube
 
+__all__ = ["kubeai", "llmkube"]
 PATIENCE = 1500
 """Seconds for an engine's start: on two busy cores vLLM takes minutes."""
 SECONDS = 3600
@@ -20,16 +22,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(SECONDS))
-
-
-@pytest.fixture(scope="session")
-def kubeai(kubeconfig: str) -> KubeAI:
-    return KubeAI(kubeconfig)
-
-
-@pytest.fixture(scope="session")
-def llmkube(kubeconfig: str) -> LLMKube:
-    return LLMKube(kubeconfig)
 
 
 @pytest.fixture(scope="session")
