@@ -14,7 +14,7 @@ from slipway.serving.api import Reference, World
 from slipway.serving.settings import Settings, Sources
 from tests import worlds
 
-SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "reference" / "samples" / "llmkube"
+SAMPLES = Path(__file__).resolve().parents[5] / "shared" / "reference" / "samples" / "llmkube"
 KINDS = ("Model", "InferenceService")
 SETTINGS = Settings(sources=Sources(allowed_host_path_roots=("/mnt/models",)))
 
