@@ -21,8 +21,8 @@ ADVICE: Mapping[str, str] = {
         "phase stays Ready."
     ),
     "Retrying": (
-        "Wait: the controller tries again by itself. Where it stays, the message has the API server's words: an "
-        "admission webhook that does not answer is the usual cause."
+        "Wait: the controller retries. If the reason stays, the message has the API server's words: an admission "
+        "webhook that does not answer is the usual cause."
     ),
     "LoadingCache": (
         "Wait. What keeps the loader's pod from running is told as for a model's pod: Unschedulable, for "

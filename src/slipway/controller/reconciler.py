@@ -20,6 +20,7 @@ from slipway.controller.agents import Agents
 from slipway.controller.caches import WORKLOADS, Caches
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.files import content
+from slipway.controller.news import news
 from slipway.controller.patches import difference, own_patch
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors
@@ -50,8 +51,8 @@ from slipway.kube.store import Change
 from slipway.serving.api import Api, InvalidSpecError, MetadataPatch, Plan, Reference, Rejection, Watch, World
 from slipway.serving.authors import planned
 from slipway.serving.freedoms import Labels
-from slipway.serving.readiness import summarize
-from slipway.serving.report import PASSED_THROUGH, ROUTED, SETTLED
+from slipway.serving.readiness import RETRYING, summarize
+from slipway.serving.report import PASSED_THROUGH, ROUTED
 from slipway.serving.route import ROUTE
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
@@ -389,24 +390,9 @@ class Reconciler:
         if merged or "conditions" in status:
             status = status | {"conditions": merged}
         if await self._status.write(resource, status):
-            self._tell(resource, before, own, passed_through)
-        return merged
-
-    def _tell(
-        self, resource: Object, before: list[Object], after: list[Condition], passed_through: frozenset[str]
-    ) -> None:
-        """One Event for each reason that is new and more than ``passed_through``; what was never wrong is not told at
-        the start."""
-        known = {condition["type"]: condition.get("reason") for condition in before}
-        refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)
-        told = {"NoService"} if refused else set()
-        for condition in after:
-            good = condition.status == "True" or condition.reason in SETTLED
-            quiet = condition.reason in told | passed_through or (good and condition.type not in known)
-            if condition.reason != known.get(condition.type) and not quiet:
-                told.add(condition.reason)
-                kind = "Normal" if good else "Warning"
+            for kind, condition in news(before, own, passed_through):
                 self._recorder.record(self.kind, resource, kind, condition.reason, condition.message)
+        return merged
 
     async def _release(self, resource: Object) -> None:
         """Takes the original system's finalizers off, so that what it made can go. Children go by their owner."""
@@ -434,7 +420,7 @@ def _rejection(applied: Applied) -> Rejection | None:
     for failure in applied.failures:
         return Rejection(failure.reason, f"{failure.kind} {failure.name}: {failure.message}", of_object=True)
     for error in applied.errors:
-        return Rejection("Retrying", f"The API server does not take the objects yet: {error}", retryable=True)
+        return Rejection(RETRYING, f"The API server does not take the objects yet: {error}", retryable=True)
     for child in applied.waiting:
-        return Rejection("Retrying", f"{child} is on its way out, and is made anew when it is gone.", retryable=True)
+        return Rejection(RETRYING, f"{child} is being deleted and will be recreated.", retryable=True)
     return None

@@ -59,9 +59,11 @@ COMPLETE = Condition("Progressing", "False", reasons=("Complete",))
 """The newest spec is in place, as :mod:`slipway.serving.report` tells it."""
 REACHED = Condition("Routed", excused=("NameConflict", "NotRouted", "NoService"), optional=True)
 """An id leads to it, if not the one that was asked for; or the gateway has nothing to do with it."""
-ANSWERING = AllOf(
-    (Condition("Accepted", excused=("Retrying",)), Condition("Available", excused=("ScaledToZero",)), REACHED)
-)
+RETRYING = "Retrying"
+"""Reason of the condition of a plan while the controller retries a request that the API server rejected."""
+IN_PLACE = Condition("Accepted", excused=(RETRYING,))
+"""Its objects are in place, or the existing ones are kept while the controller retries."""
+ANSWERING = AllOf((IN_PLACE, Condition("Available", excused=("ScaledToZero",)), REACHED))
 """Requests are answered, though replicas may be on their way; what sleeps is woken by a request."""
 
 ROLLED_OUT = AllOf((Field("status.phase", ("Ready",)), Condition("Accepted"), COMPLETE, REACHED))

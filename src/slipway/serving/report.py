@@ -17,6 +17,7 @@ from slipway.serving.api import Rejection
 from slipway.serving.claims import NOT_ROUTED, owners, winners
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.route import RoutedService
+from slipway.serving.status import permanent, verdict
 
 ROUTED = "Routed"
 """The condition of resources that requests are answered for."""
@@ -56,7 +57,7 @@ class Component(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``phase`` is Ready, Failed or Pending; the conditions carry no times, the status writer adds them."""
+    """``phase`` is Ready, Failed or Pending. The conditions have no times and no generation yet."""
 
     phase: str
     replicas: int
@@ -68,36 +69,27 @@ def report(
     components: Sequence[Component],
     rejection: Rejection | None,
     others: Sequence[Condition],
-    observed: int,
     pending: Pending | None = None,
     starting: str = STARTING,
 ) -> Report:
-    """``components``: one at least; requests are answered where all of them have a replica. ``observed``: generation of
-    the resource; ``others``: the conditions that the API finds itself, Routed among them; ``starting``: what is told
-    while nothing is wrong and nothing answers."""
+    """``components``: at least one; requests are answered if all of them have a replica. ``others``: the API's own
+    conditions, including Routed. ``starting``: the message while nothing is wrong and nothing answers."""
     replicas = sum(((one.workload or {}).get("status") or {}).get("replicas", 0) for one in components)
     ready = all(one.ready for one in components)
-    refused = rejection and not rejection.retryable
+    refused = permanent(rejection)
     wrong = next((one.diagnosis.failure for one in components if one.diagnosis.failure), None)
-    failure = Failure(rejection.reason, "See the condition Accepted.") if rejection and refused else wrong
+    failure = Failure(refused.reason, "See the condition Accepted.") if refused else wrong
     # A failure is told once: where Available tells it, Progressing points there.
     elsewhere = failure and not refused and not ready
     stopped = Failure(failure.reason, "See the condition Available.") if failure and elsewhere else failure
-    found = (
-        _accepted(rejection),
+    conditions = (
+        verdict(rejection, "The spec is valid and its objects are in place."),
         _available(components, failure, _asleep(components) or pending or Pending("WaitingForPods", starting)),
         _progressing(components, stopped, pending),
         *others,
     )
     phase = "Ready" if ready else "Failed" if failure else "Pending"
-    conditions = tuple(msgspec.structs.replace(condition, observed_generation=observed) for condition in found)
     return Report(phase, replicas, sum(one.ready for one in components), conditions)
-
-
-def _accepted(rejection: Rejection | None) -> Condition:
-    if rejection:
-        return Condition("Accepted", "Unknown" if rejection.retryable else "False", rejection.reason, rejection.message)
-    return Condition("Accepted", "True", "Valid", "The spec is valid and its objects are in place.")
 
 
 def _available(components: Sequence[Component], failure: Failure | None, pending: Pending) -> Condition:

@@ -24,7 +24,7 @@ from slipway.kube.client import Client
 from slipway.kube.crd import CustomResource
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
-from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Kind, Object, generation
+from slipway.kube.objects import DEPLOYMENT, SERVICE, Key, Kind, Object
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.freedoms import Freedom, freedoms
@@ -32,6 +32,7 @@ from slipway.serving.report import REPORTED, Component, report
 from slipway.serving.scaling import ScaleTarget, Scaling
 from slipway.serving.server import Scale
 from slipway.serving.settings import Settings
+from slipway.serving.status import build_status
 from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
 from slipway.serving.workload import Rollout, child, deployment_of
 
@@ -132,8 +133,8 @@ class Fleets:
         workloads = [view.workload(part) for part in PARTS]
         found = [diagnose(one, view.world.pods, LIMITS, view.world.now, lambda _log: None) for one in workloads]
         components = list(map(Component, workloads, found, PARTS))
-        told = report(components, rejection, (), generation(view.world.resource))
-        return StatusResult({"phase": told.phase, "conditions": list(map(msgspec.to_builtins, told.conditions))})
+        told = report(components, rejection, ())
+        return build_status(view.world.resource, {"phase": told.phase}, told.conditions)
 
 
 ROUTER: Object = {"spec": {"containers": [{"name": "router", "image": "router:1"}]}}

@@ -75,7 +75,7 @@ def _fields(group: Group) -> dict[str, Any]:
     ],
 )
 def test_groups_are_reported_as_replicas(status: Object, reason: str) -> None:
-    told = report((Component(as_workload(observed(**status)), Diagnosis()),), None, (), 1)
+    told = report((Component(as_workload(observed(**status)), Diagnosis()),), None, ())
     assert {one.type: one.reason for one in told.conditions}["Progressing"] == reason
     assert told.ready_replicas == status["readyReplicas"]
 

@@ -54,10 +54,9 @@ def test_what_is_observed_decides_the_reasons(
     progressing: str,
 ) -> None:
     other = Condition("Routed", "True", "Routed", "")
-    told = report([Component(observed, diagnosis)], rejection, [other], 7, pending).conditions
+    told = report([Component(observed, diagnosis)], rejection, [other], pending).conditions
     assert [condition.type for condition in told] == ["Accepted", "Available", "Progressing", "Routed"]
     assert (told[1].reason, told[2].reason) == (available, progressing)
-    assert {condition.observed_generation for condition in told} == {7}
 
 
 def service(namespace: str, name: str, model: str, since: int) -> RoutedService:
@@ -155,13 +154,13 @@ def component(name: str, ready: int, wanted: int = 1, failure: Failure | None = 
 def test_of_several_workloads_all_have_to_answer(
     components: list[Component], phase: str, available: str, progressing: str
 ) -> None:
-    told = report(components, None, [], 1)
+    told = report(components, None, [])
     reasons = {one.type: one.reason for one in told.conditions}
     assert (told.phase, reasons["Available"], reasons["Progressing"]) == (phase, available, progressing)
 
 
 def test_of_several_workloads_each_is_counted_by_its_name() -> None:
-    told = report([component("engine", 2, 2), component("router", 1)], None, [], 1)
+    told = report([component("engine", 2, 2), component("router", 1)], None, [])
     messages = {one.type: one.message for one in told.conditions}
     assert messages["Available"] == "engine: 2 replicas answer. router: 1 replica answers."
     assert messages["Progressing"] == "All 3 replicas run the newest spec."
@@ -177,5 +176,5 @@ def test_of_several_workloads_each_is_counted_by_its_name() -> None:
     ],
 )
 def test_the_end_of_a_rollout_is_told_in_words_for_any_number_of_replicas(wanted: int, told: str) -> None:
-    found = report([component("engine", wanted, wanted)], None, [], 1)
+    found = report([component("engine", wanted, wanted)], None, [])
     assert {one.type: one.message for one in found.conditions}["Progressing"] == told

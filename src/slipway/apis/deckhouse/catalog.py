@@ -9,6 +9,7 @@ from slipway.kube.conditions import READY, Condition, timestamp
 from slipway.kube.objects import Object, generation, key
 from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.serving.status import build_status, verdict
 from slipway.serving.times import parse_duration
 
 REFRESH_SECONDS, SHORTEST_SECONDS = 600.0, 30.0
@@ -49,13 +50,11 @@ def status(view: World, rejection: Rejection | None) -> StatusResult:
     if known is not None and known.refreshed is not None:
         count, time = len(known.active), timestamp(known.refreshed)
         told = {"catalogRevision": known.revision, "entryCount": count, "lastSuccessfulRefreshTime": time}
-    ready = Condition(READY, *_ready(known, rejection), observed_generation=observed)
-    return StatusResult(told | {"observedGeneration": observed, "conditions": [msgspec.to_builtins(ready)]})
+    ready = Condition(READY, *_ready(known)) if rejection is None else verdict(rejection, "", type_=READY)
+    return build_status(view.resource, told, (ready,))
 
 
-def _ready(known: Catalog | None, rejection: Rejection | None) -> tuple[str, str, str]:
-    if rejection is not None:
-        return "False", rejection.reason, rejection.message
+def _ready(known: Catalog | None) -> tuple[str, str, str]:
     if known is None:
         return "False", "Pending", "The catalog has not been read yet."
     if not known.fault:

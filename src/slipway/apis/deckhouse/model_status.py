@@ -16,6 +16,7 @@ from slipway.kube.conditions import SUMMARY, Condition, find, timestamp
 from slipway.kube.objects import Object, deleting, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.diagnosis import sentence
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
 from slipway.weights import progress, publications, turns
 from slipway.weights.turns import PENDING, TURN
 
@@ -54,16 +55,18 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What the status does not have yet."""
     turn: turns.Place | None = None
     """None: it needs no turn, or could not begin."""
+    retried: Rejection | None = None
+    """Why its plan is not in place yet."""
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     told = _told(view)
-    refused = view.origin if isinstance(view.origin, InvalidSpecError) else rejection
-    if refused is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
-        told = _refused(told, refused)
-    seen, before = generation(view.model), view.status
+    rejection = first_rejection(view.origin, rejection)
+    if rejection is not None and told.phase not in ("Ready", "Deleting") and not view.vanished:
+        told = _rejected(told, rejection)
+    before = view.status
     fields = {
-        "observedGeneration": seen,
+        "observedGeneration": generation(view.model),
         "phase": told.phase,
         "progress": told.progress or before.get("progress"),
         "source": _source(view, told),
@@ -73,15 +76,23 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
-    own = [msgspec.structs.replace(one, observed_generation=seen) for one in _conditions(view, told)]
-    found = _without_empty({**fields, "conditions": msgspec.to_builtins(own)})
-    return StatusResult(found, told.recheck, PASSED_THROUGH)
+    return build_status(
+        view.model,
+        _without_empty(fields),
+        _conditions(view, told),
+        rechecks=(told.recheck,),
+        passed_through=PASSED_THROUGH,
+    )
 
 
-def _refused(told: Told, refused: InvalidSpecError | Rejection) -> Told:
-    if isinstance(refused, Rejection) and refused.retryable:
+def _rejected(told: Told, rejection: Rejection) -> Told:
+    refused = permanent(rejection)
+    if refused is None:
         turn = told.turn if told.phase == PUBLISHING else None  # it could not begin, and must not keep others waiting
-        return msgspec.structs.replace(told, message=refused.message, turn=turn)
+        kept = msgspec.structs.replace(told, turn=turn)
+        if told.phase == "Failed":
+            return kept
+        return msgspec.structs.replace(kept, message=rejection.message, retried=rejection)
     reason = models.UNSUPPORTED if refused.reason == models.UNSUPPORTED else PUBLICATION_FAILED
     return _failed(refused.message, reason, told.recheck)
 
@@ -96,7 +107,8 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
     if told.turn is not None:
         conditions = (*conditions, Condition(TURN, *TURNS[told.turn]))
     if told.phase != "Ready":
-        return (*conditions, Condition(READY, "False", told.ready, told.message))
+        ready = Condition(READY, "False", told.ready, told.message)
+        return (*conditions, verdict(told.retried, "", type_=READY) if told.retried else ready)
     known = find(view.model, METADATA_RESOLVED) or {}
     partial = told.found.facts.partial if told.found else known.get("reason") == PARTIAL
     metadata = (PARTIAL, "Not all of it is known.") if partial else (CALCULATED, "It is read from the model's files.")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
 from slipway.engines.llamacpp import LLAMACPP
-from slipway.kube.objects import DEPLOYMENT, generation, key
+from slipway.kube.objects import DEPLOYMENT, key
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Limits, diagnose
 from slipway.serving.report import Component, report, routed
+from slipway.serving.status import build_status
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
@@ -27,14 +26,11 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         (Component(deployment, diagnosis),),
         rejection,
         (routed(f"{namespace}/{name}", (name,), world.routed),),
-        generation(world.resource),
     )
     found = {
         "phase": reported.phase,
         "replicas": reported.replicas,
         "readyReplicas": reported.ready_replicas,
         "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
-        "observedGeneration": generation(world.resource),
-        "conditions": [msgspec.to_builtins(condition) for condition in reported.conditions],
     }
-    return StatusResult(found, diagnosis.recheck_seconds)
+    return build_status(world.resource, found, reported.conditions, rechecks=(diagnosis.recheck_seconds,))

@@ -7,12 +7,13 @@ import msgspec
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.resolve import Model, View
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, deleting, generation
+from slipway.kube.objects import Object, deleting
 from slipway.serving.adapters import standings
 from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure
 from slipway.serving.job import without_pods
 from slipway.serving.report import Component, Pending, report, routed
+from slipway.serving.status import build_status, permanent
 from slipway.weights import progress
 from slipway.weights.jobs import Run
 
@@ -30,7 +31,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     if world.resource["spec"].get("cacheProfile"):
         cached = _cache(view)
         others.append(cached.condition(rejection))
-        if not cached.loaded and not rejection:
+        if not cached.loaded and not permanent(rejection):
             pending = Pending("LoadingCache", cached.message)
             diagnosis = cached.diagnosis if deployment is None else diagnosis
     others += _ignored(view)
@@ -38,22 +39,20 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         others.append(_adapters(view))
     if leaving:
         pending = Pending("Leaving", "The Model is being deleted: its pods end, then its weights leave the cache.")
-    told = report((Component(deployment, diagnosis),), rejection, others, generation(world.resource), pending)
+    told = report((Component(deployment, diagnosis),), rejection, others, pending)
     found: Object = {
         "replicas": {"all": told.replicas, "ready": told.ready_replicas},
         "selector": ",".join(f"{label}={value}" for label, value in names.selector(view.name).items()),
-        "observedGeneration": generation(world.resource),
-        "conditions": [msgspec.to_builtins(condition) for condition in told.conditions],
     }
-    if cached:
-        found["cache"] = cached.told
+    trailing = {"cache": cached.told} if cached else {}
     rechecks = (
         diagnosis.recheck_seconds,
         cached.diagnosis.recheck_seconds if cached else None,
         LEAVING_SECONDS if leaving else None,
     )
-    recheck = min((seconds for seconds in rechecks if seconds is not None), default=None)
-    return StatusResult(found, recheck, PASSED_THROUGH)
+    return build_status(
+        world.resource, found, told.conditions, trailing=trailing, rechecks=rechecks, passed_through=PASSED_THROUGH
+    )
 
 
 def _routed(world: World) -> Condition:
@@ -95,8 +94,8 @@ class _Cache(msgspec.Struct, frozen=True, kw_only=True):
     def condition(self, rejection: Rejection | None) -> Condition:
         if self.loaded:
             return Condition(CACHE_LOADED, "True", "Loaded", self.message)
-        if rejection and not rejection.retryable:
-            return Condition(CACHE_LOADED, "False", rejection.reason, "See the condition Accepted.")
+        if refused := permanent(rejection):
+            return Condition(CACHE_LOADED, "False", refused.reason, "See the condition Accepted.")
         failure = self.diagnosis.failure
         if failure:
             return Condition(CACHE_LOADED, "False", failure.reason, failure.message)

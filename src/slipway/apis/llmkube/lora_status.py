@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from slipway.apis.llmkube import loras, names
 from slipway.apis.llmkube.lora_plan import View
 from slipway.kube.conditions import Condition, find, timestamp
-from slipway.kube.objects import Object, generation, key
+from slipway.kube.objects import Object, key
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.report import ROUTED, routed
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
 
 CONDITIONS = frozenset({"Available", "Loaded", "Error", ROUTED})
 """Types of the conditions that LoRAAdapters have."""
@@ -19,27 +18,15 @@ PASSED_THROUGH = frozenset({"LoadingAdapter", "ServiceNotReady"})
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
-    refused = view.spec if isinstance(view.spec, Exception) else None
-    fault = Rejection(refused.reason, refused.message) if refused else rejection
+    rejection = first_rejection(view.spec, rejection)
+    fault = permanent(rejection)
     loaded = _loaded(view, fault)
-    conditions = [_available(fault), loaded, _error(fault, loaded), *_routed(view, fault)]
-    observed = generation(resource)
-    told: Object = {
-        "observedGeneration": observed,
-        "conditions": [
-            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
-        ],
-    }
+    available = verdict(rejection, "The service has its engine load the adapter.", type_="Available")
+    conditions = [available, loaded, _error(fault, loaded), *_routed(view, fault)]
+    known = {}
     if loaded.status == "True":
-        told["loadedPath"] = resource["spec"]["path"]
-        told["lastLoadedAt"] = _since(resource, world.now)
-    return StatusResult(told, None, PASSED_THROUGH)
-
-
-def _available(fault: Rejection | None) -> Condition:
-    if fault:
-        return Condition("Available", "False", fault.reason, fault.message)
-    return Condition("Available", "True", "Valid", "The service has its engine load the adapter.")
+        known = {"loadedPath": resource["spec"]["path"], "lastLoadedAt": _since(resource, world.now)}
+    return build_status(resource, {}, conditions, trailing=known, passed_through=PASSED_THROUGH)
 
 
 def _loaded(view: View, fault: Rejection | None) -> Condition:

@@ -13,13 +13,14 @@ from slipway.apis.llmkube.loading import Wanted
 from slipway.apis.llmkube.model_resolve import View
 from slipway.apis.llmkube.model_spec import Model
 from slipway.apis.llmkube.settings import llmkube
-from slipway.apis.llmkube.updated import last_updated
+from slipway.apis.llmkube.updated import stamped
 from slipway.artifacts.report import Report
 from slipway.kube.conditions import Condition, timestamp
 from slipway.kube.objects import NODE, Object, created_unix, generation
 from slipway.serving.agent import Progress
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult, World
 from slipway.serving.authors import NOT_ALLOWED
+from slipway.serving.status import build_status, verdict
 from slipway.weights import facts, progress
 from slipway.weights.facts import described
 
@@ -30,10 +31,11 @@ STARTING_SECONDS = 60
 CONDITIONS = frozenset({"Available", "Progressing", "Degraded", "SourceDrifted"})
 """Types of the conditions that Models have."""
 ALL_IS_WELL = "AsExpected"
-LOADING, LEAVING = "LoadingCache", "Leaving"
+LOADING = "LoadingCache"
+"""Reason why weights are not available while they are being loaded."""
+LEAVING = "Leaving"
 PASSED_THROUGH = frozenset({LOADING, LEAVING})
-"""Reasons that Models go through on their way."""
-"""Reason why weights are not available while they are on their way."""
+"""Reasons that Models go through."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     record: Record | None = None
     progress: Progress | None = None
     recheck: float | None = None
+    rejection: Rejection | None = None
+    """Why its plan is not in place, unless the weights are ready or have failed for another reason."""
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
@@ -61,29 +65,27 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         # What claims of devices ask for, nobody sees here.
         if not model.spec.hardware.gpu.resource_claims:
             found["acceleratorReady"] = _equipped(model, world)
-    found["conditions"] = [
-        msgspec.to_builtins(msgspec.structs.replace(condition, observed_generation=generation(world.resource)))
-        for condition in _conditions(state)
-    ]
-    stamp = last_updated(world.resource.get("status") or {}, found, CONDITIONS, world.now)
-    return StatusResult(
-        found | {"lastUpdated": stamp},
-        _soonest(state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None),
-        PASSED_THROUGH,
-    )
+    rechecks = (state.recheck, LEAVING_SECONDS if loading.waits_for_readers(view) else None)
+    result = build_status(world.resource, found, _conditions(state), rechecks=rechecks, passed_through=PASSED_THROUGH)
+    return stamped(result, world.resource, CONDITIONS, world.now)
 
 
 def _judged(view: View, rejection: Rejection | None) -> tuple[Model | None, State]:
     model = view.model
     if isinstance(model, InvalidSpecError):
-        return None, State(phase="Failed", reason=model.reason, message=model.message)
+        return None, _rejected(Rejection(model.reason, model.message), "Failed")
     if view.leaving:
         return model, _leaving(view)
     state = _state(view, model)
     if rejection is None or (state.phase == "Ready" and rejection.reason != NOT_ALLOWED):
         return model, state
-    phase: Phase = "Pending" if rejection.retryable else "Failed"
-    return model, State(phase=phase, reason=rejection.reason, message=rejection.message)
+    if rejection.retryable:
+        return model, state if state.phase == "Failed" else _rejected(rejection, "Pending")
+    return model, _rejected(rejection, "Failed")
+
+
+def _rejected(rejection: Rejection, phase: Phase) -> State:
+    return State(phase=phase, reason=rejection.reason, message=rejection.message, rejection=rejection)
 
 
 def _state(view: View, model: Model) -> State:
@@ -303,17 +305,21 @@ def _conditions(state: State) -> list[Condition]:
             Condition("Degraded", "False", ALL_IS_WELL, "Nothing is wrong."),
             *drifted,
         ]
-    elsewhere = "See the condition Available."
+    elsewhere, quiet = "See the condition Available.", state.reason
+    if state.phase != "Failed" and state.reason in ("DownloadStarted", "CopyStarted", "IntegrityCheckStarted"):
+        quiet = LOADING
+    available = Condition("Available", "False", quiet, state.message)
+    if state.rejection:
+        available = verdict(state.rejection, "", type_="Available")
     if state.phase == "Failed":
         return [
-            Condition("Available", "False", state.reason, state.message),
+            available,
             Condition("Progressing", "False", state.reason, elsewhere),
             Condition("Degraded", "True", state.reason, elsewhere),
             *drifted,
         ]
-    quiet = LOADING if state.reason in ("DownloadStarted", "CopyStarted", "IntegrityCheckStarted") else state.reason
     return [
-        Condition("Available", "False", quiet, state.message),
+        available,
         Condition("Progressing", "True", state.reason, elsewhere),
         Condition("Degraded", "False", ALL_IS_WELL, "Nothing is wrong."),
     ]

@@ -9,8 +9,9 @@ from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.quota_types import GPUQuotaSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, timestamp
-from slipway.kube.objects import Object, generation, key
+from slipway.kube.objects import Object, key
 from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
+from slipway.serving.status import build_status, first_rejection, verdict
 
 CONDITIONS = frozenset({"Accepted", "Exceeded", "FieldsUsed"})
 """Types of the conditions that GPUQuotas have."""
@@ -44,32 +45,31 @@ def plan(view: View) -> Plan:
     return Plan(children=())
 
 
-def status(view: View, _rejection: Rejection | None) -> StatusResult:
+def status(view: View, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
-    name, observed = str(key(resource)), generation(resource)
+    name = str(key(resource))
     used = quotas.used(world.listers, name)
     waiting = world.listers.count(INFERENCE_SERVICE, quotas.DENIED, name)
     before: Object = resource.get("status") or {}
     more = max(0, waiting - before.get("waiting", 0))
-    conditions = (_accepted(view), _exceeded(view, used), _fields_used(resource["spec"]))
+    accepted = verdict(
+        first_rejection(_fault(view), rejection), "Services of its namespaces start while it has room for them."
+    )
+    conditions = (accepted, _exceeded(view, used), _fields_used(resource["spec"]))
     told: Object = {
         "usedGPUCount": used,
         "usedVRAMBytes": 0,
         "waiting": waiting,
         "admissionDenials": before.get("admissionDenials", 0) + more,
-        "observedGeneration": observed,
-        "conditions": [
-            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
-        ],
     }
     last = timestamp(world.now) if more else before.get("lastDenial")
-    return StatusResult(told | ({"lastDenial": last} if last else {}))
+    return build_status(resource, told, conditions, trailing={"lastDenial": last} if last else {})
 
 
-def _accepted(view: View) -> Condition:
+def _fault(view: View) -> Rejection | None:
     if isinstance(view.spec, InvalidSpecError):
-        return Condition("Accepted", "False", view.spec.reason, f"It limits nobody. {view.spec.message}")
-    return Condition("Accepted", "True", "Valid", "Services of its namespaces start while it has room for them.")
+        return Rejection(view.spec.reason, f"It limits nobody. {view.spec.message}")
+    return None
 
 
 def _exceeded(view: View, used: int) -> Condition:

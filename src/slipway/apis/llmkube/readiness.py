@@ -6,7 +6,9 @@ from slipway.serving.readiness import (
     ANSWERING,
     COMPLETE,
     FAILED,
+    IN_PLACE,
     REACHED,
+    RETRYING,
     ROLLED_OUT,
     UNREACHED,
     AllOf,
@@ -45,16 +47,19 @@ INFERENCE_SERVICE = Readiness(
 
 MODEL_ROUTER = Readiness(
     ready=AllOf((Condition("Accepted"), Condition("Available"), REACHED)),
+    answering=AllOf((IN_PLACE, Condition("Available"), REACHED)),
     failed=AnyOf((UNREACHED, Condition("Accepted", "False"))),
     refused=Condition("Accepted", "False"),
     telling=(Condition("Accepted"), Condition("Available"), REACHED),
 )
 
+LOADED = Condition("Loaded", excused=("ScaledToZero",))
 LORA_ADAPTER = Readiness(
-    ready=AllOf((Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED)),
+    ready=AllOf((Condition("Available"), LOADED, REACHED)),
+    answering=AllOf((Condition("Available", excused=(RETRYING,)), LOADED, REACHED)),
     failed=AnyOf((UNREACHED, Condition("Error"))),
     refused=Condition("Available", "False"),
-    telling=(Condition("Available"), Condition("Loaded", excused=("ScaledToZero",)), REACHED),
+    telling=(Condition("Available"), LOADED, REACHED),
 )
 
 GPU_QUOTA = Readiness(

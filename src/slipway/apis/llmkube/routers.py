@@ -12,14 +12,15 @@ from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.router_rules import Routing, routing
 from slipway.apis.llmkube.router_types import KIND, MODEL_ROUTER, Backend, ModelRouterSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
-from slipway.apis.llmkube.updated import last_updated
+from slipway.apis.llmkube.updated import stamped
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting, label_value
-from slipway.kube.objects import SERVICE, Object, created_unix, generation, key
+from slipway.kube.objects import SERVICE, Object, created_unix, key
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.report import routed
 from slipway.serving.route import InvalidRouteError, Route, route_metadata, routed_service
 from slipway.serving.settings import Settings
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
 from slipway.serving.table import Table
 from slipway.serving.watches import REFERENCES, by_reference, nobody, owned_by, referenced_by
 from slipway.serving.workload import child
@@ -120,14 +121,12 @@ def _check_route(made: Object, resource: Object) -> None:
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     world, resource = view.world, view.world.resource
     router = view.router if isinstance(view.router, Router) else None
-    if isinstance(view.router, InvalidSpecError):
-        rejection = rejection or Rejection(view.router.reason, view.router.message)
+    rejection = first_rejection(rejection, view.router)
     namespace, name = key(resource)
-    observed = generation(resource)
     backends = [_backend(world, backend) for backend in router.spec.backends] if router else []
     answering = sum(backend["healthy"] for backend in backends)
     conditions = (
-        _accepted(rejection),
+        verdict(rejection, "The spec is valid and its route is in place."),
         _available(answering, rejection),
         routed(f"{namespace}/{service_name(name)}", (name,), world.routed),
         _backends_ready(backends),
@@ -137,17 +136,12 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "phase": _phase(len(backends), answering, rejection),
         "activeRules": router.routing.active if router else 0,
         "backends": backends,
-        "observedGeneration": observed,
-        "conditions": [
-            msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=observed)) for one in conditions
-        ],
     }
-    told["lastUpdated"] = last_updated(resource.get("status") or {}, told, CONDITIONS, world.now)
-    return StatusResult(told)
+    return stamped(build_status(resource, told, conditions), resource, CONDITIONS, world.now)
 
 
 def _phase(backends: int, answering: int, rejection: Rejection | None) -> str:
-    if rejection and not rejection.retryable:
+    if permanent(rejection):
         return "Failed"
     return "Pending" if not answering else "Ready" if answering == backends else "Degraded"
 
@@ -167,19 +161,12 @@ def _backend(world: World, backend: Backend) -> dict[str, Any]:
     return told_of
 
 
-def _accepted(rejection: Rejection | None) -> Condition:
-    if rejection:
-        status = "Unknown" if rejection.retryable else "False"
-        return Condition("Accepted", status, rejection.reason, rejection.message)
-    return Condition("Accepted", "True", "Valid", "The spec is valid and its route is in place.")
-
-
 def _available(answering: int, rejection: Rejection | None) -> Condition:
     if answering:
         backends = "backend answers" if answering == 1 else "backends answer"
         return Condition("Available", "True", "Ready", f"{answering} {backends}.")
-    if rejection and not rejection.retryable:
-        return Condition("Available", "False", rejection.reason, "See the condition Accepted.")
+    if refused := permanent(rejection):
+        return Condition("Available", "False", refused.reason, "See the condition Accepted.")
     return Condition("Available", "False", "WaitingForBackends", "No backend answers yet.")
 
 

@@ -28,7 +28,7 @@ from slipway.apis.llmkube.service_resolve import (
     priority,
     unready,
 )
-from slipway.apis.llmkube.updated import last_updated
+from slipway.apis.llmkube.updated import stamped
 from slipway.engines.flags import NOT_KNOWN
 from slipway.kube.conditions import Condition, find
 from slipway.kube.objects import Object, generation, key, uid
@@ -36,6 +36,7 @@ from slipway.serving.adapters import Standing, standings
 from slipway.serving.api import Rejection, StatusResult, World
 from slipway.serving.diagnosis import Diagnosis, Failure, Limits, diagnose
 from slipway.serving.report import REPORTED, STARTING, Component, Pending, Report, report, routed
+from slipway.serving.status import build_status, first_rejection, permanent
 
 CONDITIONS = REPORTED | {
     "AdaptersLoaded",
@@ -79,7 +80,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 def status(view: View, rejection: Rejection | None) -> StatusResult:
     found, world = _found(view, rejection), view.world
     resource = world.resource
-    metadata, observed = resource["metadata"], generation(resource)
+    metadata = resource["metadata"]
     served = f"{metadata['namespace']}/{pods.service_name(metadata['name'])}"
     ids = (metadata["name"], *(found.service.further_names if found.service else ()))
     # Nothing is made for a service that a Mac computes, and so nothing is to be told of that.
@@ -87,11 +88,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     others = (*route, *_others(view, found), *_at_gateway(found, route))
     fetches = found.service is not None and found.service.placed.way == "engine"
     starting = STARTING if fetches else "No replica answers yet."
-    told = report(
-        (Component(found.deployment, found.diagnosis),), found.rejection, others, observed, found.pending, starting
-    )
-    degraded = _degraded(told, observed)
-    status: Object = {
+    told = report((Component(found.deployment, found.diagnosis),), found.rejection, others, found.pending, starting)
+    fields: Object = {
         "phase": _phase(world, found, told),
         "replicas": told.replicas,
         "desiredReplicas": _desired(resource, found.deployment),
@@ -102,26 +100,26 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         **_adapters(found),
         **_quota(view, rejection),
         "observedModels": _observed_models(world),
-        "observedGeneration": observed,
-        "conditions": [msgspec.to_builtins(condition) for condition in (*told.conditions, degraded)],
     }
-    status["lastUpdated"] = last_updated(resource.get("status") or {}, status, CONDITIONS, world.now)
     ages = operation.recycles_in(view, found.service) if found.service else None
-    rechecks = [seconds for seconds in (found.diagnosis.recheck_seconds, ages) if seconds is not None]
-    return StatusResult(status, min(rechecks, default=None), PASSED_THROUGH)
+    result = build_status(
+        resource,
+        fields,
+        (*told.conditions, _degraded(told)),
+        rechecks=(found.diagnosis.recheck_seconds, ages),
+        passed_through=PASSED_THROUGH,
+    )
+    return stamped(result, resource, CONDITIONS, world.now)
 
 
 def _found(view: View, rejection: Rejection | None) -> Found:
     world, deployment = view.world, view.deployment
-    if isinstance(view.service, Service):
-        service = view.service
-    else:
-        service, rejection = None, rejection or Rejection(view.service.reason, view.service.message)
-    if service and service.model.hardware.accelerator == METAL:
-        rejection = rejection or OUT_OF_REACH
+    service = view.service if isinstance(view.service, Service) else None
+    outside = service is not None and service.model.hardware.accelerator == METAL
+    rejection = first_rejection(rejection, view.service, OUT_OF_REACH if outside else None)
     resource = _accelerator(deployment)
     scheduling = scheduling_of_oldest(world.pods, resource)
-    waits = None if rejection else view.waits
+    waits = None if permanent(rejection) else view.waits
     # That accelerators are in use is no failure, however long it lasts.
     judged = [pod for pod in world.pods if not _queues(pod, resource)]
     diagnosis, pending = _diagnosis(world, judged, service, deployment), None
@@ -145,8 +143,8 @@ def _found(view: View, rejection: Rejection | None) -> Found:
 def _quota(view: View, rejection: Rejection | None) -> Object:
     """Its part of GPUQuotas. With a plan that is refused it cannot start, however much room there is; that an object is
     refused is known only of one that starts."""
-    refused = rejection is not None and not rejection.retryable and not rejection.of_object
-    record = view.unstarted if refused else view.quota
+    refused = permanent(rejection)
+    record = view.unstarted if refused and not refused.of_object else view.quota
     return {"quota": msgspec.to_builtins(record)} if record.names else {}
 
 
@@ -218,7 +216,7 @@ def _desired(resource: Object, deployment: Object | None) -> int:
 
 def _phase(world: World, found: Found, told: Report) -> str:
     suspended = found.service is not None and found.service.spec.suspend
-    refused = found.rejection and not found.rejection.retryable
+    refused = permanent(found.rejection)
     ready, desired = told.ready_replicas, _desired(world.resource, found.deployment)
     if suspended:
         return "Suspended"
@@ -393,16 +391,13 @@ def _sglang(service: Service) -> Condition:
     return Condition("SGLangSpecValid", "True", "Valid", "The settings of SGLang are taken as they are.")
 
 
-def _degraded(told: Report, observed: int) -> Condition:
+def _degraded(told: Report) -> Condition:
     """True while something is wrong that does not pass by itself."""
     by_type = {condition.type: condition for condition in told.conditions}
     accepted, progressing = by_type["Accepted"], by_type["Progressing"]
     if accepted.status == "False":
-        return Condition(
-            "Degraded", "True", accepted.reason, "See the condition Accepted.", observed_generation=observed
-        )
+        return Condition("Degraded", "True", accepted.reason, "See the condition Accepted.")
     if progressing.status == "False" and progressing.reason != "Complete":
         text = "See the condition Progressing." if told.ready_replicas else "See the condition Available."
-        return Condition("Degraded", "True", progressing.reason, text, observed_generation=observed)
-    text = "No failure keeps it from serving."
-    return Condition("Degraded", "False", "AsExpected", text, observed_generation=observed)
+        return Condition("Degraded", "True", progressing.reason, text)
+    return Condition("Degraded", "False", "AsExpected", "No failure keeps it from serving.")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+import msgspec
+
 from slipway.kube.conditions import LONGEST_MESSAGE, timestamp
 from slipway.kube.objects import Object
+from slipway.serving.api import StatusResult
 
 
 def last_updated(before: Object, status: Object, types: Container[str], now: float) -> str:
@@ -16,6 +19,12 @@ def last_updated(before: Object, status: Object, types: Container[str], now: flo
     """
     stamp = str(before.get("lastUpdated") or "")
     return stamp if stamp and _timeless(before, types) == _timeless(status, types) else timestamp(now)
+
+
+def stamped(result: StatusResult, resource: Object, types: Container[str], now: float) -> StatusResult:
+    """The status of ``resource`` with the field ``lastUpdated``."""
+    stamp = last_updated(resource.get("status") or {}, result.status, types, now)
+    return msgspec.structs.replace(result, status=result.status | {"lastUpdated": stamp})
 
 
 def _timeless(status: Object, types: Container[str]) -> Object:

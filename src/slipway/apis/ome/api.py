@@ -22,7 +22,7 @@ def _runtimes(resource: CustomResource) -> Table[World]:
         watches=lambda _settings: (runtime_status.watch(resource.kind),),
         resolve=lambda world: world,
         plan=lambda _view: Plan(children=()),
-        status=lambda view, _rejection: runtime_status.status(view, resource.kind),
+        status=lambda view, rejection: runtime_status.status(view, rejection, resource.kind),
     )
 
 

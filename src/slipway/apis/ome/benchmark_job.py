@@ -21,6 +21,7 @@ from slipway.serving.freedoms import Freedom, freedoms
 from slipway.serving.job import Task, ended, job, last_error, without_pods
 from slipway.serving.report import Pending
 from slipway.serving.server import Container, Mount, variables
+from slipway.serving.status import build_status, permanent, verdict
 from slipway.serving.workload import MANAGER, UNPRIVILEGED, container_spec, restricted
 from slipway.weights.credentials import Access, mounted
 
@@ -44,6 +45,8 @@ SIDECAR_READY: Object = {
 RECHECK_SECONDS = 60.0
 """What a benchmark is refused for may lie in a model, of which nothing tells it."""
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing"})
+PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
+"""Reasons that benchmarks go through."""
 OWN_LABELS = frozenset({names.BENCHMARK_LABEL})
 
 
@@ -171,10 +174,11 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     resource, made = view.world.resource, view.made or {}
     before = resource.get("status") or {}
     over = before.get("state") in ("Completed", "Failed") and before.get("observedGeneration") == generation(resource)
-    if over and view.kept and not rejection and before.get("completionTime"):
+    refused = permanent(rejection)
+    if over and view.kept and not refused and before.get("completionTime"):
         own = [one for one in before.get("conditions") or () if one.get("type") in CONDITIONS]
         return StatusResult({**before, "conditions": own})
-    told = _refused(rejection) if rejection else _told(view)
+    told = _refused(refused) if refused else _told(view)
     observed = made.get("status") or {}
     failed: Object = next((one for one in observed.get("conditions") or () if one["type"] == "Failed"), {})
     times = {"startTime": observed.get("startTime")}
@@ -186,18 +190,19 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         **{name: value for name, value in times.items() if value and view.kept},
         **({"failureMessage": told.failure.message} if told.failure else {}),
         **({"details": results.details(told.summary)} if told.summary else {}),
-        "observedGeneration": generation(resource),
-        "conditions": [msgspec.to_builtins(one) for one in _conditions(told, rejection, generation(resource))],
     }
-    return StatusResult(found, told.recheck_seconds, frozenset({"WaitingForService", "WaitingForPod", "Running"}))
+    return build_status(
+        resource,
+        found,
+        _conditions(told, rejection),
+        rechecks=(told.recheck_seconds,),
+        passed_through=PASSED_THROUGH,
+    )
 
 
 def _refused(rejection: Rejection) -> Told:
-    failure = None if rejection.retryable else Failure(rejection.reason, rejection.message)
-    waiting = Pending(rejection.reason, rejection.message)
-    return Told(
-        state="Failed" if failure else "Pending", pending=waiting, failure=failure, recheck_seconds=RECHECK_SECONDS
-    )
+    failure = Failure(rejection.reason, rejection.message)
+    return Told(state="Failed", failure=failure, recheck_seconds=RECHECK_SECONDS)
 
 
 def _told(view: View) -> Told:
@@ -269,11 +274,7 @@ def _limits(world: World) -> Limits:
     return Limits(startup_seconds=0, unschedulable_grace_seconds=grace, container="")
 
 
-def _conditions(told: Told, rejection: Rejection | None, observed: int) -> tuple[Condition, ...]:
-    accepted = ("Accepted", "True", "Valid", "The spec is valid.")
-    if rejection:
-        verdict = "Unknown" if rejection.retryable else "False"
-        accepted = ("Accepted", verdict, rejection.reason, rejection.message)
+def _conditions(told: Told, rejection: Rejection | None) -> tuple[Condition, ...]:
     if told.failure:
         available = ("Available", "False", told.failure.reason, told.failure.message)
         progressing = ("Progressing", "False", told.failure.reason, "See the condition Available.")
@@ -284,4 +285,4 @@ def _conditions(told: Told, rejection: Rejection | None, observed: int) -> tuple
         count = told.summary.requests if told.summary else 0
         available = ("Available", "True", "Completed", f"{count} requests were answered, and none failed.")
         progressing = ("Progressing", "False", "Complete", "The benchmark is over.")
-    return tuple(Condition(*one, observed_generation=observed) for one in (accepted, available, progressing))
+    return verdict(rejection, "The spec is valid."), Condition(*available), Condition(*progressing)

@@ -14,6 +14,7 @@ from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, generation
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.diagnosis import sentence
+from slipway.serving.status import build_status, first_rejection, permanent, verdict
 from slipway.weights import facts, progress
 from slipway.weights.progress import Moving
 
@@ -42,29 +43,21 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
-    refused = view.stored if isinstance(view.stored, InvalidSpecError) else rejection
-    told = _told(view)
+    rejection = first_rejection(view.stored, rejection)
+    refused, told = permanent(rejection), _told(view)
     if refused is not None and not told.available and not view.leaving:
-        told = msgspec.structs.replace(told, reason=refused.reason, message=refused.message, under_way="")
-        passing = isinstance(refused, Rejection) and refused.retryable
-        told = msgspec.structs.replace(told, state="In_Transit" if passing else "Failed")
+        told = msgspec.structs.replace(
+            told, state="Failed", reason=refused.reason, message=refused.message, under_way=""
+        )
     conditions = [
-        _accepted(refused),
+        verdict(rejection, "The spec can be served."),
         Condition("Available", "True" if told.available else "False", told.reason, told.message),
         Condition("Progressing", "True" if told.under_way else "False", *_progress(told)),
     ]
-    seen = generation(view.resource)
-    made = [msgspec.to_builtins(msgspec.structs.replace(one, observed_generation=seen)) for one in conditions]
     kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
     fields = {name: value for name, value in {**kept, **told.fields}.items() if value}
-    found = {"state": told.state, **fields, "observedGeneration": seen, "conditions": made}
-    return StatusResult(found, told.recheck, PASSED_THROUGH)
-
-
-def _accepted(refused: InvalidSpecError | Rejection | None) -> Condition:
-    if refused is None:
-        return Condition("Accepted", "True", "Valid", "The spec can be served.")
-    return Condition("Accepted", "False", refused.reason, refused.message)
+    found = {"state": told.state, **fields}
+    return build_status(view.resource, found, conditions, rechecks=(told.recheck,), passed_through=PASSED_THROUGH)
 
 
 def _progress(told: Told) -> tuple[str, str]:

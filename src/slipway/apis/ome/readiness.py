@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from slipway.serving.readiness import ANSWERING, COMPLETE, REACHED, UNREACHED, AllOf, AnyOf, Condition, Field, Readiness
+from slipway.serving.readiness import (
+    ANSWERING,
+    COMPLETE,
+    IN_PLACE,
+    REACHED,
+    UNREACHED,
+    AllOf,
+    AnyOf,
+    Condition,
+    Field,
+    Readiness,
+)
 
 ACCEPTED = Condition("Accepted")
 REFUSED = Condition("Accepted", "False")
 
 MODEL = Readiness(
     ready=AllOf((Field("status.state", ("Ready",)), ACCEPTED)),
+    answering=AllOf((Field("status.state", ("Ready",)), IN_PLACE)),
     failed=AnyOf((Field("status.state", ("Failed",)), REFUSED)),
     refused=REFUSED,
     telling=(ACCEPTED, Condition("Available")),

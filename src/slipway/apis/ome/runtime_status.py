@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from slipway.apis.ome.candidates import Broken, Entry, candidate
-from slipway.kube.conditions import Condition
-from slipway.kube.objects import Key, Kind, Object, created_unix, generation, key
+from slipway.kube.objects import Key, Kind, Object, created_unix, key
 from slipway.kube.store import Change
-from slipway.serving.api import Listers, StatusResult, Watch, World
+from slipway.serving.api import Listers, Rejection, StatusResult, Watch, World
+from slipway.serving.status import build_status, first_rejection, verdict
 from slipway.serving.watches import NAMESPACE, by_namespace
 
 SELECTED = "selected"
@@ -38,30 +38,26 @@ def selected_for(runtime: Object) -> Iterable[str]:
     return [msgspec.json.encode((protocol, scope, entry)).decode() for entry in entries for protocol in protocols]
 
 
-def status(world: World, kind: Kind) -> StatusResult:
+def status(world: World, rejection: Rejection | None, kind: Kind) -> StatusResult:
     """Of a runtime of this kind."""
-    runtime, observed = world.resource, generation(world.resource)
-    found = _accepted(
-        runtime, [other for value in selected_for(runtime) for other in world.list(kind, SELECTED, value)]
-    )
-    conditions = [msgspec.to_builtins(msgspec.structs.replace(found, observed_generation=observed))]
-    return StatusResult({"observedGeneration": observed, "conditions": conditions})
+    runtime = world.resource
+    rivals = [other for value in selected_for(runtime) for other in world.list(kind, SELECTED, value)]
+    rejection = first_rejection(_fault(runtime, rivals), rejection)
+    return build_status(runtime, {}, (verdict(rejection, "Services can use it."),))
 
 
-def _accepted(runtime: Object, rivals: Iterable[Object]) -> Condition:
+def _fault(runtime: Object, rivals: Iterable[Object]) -> Rejection | None:
     one = candidate(runtime)
     if isinstance(one, Broken):
-        return Condition("Accepted", "False", "InvalidSpec", f"it {one.message}")
+        return Rejection("InvalidSpec", f"it {one.message}")
     older = min(rivals, key=_age, default=runtime)
     if _age(older) < _age(runtime):
-        return Condition(
-            "Accepted",
-            "False",
+        return Rejection(
             "Shadowed",
             f"{key(older).name}, which is older, is selected for the same models with the same score, so that only the "
             "names decide between the two: change the priority or the size range of one, or disable it",
         )
-    return Condition("Accepted", "True", "Valid", "Services can use it.")
+    return None
 
 
 def _age(runtime: Object) -> tuple[int, str]:

@@ -14,6 +14,7 @@ from slipway.serving import canary
 from slipway.serving.api import Rejection
 from slipway.serving.diagnosis import Diagnosis, Failure, is_ready
 from slipway.serving.report import Component, complete
+from slipway.serving.status import permanent
 
 CREATED, ANSWERS = "latestCreatedRevision", "latestReadyRevision"
 ROLLED_OUT, PREVIOUS = "latestRolledoutRevision", "previousRolledoutRevision"
@@ -92,9 +93,9 @@ def model_status(found: Sequence[Found], rejection: Rejection | None) -> Object:
     current = ready and all(one.workload is not None and complete(one.workload) for one in loading)
     told: Object = {"modelCopies": {"failedCopies": _failing(loading), "totalCopies": copies}}
     active = "Loaded" if ready else "Loading" if any(one.pods for one in loading) else "Pending"
-    if rejection is not None and not rejection.retryable:
-        reason = FAILURES.get(rejection.reason)
-        told["lastFailureInfo"] = {"message": rejection.message} | ({"reason": reason} if reason else {})
+    if refused := permanent(rejection):
+        reason = FAILURES.get(refused.reason)
+        told["lastFailureInfo"] = {"message": refused.message} | ({"reason": reason} if reason else {})
         return told | _states("InvalidSpec", active, "")
     failure = failed.diagnosis.failure if failed else None
     if failed and failure and failure.reason not in OF_CONTAINERS:

@@ -14,11 +14,12 @@ from slipway.apis.ome.service_resolve import View
 from slipway.apis.ome.service_types import LATER
 from slipway.kube.conditions import Condition
 from slipway.kube.crd import set_fields
-from slipway.kube.objects import DEPLOYMENT, Object, generation, key, labels
-from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
+from slipway.kube.objects import DEPLOYMENT, Object, key, labels
+from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
 from slipway.serving.groups import LEADER_WORKER_SET, as_workload
 from slipway.serving.report import REPORTED, Component, Pending, report, routed
+from slipway.serving.status import build_status, first_rejection, verdict
 
 CANARY = "canary"
 READY = {"engine": "EngineReady", "decoder": "DecoderReady", "router": "RouterReady", CANARY: "CanaryReady"}
@@ -44,11 +45,10 @@ anew when that takes long."""
 
 
 def status(view: View, rejection: Rejection | None) -> StatusResult:
-    world, observed = view.world, generation(view.world.resource)
+    world = view.world
     service = view.service if isinstance(view.service, Service) else None
     pending = _pending(service)
-    if isinstance(view.service, InvalidSpecError):
-        rejection = rejection or Rejection(view.service.reason, view.service.message)
+    rejection = first_rejection(rejection, view.service)
     if rejection is not None and rejection.reason == NOT_READY:
         # Nothing is wrong: what the model is will be known once its files have been looked at.
         rejection, pending = msgspec.structs.replace(rejection, retryable=True), Pending(NOT_READY, rejection.message)
@@ -69,7 +69,6 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
             Condition("IngressReady", "True", "IngressDisabled", "The gateway takes the place of an ingress."),
             *_others(view, service),
         ),
-        observed,
         pending,
         "No replica answers yet.",
     )
@@ -83,26 +82,20 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         **_excluded(view),
         "replicas": counts.get("replicas", 0),
         "readyReplicas": counts.get("readyReplicas", 0),
-        "observedGeneration": observed,
-        "conditions": [msgspec.to_builtins(condition) for condition in told.conditions],
     }
-    rechecks = [seconds for one in [*found, *tried] if (seconds := one.diagnosis.recheck_seconds) is not None]
-    return StatusResult(result, min(rechecks, default=None), PASSED_THROUGH)
+    rechecks = [one.diagnosis.recheck_seconds for one in (*found, *tried)]
+    return build_status(world.resource, result, told.conditions, rechecks=rechecks, passed_through=PASSED_THROUGH)
 
 
 def _virtual(resource: Object, rejection: Rejection | None) -> StatusResult:
     """Of a service that is only a name for what somebody else runs."""
     text = "The service is virtual: nothing is made for it."
-    told = (
-        ("Accepted", "False", rejection.reason, rejection.message)
-        if rejection
-        else ("Accepted", "True", "Valid", text),
-        ("Available", "True", "VirtualDeployment", text),
-        ("Progressing", "False", "Complete", text),
+    conditions = (
+        verdict(rejection, text),
+        Condition("Available", "True", "VirtualDeployment", text),
+        Condition("Progressing", "False", "Complete", text),
     )
-    conditions = [Condition(*one, observed_generation=generation(resource)) for one in told]
-    found = {"observedGeneration": generation(resource), "conditions": list(map(msgspec.to_builtins, conditions))}
-    return StatusResult(address_of(resource, 80) | found)
+    return build_status(resource, address_of(resource, 80), conditions)
 
 
 def _found(view: View, service: Service | None) -> list[Found]:

@@ -53,7 +53,7 @@ def accepted(of: Object, *others: Object) -> Object:
     world = World(
         resource=of, children={}, pods=(), routed=(), settings=Settings(), now=0.0, listers=stores(of, *others)
     )
-    found = status(world, KIND).status
+    found = status(world, None, KIND).status
     assert found["observedGeneration"] == 3
     [condition] = found["conditions"]
     assert condition["type"] == "Accepted"

@@ -1,0 +1,28 @@
+"""News: which conditions of a new status deserve an Event. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from slipway.kube.conditions import Condition
+from slipway.kube.objects import Object
+from slipway.serving.readiness import RETRYING
+from slipway.serving.report import SETTLED
+
+
+def news(
+    before: Sequence[Object], after: Sequence[Condition], passed_through: frozenset[str]
+) -> Iterator[tuple[str, Condition]]:
+    """The type of each Event, and its condition: one for each reason that is new.
+
+    No Event for ``passed_through``, for a rejection while it is retried, or for a condition that was never wrong.
+    """
+    known = {condition["type"]: condition.get("reason") for condition in before}
+    refused = any(condition.type == "Accepted" and condition.status == "False" for condition in after)
+    silent = {RETRYING, *passed_through} | ({"NoService"} if refused else set())
+    for condition in after:
+        good = condition.status == "True" or condition.reason in SETTLED
+        never_wrong = good and known.get(condition.type, RETRYING) == RETRYING
+        if condition.reason != known.get(condition.type) and condition.reason not in silent and not never_wrong:
+            silent.add(condition.reason)
+            yield "Normal" if good else "Warning", condition
