@@ -152,7 +152,7 @@ class Deliverer:
             await self._tell_refusal(workload, error)
             return Result(REFUSED_SECONDS)
         await self._release(workload, outcome.claims)
-        again = [outcome.recheck_seconds]
+        again = [outcome.recheck_seconds, self._blind.write_after(workload)]
         if outcome.blocked is None and self.kind != DEPLOYMENT:
             again.append(await self._drop_gated(delivered))
         return Result(min((seconds for seconds in again if seconds is not None), default=None))

@@ -276,7 +276,8 @@ class Reconciler:
         refused = await self._mark_all(resource, plan.metadata_patches)
         # The status must not be read off children as they were before.
         wrote = await self._expectations.met(uid(resource))
-        return blind + shared + applied + Applied(refused, waited=wrote or bool(refused))
+        mine = Applied(refused, waited=wrote or bool(refused), again_after=self._applier.write_after(resource))
+        return blind + shared + applied + mine
 
     async def _mark_all(self, resource: Object, patches: Iterable[MetadataPatch]) -> tuple[Failure, ...]:
         """Writes to each object once. Where the server refuses that, each patch by itself: one may be too much and the

@@ -49,6 +49,8 @@ NAMED = frozenset({SERVICE_ACCOUNT, ROLE})
 """Kinds of children that others name, and get rights by: pods by an account, a RoleBinding by a Role."""
 NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
+BLIND_SECONDS = 300.0
+"""After which an object that is never read is written again, as no event tells that it was deleted or changed."""
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
@@ -94,6 +96,8 @@ class Applied(msgspec.Struct, frozen=True):
     """Trouble that passes: conflicts, overload, timeouts."""
     waited: bool = False
     """Whether there was something to do, so that what the stores show may have changed meanwhile."""
+    again_after: float | None = None
+    """Seconds until something must be written again although nothing changed."""
 
     def __add__(self, other: Applied) -> Applied:
         return Applied(
@@ -101,15 +105,15 @@ class Applied(msgspec.Struct, frozen=True):
             self.waiting + other.waiting,
             self.errors + other.errors,
             self.waited or other.waited,
+            min((one.again_after for one in (self, other) if one.again_after is not None), default=None),
         )
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which a failure is worth another try; None when there was none."""
-        if not self.failures:
-            return None
+        """Seconds after which a failure is worth another try, or something must be written again; None: never."""
         waits = {NAME_TAKEN: _TAKEN_SECONDS, MISSING_KIND: _MISSING_SECONDS}
-        return min(waits.get(failure.reason, _REFUSED_SECONDS) for failure in self.failures)
+        retries = [waits.get(failure.reason, _REFUSED_SECONDS) for failure in self.failures]
+        return min([*retries, *([] if self.again_after is None else [self.again_after])], default=None)
 
     def raise_passing(self) -> None:
         """Raises one of the passing errors, the one that asks for the longest wait, so that the owner backs off."""
@@ -134,6 +138,15 @@ class _Refused(NamedTuple):
     desired: bytes
     failure: Failure
     until: float
+
+
+class _Written(NamedTuple):
+    """The last write of an object that is never read."""
+
+    desired: bytes
+    """Digest of the object."""
+    at: float
+    """In monotonic seconds."""
 
 
 class _Intent(NamedTuple):
@@ -202,8 +215,8 @@ class Applier:
         self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
         self._sent: dict[tuple[Kind, Key], _Sent] = {}
         self._refused: dict[tuple[Kind, Key], _Refused] = {}
-        self._blind: dict[str, dict[tuple[Kind, Key], bytes]] = {}
-        """uid of an owner -> child -> digest of what was written last."""
+        self._blind: dict[str, dict[tuple[Kind, Key], _Written]] = {}
+        """uid of an owner -> child -> its last write."""
         for kind, informer in self._informers.items():
             informer.add_handler(partial(self._forget, kind))
 
@@ -254,36 +267,65 @@ class Applier:
         return _summary(await _all([self._make(owner, intent) for intent in missing]), missing)
 
     async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
-        """Makes these children, Secrets, without ever asking for one: the right to list Secrets would be
-        one to read them all. Each is sent once, and again when it is another one. One that is there and not this
-        owner's stays as it is. They are never removed: the garbage collector does that."""
+        """Writes these children, which are Secrets, and never reads them: the right to list Secrets would be
+        the right to read them all. Each is written when it changes, and again after :data:`BLIND_SECONDS`. Call it
+        after :meth:`write_after` seconds. An existing object of another owner stays as it is. The garbage collector
+        removes them."""
         known = self._blind.pop(uid(owner), {})
+        self._drop_vanished()
         if not objects:
             return Applied()
         intents = []
         for obj in objects:
             child = self._complete(owner, obj)
             intents.append(_Intent(_BLIND[obj["apiVersion"], obj["kind"]], key(child), child, digest(child)))
-        kept = {(one.kind, one.name): one.desired for one in intents}
-        self._blind[uid(owner)] = {child: known[child] for child in kept if child in known}
-        changed = [one for one in intents if known.get((one.kind, one.name)) != one.desired]
-        outcomes = await _all([self._write(intent) for intent in changed])
+        now = time.monotonic()
+        current = {
+            (one.kind, one.name): written
+            for one in intents
+            if (written := known.get((one.kind, one.name)))
+            and written.desired == one.desired
+            and now - written.at < BLIND_SECONDS
+        }
+        changed = [one for one in intents if (one.kind, one.name) not in current]
+        outcomes = await _all([self._write(one, exists=(one.kind, one.name) in known) for one in changed])
         for intent, outcome in zip(changed, outcomes, strict=True):
             if outcome is None:
-                self._blind[uid(owner)][intent.kind, intent.name] = intent.desired
+                current[intent.kind, intent.name] = _Written(intent.desired, now)
+        self._blind[uid(owner)] = current
         return _summary(outcomes, changed)
 
-    async def _write(self, intent: _Intent) -> None:
+    def write_after(self, owner: Object) -> float | None:
+        """Seconds until the objects of the last :meth:`write` must be written again; None: there are none."""
+        times = [written.at for written in self._blind.get(uid(owner), {}).values()]
+        return max(min(times) + BLIND_SECONDS - time.monotonic(), 0.0) if times else None
+
+    def _drop_vanished(self) -> None:
+        """Forgets owners whose objects were not written again in time, because the owners are gone. The owners are in
+        the order of their last reconciliation."""
+        oldest = time.monotonic() - 2 * BLIND_SECONDS
+        while self._blind:
+            owner = next(iter(self._blind))
+            if any(written.at > oldest for written in self._blind[owner].values()):
+                return
+            del self._blind[owner]
+
+    async def _write(self, intent: _Intent, *, exists: bool) -> None:
+        """``exists``: whether it was there when it was written last."""
         self._refuse_again(intent)
         try:
+            if exists and await self._overwrite(intent):
+                return
             await self._client.create(intent.kind, intent.object, field_manager=self._field_manager)
         except ConflictError:
-            await self._overwrite(intent)
+            if not await self._overwrite(intent):
+                raise
         except (InvalidObjectError, ForbiddenError, NotFoundError) as error:
             raise self._refusal(intent, error) from error
 
-    async def _overwrite(self, intent: _Intent) -> None:
-        """Replaces what there is under a child's name, if that is its owner's: the API server looks at that."""
+    async def _overwrite(self, intent: _Intent) -> bool:
+        """Replaces the object with a child's name, if it is its owner's: the API server checks that. Returns False if
+        there is no object."""
         kind, name = intent.kind, intent.name
         reference = intent.object["metadata"]["ownerReferences"][0]
         mine = [_has(f"/metadata/labels/{MANAGED_BY.replace('/', '~1')}", self._manager)]
@@ -301,8 +343,11 @@ class Applier:
                 raise _Refusal(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
             # No event tells when it is gone.
             raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
-        except (ForbiddenError, NotFoundError) as error:
+        except NotFoundError:
+            return False
+        except ForbiddenError as error:
             raise self._refusal(intent, error) from error
+        return True
 
     async def _make(self, owner: Object, intent: _Intent) -> None:
         kind, name = intent.kind, intent.name

@@ -14,6 +14,7 @@ from slipway.apis.deckhouse import names
 from slipway.apis.deckhouse.api import MODELS
 from slipway.apis.deckhouse.types import CLUSTER_MODEL, MODEL
 from slipway.artifacts.publication import written
+from slipway.kube import applier as applier_module
 from slipway.kube.conditions import timestamp
 from slipway.kube.crd import CustomResource
 from slipway.kube.objects import JOB, POD, SECRET
@@ -117,6 +118,22 @@ async def test_where_to_upload_is_written_once_and_never_asked_for(server, model
     assert [one.method for one in server.log if "/secrets" in one.path] == ["POST"]
     events = [one for path, one in server.objects.items() if "/events/" in path]
     assert token not in str(status(server)) + str(events)
+
+
+async def test_an_upload_secret_that_another_writer_deletes_or_changes_is_written_again(
+    server, models, eventually, monkeypatch
+) -> None:
+    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.1)
+    place_of_secret = SECRET.path("models", "tiny-upload")
+    await create(server, upload={})
+    await eventually(lambda: phase(server) == "WaitForUpload")
+    before = server.objects[place_of_secret]["data"]
+    await server.remove(place_of_secret)
+    await eventually(lambda: server.objects.get(place_of_secret, {}).get("data") == before)
+    await server.store(place_of_secret, {**server.objects[place_of_secret], "data": {"token": "eA=="}})
+    await eventually(lambda: server.objects[place_of_secret]["data"] == before)
+    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PATCH"}
+    assert phase(server) == "WaitForUpload"
 
 
 async def test_an_upload_that_is_complete_is_published(server, models, eventually) -> None:

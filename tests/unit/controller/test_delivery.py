@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from slipway.apis.deckhouse import names, types, users
-from slipway.apis.deckhouse.delivery import DELIVERY
+from slipway.apis.deckhouse.delivery import DELIVERY, watches
 from slipway.controller import delivery as delivery_module
 from slipway.controller.caches import Caches
 from slipway.controller.delivery import Deliveries
+from slipway.kube import applier as applier_module
 from slipway.kube.events import Recorder
 from slipway.kube.metrics import Metrics
 from slipway.kube.objects import (
@@ -22,6 +23,7 @@ from slipway.kube.objects import (
     JOB,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    SECRET,
     STATEFUL_SET,
     Kind,
     Object,
@@ -41,8 +43,8 @@ class Models:
     def __init__(self, resource: Any) -> None:
         self.resource = resource
 
-    def watches(self, _settings: Settings) -> Any:
-        return users.watches(self.resource.kind)
+    def watches(self, settings: Settings) -> Any:
+        return (*users.watches(self.resource.kind), *watches(settings))
 
 
 class Cluster:
@@ -105,11 +107,11 @@ async def deliver(client, start, cluster, monkeypatch) -> Callable[..., Any]:
     """Starts deliveries, for these namespaces. Jobs end as soon as they are made unless ``working``."""
     monkeypatch.setattr(delivery_module, "GATED_SECONDS", 0.5)
 
-    async def started(*namespaces: str, working: bool = False) -> Deliveries:
+    async def started(*namespaces: str, working: bool = False, settings: Settings = SETTINGS) -> Deliveries:
         metrics, apis = Metrics(), [Models(types.MODEL), Models(types.CLUSTER_MODEL)]
-        caches = Caches(client, apis, SETTINGS, namespaces=namespaces)
+        caches = Caches(client, apis, settings, namespaces=namespaces)
         recorder = Recorder(client, "test", metrics=metrics)
-        made = Deliveries(DELIVERY, client, caches, SETTINGS, recorder, namespaces)
+        made = Deliveries(DELIVERY, client, caches, settings, recorder, namespaces)
         for informer in (*caches.informers, *made.informers):
             start(informer.run())
         for controller in made.controllers(2, metrics):
@@ -150,6 +152,27 @@ async def test_a_workload_gets_its_model_and_then_there_is_rest(
     assert cluster.blocked(path) is None
     await rest(lambda: len(server.writes))
     assert "ModelsDelivered" in cluster.events()
+
+
+async def test_a_pull_secret_that_another_writer_deletes_or_changes_is_written_again(
+    server, cluster, deliver, eventually, monkeypatch, tmp_path
+) -> None:
+    monkeypatch.setattr(applier_module, "BLIND_SECONDS", 0.1)
+    (tmp_path / "hmac").write_bytes(bytes(32))
+    own = {"delivery": "ImageVolume", "nodeRegistry": "node:5000", "image": True, "keyFile": str(tmp_path / "hmac")}
+    annotations = {names.IMAGE_DIGEST: f"sha256:{'b' * 64}"}
+    await cluster.model(metadata={"annotations": annotations})
+    path = await cluster.workload(model="m")
+    await deliver(settings=Settings(apis={"deckhouse": {"registry": "registry:5000"} | own}, system_namespace="system"))
+    await eventually(lambda: cluster.of(SECRET))
+    (secret,) = cluster.of(SECRET)
+    place = SECRET.path("models", secret["metadata"]["name"])
+    await server.remove(place)
+    await eventually(lambda: server.objects.get(place, {}).get("data") == secret["data"])
+    await server.store(place, {**server.objects[place], "data": {}})
+    await eventually(lambda: server.objects[place]["data"] == secret["data"])
+    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PATCH"}
+    assert cluster.blocked(path) is None
 
 
 async def test_workloads_that_ask_for_nothing_cost_no_request_and_no_memory(

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from slipway.kube import applier as applier_module
 from slipway.kube import expectations as expectations_module
-from slipway.kube.applier import OWNER, Applied, Applier, by_owner
+from slipway.kube.applier import BLIND_SECONDS, OWNER, Applied, Applier, by_owner
 from slipway.kube.errors import NotLeaderError, ServerError, TooManyRequestsError
 from slipway.kube.expectations import Expectations
 from slipway.kube.informer import Informer
@@ -570,8 +571,8 @@ async def test_what_nobody_lists_and_is_on_its_way_out_is_tried_again(server, ma
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
-def secret(token="b25l"):  # noqa: S107 - no real one
-    metadata = {"namespace": "default", "name": "m-upload"}
+def secret(token="b25l", name="m-upload"):  # noqa: S107 - no real one
+    metadata = {"namespace": "default", "name": name}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": {"token": token}}
 
 
@@ -592,6 +593,78 @@ async def test_what_is_written_blindly_is_sent_again_when_it_is_another_one(serv
     before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
     assert await bench.new(client).write(owner(), [secret("dHdv")]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
+
+
+class Clock:
+    """The applier's time."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(applier_module, "time", self)
+
+    def monotonic(self):
+        return self.now
+
+
+def secret_requests(server):
+    return [one.method for one in server.log if one.path.startswith(SECRETS)]
+
+
+async def test_a_deleted_secret_is_written_again_after_a_while_and_still_never_read(server, bench, monkeypatch):
+    clock = Clock(monkeypatch)
+    await bench.applier.write(owner(), [secret()])
+    await server.remove(f"{SECRETS}/m-upload")
+    assert bench.applier.write_after(owner()) == BLIND_SECONDS
+    clock.now += BLIND_SECONDS - 1
+    assert await bench.applier.write(owner(), [secret()]) == Applied()
+    assert bench.applier.write_after(owner()) == 1
+    clock.now += 1
+    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
+    assert secret_requests(server) == ["POST", "PATCH", "POST"]
+    assert bench.applier.write_after(owner()) == BLIND_SECONDS
+
+
+async def test_an_unchanged_secret_costs_one_request_and_no_version(server, bench, monkeypatch):
+    clock = Clock(monkeypatch)
+    await bench.applier.write(owner(), [secret()])
+    before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
+    clock.now += BLIND_SECONDS
+    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert secret_requests(server) == ["POST", "PATCH"]
+    assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
+
+
+async def test_a_changed_secret_gets_its_content_back_and_a_strangers_stays(server, bench, monkeypatch):
+    clock = Clock(monkeypatch)
+    await bench.applier.write(owner(), [secret()])
+    found = server.objects[f"{SECRETS}/m-upload"]
+    await server.store(f"{SECRETS}/m-upload", {**found, "data": {"token": "eA=="}})
+    clock.now += BLIND_SECONDS
+    assert await bench.applier.write(owner(), [secret()]) == DONE
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
+    await server.remove(f"{SECRETS}/m-upload")
+    await server.put(f"{SECRETS}/m-upload", kind="Secret", apiVersion="v1", data={"password": "eA=="})
+    clock.now += BLIND_SECONDS
+    applied = await bench.applier.write(owner(), [secret()])
+    assert [one.reason for one in applied.failures] == ["NameTaken"]
+    assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"password": "eA=="}
+
+
+async def test_secrets_of_vanished_owners_are_forgotten(server, bench, monkeypatch):
+    """An owner without a finalizer goes without a word."""
+    clock = Clock(monkeypatch)
+    for name in ("a", "b", "c"):
+        await bench.applier.write(owner(name, f"{name}-uid"), [secret(name=name)])
+    clock.now += BLIND_SECONDS
+    await bench.applier.write(owner("b", "b-uid"), [secret(name="b")])
+    assert bench.applier._blind.keys() == {"a-uid", "b-uid", "c-uid"}, "these may be late"
+    clock.now += BLIND_SECONDS
+    await bench.applier.write(owner("d", "d-uid"), [])
+    assert bench.applier._blind.keys() == {"b-uid"}
+    await bench.applier.write(owner("b", "b-uid"), [])
+    assert bench.applier._blind == {}
+    assert bench.applier.write_after(owner("b", "b-uid")) is None
 
 
 @pytest.mark.parametrize(
