@@ -15,6 +15,13 @@ ALIKE = 0.7
 """How alike two names have to be, from 0 to 1."""
 
 
+def unknown(noun: str, name: str, known: Iterable[str]) -> str:
+    """A message that this version does not know a name, with the ones that it knows."""
+    names = sorted(known, key=str.lower)
+    meant = did_you_mean(name, names) or "."
+    return f"this version does not know the {noun} {name[:CHARACTERS]!r}{meant} Known {noun}s: {', '.join(names)}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean a or b?`` for the end of a message, the likeliest first; empty where nothing is like it."""
     if len(name) > CHARACTERS:

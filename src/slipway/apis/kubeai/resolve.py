@@ -18,11 +18,14 @@ from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
 from slipway.serving.job import job_of, pods_of
 from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
 from slipway.serving.settings import Settings
+from slipway.spelling import unknown
 from slipway.weights.jobs import Run
 from slipway.weights.place import Place, claim_reference
 
 CONFIG_NAME, CONFIG_KEY = "slipway-kubeai", "system.yaml"
 CONTAINER, PORT = "server", 8000
+START_SECONDS = 10800
+"""Time to start for pods of an unknown engine: that of the slowest one."""
 TASKS: dict[str, Task] = {
     "TextGeneration": "generate",
     "TextEmbedding": "embed",
@@ -194,6 +197,9 @@ def _config(world: World) -> SystemConfig | InvalidConfigError:
 
 
 def _model(world: World, config: SystemConfig | InvalidConfigError, place: Place | None) -> Model | InvalidSpecError:
+    if _engine(world.resource) is None:
+        text = unknown("engine", str(world.resource["spec"].get("engine", "")), ENGINES)
+        return InvalidSpecError("InvalidSpec", f"spec.engine: {text}")
     try:
         spec = msgspec.convert(world.resource["spec"], ModelSpec)
         url = urls.parse(spec.url)
@@ -230,14 +236,19 @@ def _run(world: World, name: str, word: str = "") -> Run:
     return Run(name=name, made=wanted, pods=pods_of(wanted, world.pods))
 
 
+def _engine(resource: Object) -> Engine | None:
+    """None: this version does not know it, as a CRD of KubeAI's own may be newer."""
+    return ENGINES.get(str(resource["spec"].get("engine")))
+
+
 def _diagnosis(world: World, deployment: Object | None, pods: list[Object]) -> Diagnosis:
-    engine = ENGINES[world.resource["spec"]["engine"]]
+    engine = _engine(world.resource)
     limits = Limits(
-        startup_seconds=engine.probes.startup.failure_window_seconds,
+        startup_seconds=engine.probes.startup.failure_window_seconds if engine else START_SECONDS,
         unschedulable_grace_seconds=world.settings.unschedulable_grace_seconds,
         container=CONTAINER,
     )
-    return diagnose(deployment, pods, limits, world.now, engine.explain)
+    return diagnose(deployment, pods, limits, world.now, engine.explain if engine else lambda _log: None)
 
 
 def _fault(model: Model) -> str | None:

@@ -26,7 +26,7 @@ from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.diagnosis import ended
 from slipway.serving.settings import Settings
 from slipway.serving.watches import NAMESPACE
-from slipway.spelling import NAMES, did_you_mean
+from slipway.spelling import NAMES, did_you_mean, unknown
 
 TASKS: dict[str, Task] = {"chat": "generate", "embedding": "embed", "rerank": "rerank"}
 MODE_FLAGS = {
@@ -273,6 +273,9 @@ def priority(world: World, service: Service) -> int | None:
 def read(world: World) -> Service:
     """Raises InvalidSpecError where the service cannot be served as it is written, with the reason."""
     resource = world.resource
+    runtime = resource["spec"].get("runtime", "llamacpp")
+    if runtime not in ENGINES:
+        raise InvalidSpecError("InvalidSpec", f"spec.runtime: {unknown('runtime', str(runtime), ENGINES)}")
     try:
         spec = msgspec.convert(resource["spec"], InferenceServiceSpec)
     except msgspec.ValidationError as error:
