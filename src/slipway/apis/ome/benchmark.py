@@ -8,7 +8,7 @@ that is not ready and for one that is not there, and the files of a BaseModel or
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,9 +18,10 @@ from slipway.apis.ome.benchmark_types import BenchmarkJobSpec, Endpoint, Inferen
 from slipway.apis.ome.model_types import StorageSpec
 from slipway.artifacts.paths import fault_inside
 from slipway.kube.conditions import find
-from slipway.kube.objects import JOB, Object, annotations_of, deleting, key
+from slipway.kube.objects import JOB, Key, Object, annotations_of, deleting, generation, key
+from slipway.kube.store import Change
 from slipway.serving import genai_bench, volumes
-from slipway.serving.api import InvalidSpecError, Reference, Watch, World
+from slipway.serving.api import InvalidSpecError, Listers, Reference, Watch, World
 from slipway.serving.genai_bench import OPENAI, Benchmark
 from slipway.serving.job import pods_of
 from slipway.serving.report import Pending
@@ -37,6 +38,8 @@ TOKENIZER = "tokenizer"
 TOKENIZER_ANNOTATION = "slipway.inference/tokenizer"
 """Annotation of a BenchmarkJob with the hub's repository of the tokenizer."""
 TOKEN_KEY = "HUGGINGFACE_API_KEY"  # noqa: S105 - the key of a Secret
+OF_MODEL = "benchmarked-model"
+"""Index of services: the name of their model."""
 RESULTS, RESULTS_VOLUME = "/results", "results"
 DATASETS, DATASET_VOLUME = "/datasets", "dataset"
 MODEL_VOLUME, GOOGLE_KEY = "model", "credentials.json"
@@ -83,13 +86,32 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 def watches(_settings: Settings) -> tuple[Watch, ...]:
     """What benchmarks read: their Jobs, the service that they measure, and its model."""
-    kind = names.BENCHMARK_JOB
-    named = (names.INFERENCE_SERVICE, names.BASE_MODEL, names.CLUSTER_BASE_MODEL)
+    kind, service = names.BENCHMARK_JOB, names.INFERENCE_SERVICE
     return (
         *owned_by(kind, JOB),
         Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
-        *(Watch(kind=one, enqueue=referenced_by(kind, one)) for one in named),
+        Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
+        *(Watch(kind=one, enqueue=_of_changed_model) for one in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)),
     )
+
+
+_measuring = referenced_by(names.BENCHMARK_JOB, names.INFERENCE_SERVICE)
+
+
+def _of_changed_model(change: Change, listers: Listers) -> Iterable[Key]:
+    """The benchmarks of the services that name a model. They read its spec only."""
+    if change.old and change.new and generation(change.old) == generation(change.new):
+        return
+    namespace, name = change.key
+    for service in listers.list(names.INFERENCE_SERVICE, OF_MODEL, name):
+        if namespace in ("", key(service).namespace):
+            yield from _measuring(Change(service, service), listers)
+
+
+def _by_model(service: Object) -> Iterable[str]:
+    """Index function for :data:`OF_MODEL`."""
+    name = _named_model(service).get("name")
+    return (name,) if name else ()
 
 
 def resolve(world: World) -> View:
@@ -225,8 +247,7 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
 
 def _model(world: World, service: Object) -> Object | None:
     """The model that a service names, of its namespace or of the cluster; what its kind says goes first."""
-    spec, namespace = service["spec"], key(service).namespace
-    named = spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
+    namespace, named = key(service).namespace, _named_model(service)
     name = named.get("name")
     if not name:
         return None
@@ -234,6 +255,12 @@ def _model(world: World, service: Object) -> Object | None:
     if named.get("kind") == names.BASE_MODEL.kind:
         places.reverse()
     return next((model for place in places if (model := world.get(place)) is not None), None)
+
+
+def _named_model(service: Object) -> Object:
+    """Kind and name of the model in the spec of a service."""
+    spec: Object = service.get("spec") or {}
+    return spec.get("model") or {"name": ((spec.get("predictor") or {}).get("model") or {}).get("baseModel")}
 
 
 def _output(location: StorageSpec) -> tuple[tuple[str, ...], Access]:

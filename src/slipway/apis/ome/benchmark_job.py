@@ -42,8 +42,6 @@ SIDECAR_READY: Object = {
     "failureThreshold": 300,
 }
 """The sidecar writes there when it is ready; the tool is not started before."""
-RECHECK_SECONDS = 60.0
-"""What a benchmark is refused for may lie in a model, of which nothing tells it."""
 CONDITIONS = frozenset({"Accepted", "Available", "Progressing"})
 PASSED_THROUGH = frozenset({"WaitingForService", "WaitingForPod", "Running"})
 """Reasons that benchmarks go through."""
@@ -202,7 +200,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 
 def _refused(rejection: Rejection) -> Told:
     failure = Failure(rejection.reason, rejection.message)
-    return Told(state="Failed", failure=failure, recheck_seconds=RECHECK_SECONDS)
+    return Told(state="Failed", failure=failure)
 
 
 def _told(view: View) -> Told:

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from slipway.apis.ome import names
 from slipway.apis.ome.api import BENCHMARKS
 from slipway.apis.ome.benchmark import SPEC, TOKENIZER_ANNOTATION
 from slipway.apis.ome.benchmark_job import SUMMARY_SECONDS
 from slipway.artifacts.benchmark import Run, Summary, written
-from slipway.kube.objects import JOB, Object
+from slipway.kube.objects import JOB, Key, Object
+from slipway.kube.store import Change
 from slipway.serving.api import InvalidSpecError, Rejection, World
 from slipway.serving.authors import planned as judged
 from slipway.serving.freedoms import NO_LABELS
@@ -509,10 +511,41 @@ def test_another_spec_is_another_benchmark() -> None:
     assert made(gone)["metadata"]["annotations"][SPEC] != there.child(JOB, "speed")["metadata"]["annotations"][SPEC]  # type: ignore[index]
 
 
-def test_a_refused_spec_has_failed_and_is_looked_at_again() -> None:
+def test_a_refused_spec_has_failed_and_is_not_polled() -> None:
     found = worlds.status(BENCHMARKS, world(job=resource(task="none")), Rejection("InvalidSpec", "It is wrong."))
     assert (found.status["state"], found.status["failureMessage"]) == ("Failed", "It is wrong.")
-    assert found.recheck_seconds
+    assert found.recheck_seconds is None
+
+
+OTHER_NAMESPACE = {**SERVICE, "metadata": {"name": "chat", "namespace": "others"}}
+BY_PREDICTOR = {**SERVICE, "spec": {"predictor": {"model": {"baseModel": "tiny"}}}}
+
+
+@pytest.mark.parametrize(
+    ("service", "namespace", "name", "change", "woken"),
+    [
+        (SERVICE, "", "tiny", "created", True),
+        (SERVICE, "", "tiny", "deleted", True),
+        (SERVICE, "", "tiny", "spec", True),
+        (SERVICE, "", "tiny", "status", False),
+        (SERVICE, "", "other", "spec", False),
+        (SERVICE, "models", "tiny", "spec", True),
+        (SERVICE, "others", "tiny", "spec", False),
+        (BY_PREDICTOR, "", "tiny", "spec", True),
+        (OTHER_NAMESPACE, "", "tiny", "spec", False),
+        ({**SERVICE, "spec": {}}, "", "tiny", "spec", False),
+    ],
+)
+def test_a_model_that_changes_wakes_the_benchmarks_of_its_services(
+    service: Object, namespace: str, name: str, change: str, woken: bool
+) -> None:
+    listers = world(resource(), service).listers
+    metadata = {"name": name, "namespace": namespace, "generation": 1}
+    before, after = {"metadata": metadata}, {"metadata": metadata | {"generation": 1 + (change == "spec")}}
+    kind = names.BASE_MODEL if namespace else names.CLUSTER_BASE_MODEL
+    (watch,) = (one for one in BENCHMARKS.watches(SETTINGS) if one.kind == kind)
+    changed = Change(None if change == "created" else before, None if change == "deleted" else after)
+    assert list(watch.enqueue(changed, listers)) == [Key("models", "speed")] * woken
 
 
 @pytest.mark.parametrize("words", ["", "{", "[]", '{"requests": -1}', '{"runs": 1}', "x" * 10_000])
