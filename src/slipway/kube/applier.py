@@ -159,13 +159,13 @@ class _Intent(NamedTuple):
     """Digest of it, without the mark that says so."""
 
 
-class _Refusal(Exception):
+class _RefusedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
 
 
-class _Waiting(Exception):
+class _NameTakenError(Exception):
     """What has the child's name must be gone first."""
 
 
@@ -340,7 +340,7 @@ class Applier:
                 await self._client.json_patch(kind, name, [*mine, *namesake])
             except InvalidObjectError:
                 text = f"{kind.kind} {name.name} exists and was made by someone else; delete or rename one of the two"
-                raise _Refusal(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
+                raise _RefusedError(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
             # No event tells when it is gone.
             raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
         except NotFoundError:
@@ -418,7 +418,7 @@ class Applier:
         if live is not None:
             self._refuse_foreign(owner, kind, live)
             if deleting(live):
-                raise _Waiting
+                raise _NameTakenError
         self._refuse_again(intent)
         answer = await self._send(owner, intent, live)
         self._expectations.wrote(uid(owner), informer, answer)
@@ -432,7 +432,7 @@ class Applier:
         if live is not None:
             try:
                 self._refuse_foreign(owner, kind, live)
-            except _Waiting:  # no event tells when it is gone
+            except _NameTakenError:  # no event tells when it is gone
                 raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
             if deleting(live):
                 raise ConflictError(f"{kind.kind} {name.name} is on its way out")
@@ -464,17 +464,17 @@ class Applier:
             ):
                 log.info("%s %s is deleted and made again, a field cannot change: %s", kind.kind, name, error)
                 await self._delete(owner, kind, live)
-                raise _Waiting from error
+                raise _NameTakenError from error
             raise self._refusal(intent, error) from error
 
-    def _refusal(self, intent: _Intent, error: ApiError) -> _Refusal:
+    def _refusal(self, intent: _Intent, error: ApiError) -> _RefusedError:
         kind, name = intent.kind, intent.name
         failure = Failure(kind.kind, name.name, error.reason, error.message)
         now = time.monotonic()
         self._refused = {child: refused for child, refused in self._refused.items() if refused.until > now}
         # One second less, so that it is over when the slow retry comes.
         self._refused[kind, name] = _Refused(intent.desired, failure, now + _REFUSED_SECONDS - 1)
-        return _Refusal(failure)
+        return _RefusedError(failure)
 
     def _refuse_again(self, intent: _Intent) -> None:
         """Raises what the server said to the same intent a short while ago."""
@@ -482,7 +482,7 @@ class Applier:
         refused = self._refused.pop(child, None)
         if refused is not None and refused.desired == intent.desired and time.monotonic() < refused.until:
             self._refused[child] = refused
-            raise _Refusal(refused.failure)
+            raise _RefusedError(refused.failure)
 
     async def _look(self, kind: Kind, name: Key, *, cached: bool = True) -> Object | None:
         try:
@@ -539,11 +539,11 @@ class Applier:
         if controller is None and labels(live).get(MANAGED_BY) == self._manager:
             return
         if controller is not None and self._is_namesake(controller, owner):
-            raise _Waiting
+            raise _NameTakenError
         holder = f"belongs to {controller.kind} {controller.name}" if controller else "was made by someone else"
         name = key(live).name
         message = f"{kind.kind} {name} exists and {holder}; delete or rename one of the two"
-        raise _Refusal(Failure(kind.kind, name, NAME_TAKEN, message))
+        raise _RefusedError(Failure(kind.kind, name, NAME_TAKEN, message))
 
     def _is_namesake(self, controller: OwnerReference, owner: Object) -> bool:
         """Whether a reference means an owner of this kind and name, whichever uid it had."""
@@ -580,7 +580,7 @@ def _refuse_missing(informer: Informer, name: Key) -> None:
     if informer.missing and informer.optional:
         kind = informer.kind
         text = f"The cluster has no {kind.plural} of {kind.api_version}; install {informer.optional}"
-        raise _Refusal(Failure(kind.kind, name.name, MISSING_KIND, text))
+        raise _RefusedError(Failure(kind.kind, name.name, MISSING_KIND, text))
 
 
 def _summary(outcomes: Sequence[BaseException | None], sent: Sequence[_Intent]) -> Applied:
@@ -592,9 +592,9 @@ def _summary(outcomes: Sequence[BaseException | None], sent: Sequence[_Intent]) 
         intent = sent[position] if position < len(sent) else None
         if outcome is None:
             continue
-        if isinstance(outcome, _Refusal):
+        if isinstance(outcome, _RefusedError):
             failures.append(outcome.failure)
-        elif isinstance(outcome, _Waiting) and intent:
+        elif isinstance(outcome, _NameTakenError) and intent:
             waiting.append(f"{intent.kind.kind} {intent.name.name}")
         elif isinstance(outcome, ApiError):
             errors.append(outcome)

@@ -37,7 +37,7 @@ _HEALTHY_SECONDS = 5.0
 """A watch that lived this long was a success: the next failure starts with a short wait again."""
 
 
-class SetBack(RuntimeError):
+class SetBackError(RuntimeError):
     """The API server keeps showing a past from before what it showed already (a restored backup): start anew."""
 
 
@@ -167,7 +167,7 @@ class Informer:
             return
         self._stale += 1
         if self._stale >= _STALE_LISTS:
-            raise SetBack(f"{self.kind.plural}: lists stay older than version {seen}")
+            raise SetBackError(f"{self.kind.plural}: lists stay older than version {seen}")
         raise ServerError(f"the list of version {version} is older than version {seen}, seen before")
 
     async def _watch(self, version: str) -> None:

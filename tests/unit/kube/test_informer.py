@@ -15,7 +15,7 @@ import pytest
 
 from slipway.kube import client as client_module
 from slipway.kube import informer as informer_module
-from slipway.kube.informer import Informer, SetBack
+from slipway.kube.informer import Informer, SetBackError
 from slipway.kube.objects import POD, Key, metadata_of
 
 from .conftest import PATIENCE
@@ -270,7 +270,7 @@ async def test_row_15_a_server_that_stays_in_the_past_ends_the_process(server, i
     monkeypatch.setattr(informer_module, "_STALE_LISTS", 3)
     monkeypatch.setattr(informer._backoff, "next", lambda: 0.01)
     informer.store.advance("1000")
-    with pytest.raises(SetBack):
+    with pytest.raises(SetBackError):
         await asyncio.wait_for(informer.run(), PATIENCE)
 
 
