@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from slipway.gateway.haproxy_socket import CommandError
@@ -76,6 +76,7 @@ class Waker:
                 if current() is not table:
                     table = current()
                     asleep = sleepers(table)
+                    self._forget_all_but(asleep.values())
                 now = loop.time()
                 self._resting = {sleeper: until for sleeper, until in self._resting.items() if until > now}
                 due = {
@@ -86,6 +87,11 @@ class Waker:
                 for sleeper, backend in due.items():
                     self._resting[sleeper] = math.inf
                     tries.create_task(self._try(sleeper, backend))
+
+    def _forget_all_but(self, asleep: Collection[Sleeper]) -> None:
+        """Forgets the failures of models that are awake or deleted."""
+        known = {None, *asleep}
+        self._reported = {subject: text for subject, text in self._reported.items() if subject in known}
 
     async def _waiting_backends(self) -> Iterable[str]:
         try:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 MESSAGE_BYTES = 1024
 """The API server refuses longer messages."""
 FAULT_REASON = "InvalidObject"
+_NAME_LENGTH = 230
+"""Characters of an object's name in the names of its Events."""
 _WAITING = 1000
 _REMEMBERED = 4000
 _PAUSE_SECONDS = 1.0
@@ -118,7 +120,7 @@ class Recorder:
         return {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
-            "metadata": {"namespace": about.namespace or "default", "name": f"{about.name[:230]}.{identity}"},
+            "metadata": {"namespace": about.namespace or "default", "name": f"{_start(about.name)}.{identity}"},
             "involvedObject": {
                 "apiVersion": kind.api_version,
                 "kind": kind.kind,
@@ -135,6 +137,11 @@ class Recorder:
             "firstTimestamp": now,
             "lastTimestamp": now,
         }
+
+
+def _start(name: str) -> str:
+    """As much of a name as an Event's may begin with: no part of that may end with a dash."""
+    return name[:_NAME_LENGTH].rstrip("-.")
 
 
 def _cut(message: str) -> str:

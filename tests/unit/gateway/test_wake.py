@@ -164,6 +164,28 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
         task.cancel()
 
 
+async def test_a_model_that_wakes_or_is_deleted_leaves_nothing_behind() -> None:
+    reports: list[str] = []
+    tables = {"asleep": table(), "awake": RoutingTable({}, {}, {}, ())}
+    state = "asleep"
+
+    async def waiting() -> dict[str, int]:
+        return {"ns:model-llama": 1}
+
+    api = Api(0, *(ForbiddenError("not yours") for _unused in range(10_000)))
+    waker = wake.Waker(api, waiting, lambda _backend, message: reports.append(message))  # type: ignore[arg-type]
+    task = asyncio.create_task(waker.run(lambda: tables[state]))
+    await until(lambda: bool(reports))
+    state = "awake"
+    await until(lambda: not waker._reported)
+    state = "asleep"
+    await until(lambda: len(reports) == 2)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert reports[0] == reports[1]
+
+
 async def test_a_refusal_is_told_once_and_tried_again() -> None:
     api = Api(0, ForbiddenError("not yours"), ForbiddenError("not yours"))
     told = await run_until(lambda: bool(api.written), api, {"ns:model-llama": 1})
