@@ -269,8 +269,8 @@ class Applier:
     async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Writes these children, which are Secrets, and never reads them: the right to list Secrets would be
         the right to read them all. Each is written when it changes, and again after :data:`BLIND_SECONDS`. Call it
-        after :meth:`write_after` seconds. An existing object of another owner stays as it is. The garbage collector
-        removes them."""
+        after :meth:`write_after` seconds. An existing object of another owner is left unchanged. The garbage
+        collector removes them."""
         known = self._blind.pop(uid(owner), {})
         self._drop_vanished()
         if not objects:

@@ -35,8 +35,8 @@ def permanent(rejection: Rejection | None) -> Rejection | None:
 
 
 def verdict(rejection: Rejection | None, message: str, *, type_: str = ACCEPTED, reason: str = "Valid") -> Condition:
-    """The condition that says whether the plan of a resource is in place: False if it is rejected, Unknown while the
-    rejection is retried. ``message`` and ``reason`` are those of True."""
+    """The condition of a resource's plan: True if it is in place, False if it is rejected, Unknown while the rejection
+    is retried. ``message`` and ``reason`` are those of True."""
     if rejection is None:
         return Condition(type_, "True", reason, message)
     return Condition(type_, "Unknown" if rejection.retryable else "False", rejection.reason, rejection.message)

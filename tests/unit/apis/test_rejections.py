@@ -25,7 +25,7 @@ KINDS: dict[tuple[str, str], Api[Any]] = {(api.name, api.resource.kind.kind): ap
 
 
 class Row(NamedTuple):
-    """An example of a kind with a valid spec, and the condition that says whether its plan is in place."""
+    """An example of a kind with a valid spec, and the condition of its plan."""
 
     example: str
     """A golden file; ``bare``: the spec in :data:`BARE`."""

@@ -68,7 +68,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
 
 def _fault(view: View) -> Rejection | None:
     if isinstance(view.spec, InvalidSpecError):
-        return Rejection(view.spec.reason, f"It limits nobody. {view.spec.message}")
+        return Rejection(view.spec.reason, f"The quota has no effect. {view.spec.message}")
     return None
 
 
