@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from slipway.apis.llmkube import quotas
@@ -9,7 +11,7 @@ from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.quota_types import GPUQuotaSpec
 from slipway.apis.llmkube.service_types import KIND as INFERENCE_SERVICE
 from slipway.kube.conditions import Condition, timestamp
-from slipway.kube.objects import Object, key
+from slipway.kube.objects import Object, key, uid
 from slipway.serving.api import InvalidSpecError, Plan, Rejection, StatusResult, World
 from slipway.serving.status import build_status, first_rejection, verdict
 
@@ -19,6 +21,9 @@ WITHOUT_EFFECT = {
     "vramBytes": "nobody counts GPU memory",
     "costBudgetRef": "there is no kind CostBudget",
 }
+
+
+MOST_DIGESTS, DIGEST_LENGTH = 256, 12
 
 
 class View(msgspec.Struct, frozen=True):
@@ -51,7 +56,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     used = quotas.used(world.listers, name)
     waiting = world.listers.count(INFERENCE_SERVICE, quotas.DENIED, name)
     before: Object = resource.get("status") or {}
-    more = max(0, waiting - before.get("waiting", 0))
+    digests = _digests(world, name) if waiting <= MOST_DIGESTS else None
+    more = _denials(before, digests, waiting)
     accepted = verdict(
         first_rejection(_fault(view), rejection), "Services of its namespaces start while it has room for them."
     )
@@ -60,10 +66,25 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "usedGPUCount": used,
         "usedVRAMBytes": 0,
         "waiting": waiting,
+        **({"waitingDigests": digests} if digests else {}),
         "admissionDenials": before.get("admissionDenials", 0) + more,
     }
     last = timestamp(world.now) if more else before.get("lastDenial")
     return build_status(resource, told, conditions, trailing={"lastDenial": last} if last else {})
+
+
+def _digests(world: World, name: str) -> list[str]:
+    services = world.listers.list(INFERENCE_SERVICE, quotas.DENIED, name)
+    return sorted(hashlib.sha256(uid(one).encode()).hexdigest()[:DIGEST_LENGTH] for one in services)
+
+
+def _denials(before: Object, digests: list[str] | None, waiting: int) -> int:
+    """How many services have begun to wait since the status ``before``. Without digests, only the growth of their
+    number is known: there are too many, or the definition in the cluster does not have the field."""
+    known: list[str] | None = before.get("waitingDigests", None if before.get("waiting") else [])
+    if digests is None or known is None:
+        return max(0, waiting - int(before.get("waiting", 0)))
+    return len(set(digests).difference(known))
 
 
 def _fault(view: View) -> Rejection | None:

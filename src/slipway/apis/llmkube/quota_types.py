@@ -67,6 +67,8 @@ class GPUQuotaStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Always 0: nobody counts GPU memory."""
     waiting: Count | UnsetType = UNSET
     """Services that wait for room."""
+    waiting_digests: tuple[str, ...] | UnsetType = UNSET
+    """Digests of the uids of those services, by which each denial is counted once. Absent with more than 256."""
     admission_denials: Number64 | UnsetType = UNSET
     """How often services had to wait so far."""
     last_denial: Time | UnsetType = UNSET

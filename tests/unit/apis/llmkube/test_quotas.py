@@ -510,6 +510,31 @@ def test_a_quota_says_what_is_taken_and_how_often_somebody_had_to_wait() -> None
     assert (again["admissionDenials"], again["lastDenial"]) == (1, "2026-11-21T08:30:00Z")
 
 
+def test_one_that_joins_while_another_leaves_is_a_denial() -> None:
+    assert denials("a", "b", "b c", "c", "", "a") == [1, 2, 3, 3, 3, 4]
+    assert denials("a b", "a b", "b c d", "a") == [2, 2, 4, 5]
+
+
+def test_without_digests_only_growth_is_counted() -> None:
+    """As with a definition of the original's, which does not have the field."""
+    assert denials("a", "b", "b c", "c", pruned=True) == [1, 1, 2, 2]
+    many = " ".join(f"s{number}" for number in range(257))
+    assert denials(many, many.replace("s0 ", "x "), f"{many} y") == [257, 257, 258]
+
+
+def denials(*waiting: str, pruned: bool = False) -> list[int]:
+    """``admissionDenials`` after each state of the queue. ``pruned``: the API server drops the digests."""
+    before: dict[str, Any] = {}
+    counts = []
+    for number, names in enumerate(waiting, 1):
+        cluster = Cluster(quota(0), *(recorded(name, 1, gpus=0, wanted=1) for name in names.split()))
+        status = cluster.quota(before=before)
+        before = {field: value for field, value in status.items() if not (pruned and field == "waitingDigests")}
+        assert ("lastDenial" in status) == bool(status["admissionDenials"]), number
+        counts.append(status["admissionDenials"])
+    return counts
+
+
 def test_fields_without_effect_and_selectors_that_are_none_are_told() -> None:
     cluster = Cluster(
         quota(1, vramBytes=1, costBudgetRef="x", selector={"matchExpressions": [{"key": "a", "operator": "Like"}]})
