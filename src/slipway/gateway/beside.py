@@ -9,7 +9,7 @@ gateways need to remember nothing for it, nor tell each other anything.
 
 from __future__ import annotations
 
-from slipway.gateway import cors, errors, limits
+from slipway.gateway import connections, cors, errors, limits
 from slipway.gateway.balancing import ENDPOINT_COOKIE
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import Settings
@@ -19,6 +19,7 @@ NAME = "beside"
 """Of the backend."""
 _ONWARD = f"{NAME}_onward"
 """Of the frontend that it leads to."""
+_SOCKET = f"{NAME}.sock"
 TUNNEL = "txn.tunnel"
 """Variable that is set where an engine may answer with 101."""
 _BACKEND_HEADER = "x-slipway-backend"
@@ -71,11 +72,12 @@ backend {NAME} from base
 {limits.forget(settings)}\
     http-request set-header connection upgrade if session
     http-request set-header upgrade websocket if session
-    server {_ONWARD} unix@{run}/{NAME}.sock
+    server {_ONWARD} {connections.connect(run, _SOCKET)}
 
 frontend {_ONWARD} from base
-    bind unix@{run}/{NAME}.sock mode 600
+{connections.listen(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
+{connections.refuse(settings)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request set-var({TUNNEL}) str(1) if {{ path /v1/realtime }}
     http-request del-header {_BACKEND_HEADER}

@@ -99,6 +99,13 @@ CROWDED = ErrorResponse(
     code="too_many_bodies",
     retry_after=5,
 )
+CROWDED_HOP = ErrorResponse(
+    429,
+    "Too many concurrent requests from your address.",
+    "rate_limit_error",
+    code="too_many_requests",
+    retry_after=5,
+)
 MANY_REQUESTS = ErrorResponse(
     429,
     "This API key has sent as many requests as it may in a minute.",
@@ -213,20 +220,20 @@ def error_file(error: ErrorResponse) -> str:
     )
 
 
-def return_rule(error: ErrorResponse) -> str:
-    """``return`` arguments of an http-request rule that answers with this error."""
-    return f"return {_reply(error)}"
+def return_rule(error: ErrorResponse, status: int = 0) -> str:
+    """``return`` arguments of an http-request rule that answers with this error, and with `status` if it is given."""
+    return f"return {_reply(error, status or error.status)}"
 
 
 def http_error(error: ErrorResponse) -> str:
     """Line of a section: what is answered in it with this error's status where HAProxy makes it up."""
-    return f"http-error {_reply(error)}"
+    return f"http-error {_reply(error, error.status)}"
 
 
-def _reply(error: ErrorResponse) -> str:
+def _reply(error: ErrorResponse, status: int) -> str:
     headers = f" hdr retry-after {error.retry_after}" if error.retry_after else ""
     name = next(name for name, failure in FAILURES.items() if failure == error)
-    return f"status {error.status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
+    return f"status {status} content-type application/json{headers} lf-string '%[lua.failure({name})]'"
 
 
 def not_ready(model: str, before: str, reason: str) -> str:

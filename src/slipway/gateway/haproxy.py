@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from slipway.gateway import beside, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
+from slipway.gateway import beside, connections, cors, errors, limits, memory, rewrite, targets, tokens, unanswered
 from slipway.gateway.balancing import ENDPOINT_COOKIE, server_name
 from slipway.gateway.memory import BUFFER
 from slipway.gateway.selector import HEADER
@@ -27,8 +27,8 @@ _OURS = r"cookie|http2-settings|keep-alive|proxy-.*|te|upgrade|x-request-id|x-sl
 our own sections, so only we set them."""
 _OF_PROXIES = r"forwarded|x-forwarded-.*|x-real-ip"
 """Headers that are believed from trusted proxies alone."""
-_ADDRESSES, _BODIES = "addresses", "bodies"
-"""Stick tables: connections of each address, and large bodies by ticket."""
+_BODIES = "bodies"
+"""Stick table: large bodies by ticket."""
 _BODY_SECONDS = 60
 _H2_STREAMS = 32
 _TURN_AROUND = "10ms"
@@ -126,13 +126,11 @@ def _public(settings: Settings) -> tuple[str, int]:
 def _global(settings: Settings) -> str:
     run = settings.run_directory
     host, port = _public(settings)
-    connections = _connections_in_all(settings)
     return f"""\
 # Written by the gateway's control process; changes are lost.
 global
     log stdout len 4096 format raw daemon
-    # Lets HAProxy take fewer connections where the system allows fewer files.
-    fd-hard-limit {2 * connections + 100}
+    maxconn {connections.total(settings)}
     nbthread {settings.threads}
     hard-stop-after {settings.drain_seconds}s
     # Each reload leaves a process that ends its streams. They share the memory, so they must not pile up.
@@ -173,12 +171,6 @@ global
 def _buffers(settings: Settings) -> str:
     most = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
     return f"    tune.buffers.limit {most}\n" if most else ""
-
-
-def _connections_in_all(settings: Settings) -> int:
-    return memory.connections(
-        settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
-    )
 
 
 def _bodies_arguments(settings: Settings) -> str:
@@ -239,12 +231,11 @@ def _error_of_status(error: errors.ErrorResponse, run: str) -> str:
 
 
 def _frontend(settings: Settings) -> str:
-    host, port = address(settings.listen)
     parts = (
-        f"frontend public from base\n    bind {host}:{port}\n    log global\n    option dontlognull",
+        _listen(settings),
         f"    log-format {tokens.log_format(LOG_FORMAT, settings)}",
         *tokens.sections(settings),
-        _connections(settings),
+        connections.track(settings),
         _health(settings),
         _request_id(),
         *cors.rules(settings),
@@ -265,17 +256,14 @@ def _frontend(settings: Settings) -> str:
     return "\n\n".join(parts)
 
 
-def _connections(settings: Settings) -> str:
-    """Leaves an eighth of the connections to others, whatever one address has; also where memory allows fewer."""
-    trusted = f"    acl trusted fc_src {' '.join(settings.trusted_proxies)}\n" if settings.trusted_proxies else ""
-    if not settings.max_connections_per_address:
-        return f"{trusted}    # An address may have as many connections as there are."
-    connections = _connections_in_all(settings)
-    most = min(settings.max_connections_per_address, max(1, connections * 7 // 8))
-    unless = " unless trusted" if trusted else ""
+def _listen(settings: Settings) -> str:
+    host, port = address(settings.listen)
     return f"""\
-{trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {_ADDRESSES}{unless}
-    tcp-request connection reject if {{ sc1_conn_cur gt {most} }}"""
+frontend public from base
+    bind {host}:{port}
+    maxconn {connections.client_limit(settings)}
+    log global
+    option dontlognull"""
 
 
 def _headers(settings: Settings) -> str:
@@ -468,19 +456,18 @@ backend control from base
 backend successor from base
     server successor {host}:{port}
 
-{rewrite.sections(settings.run_directory, settings.stream_idle_seconds, _LARGE + _LAST_RULES)}
+{rewrite.sections(settings, _LARGE + _LAST_RULES)}
 
 {beside.sections(settings, _session_hold(settings.run_directory), lacking, _LARGE + _LAST_RULES, REPEATED)}
 
-{unanswered.sections(settings.run_directory, _AFTER_HOLD, _LARGE + _LAST_RULES)}
+{unanswered.sections(settings, _AFTER_HOLD, _LARGE + _LAST_RULES)}
 
 {_turn(settings)}
 
 backend {TTFB_TABLE} from base
     stick-table type string len 128 size 20k store gpc(2)
 
-backend {_ADDRESSES} from base
-    stick-table type ipv6 size 100k expire 10s store conn_cur
+{connections.tables()}
 
 backend {_BODIES} from base
     stick-table type string len 36 size 100k expire 10s store conn_cur,gpc0
@@ -490,11 +477,10 @@ backend {_BODIES} from base
 def _turn(settings: Settings) -> str:
     run = settings.run_directory
     reading = f"""\
-    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
     acl form var(txn.kind) -m int ge {paths.FIRST_FORM}
     http-request lua.read_form if form"""
     last_rules = f"{_LARGE}{_LAST_RULES}\n{rewrite.rules(run)}"
-    return targets.sections(run, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
+    return targets.sections(settings, reading, _AFTER_HOLD, last_rules, rewrite.CHANGED)
 
 
 def paths_map() -> str:

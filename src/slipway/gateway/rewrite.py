@@ -9,11 +9,14 @@ filter that leads back into HAProxy, to the frontend ``again``, which leads to t
 
 from __future__ import annotations
 
+from slipway.gateway import connections, unanswered
+from slipway.gateway.settings import Settings
 from slipway.gateway.table import RoutingTable
 
 DROPPED_MAP, NAMES_MAP = "dropped.map", "names.map"
 CHANGED = "{ var(txn.text) -m found }"
 """The condition under which a request takes the hop."""
+_SOCKET = "again.sock"
 _BACKEND_HEADER = "x-slipway-backend"
 
 
@@ -47,23 +50,25 @@ def rules(run: str) -> str:
     http-request set-header {_BACKEND_HEADER} %[var(txn.be)] if {CHANGED}"""
 
 
-def sections(run: str, idle_seconds: int, last_rules: str) -> str:
-    """The hop. `idle_seconds`: how long an answer may be silent. `last_rules`: what every request to a model is
-    subject to."""
+def sections(settings: Settings, last_rules: str) -> str:
+    """The hop. `last_rules`: what every request to a model is subject to."""
+    run = settings.run_directory
+    turned = f"{{ req.fhdr({unanswered.NEXT}) -m found }}"
     return f"""\
 # Requests of which a few bytes are changed, or whose answer has to begin in time: through the filter, and back to this
 # process.
 backend rewrite from base
     option httpclose
     http-request set-timeout server var(txn.within) if {{ var(txn.within) -m found }}
-    http-response set-timeout server {idle_seconds}s if {{ var(txn.within) -m found }}
+    http-response set-timeout server {settings.stream_idle_seconds}s if {{ var(txn.within) -m found }}
     filter lua.rewrite
-    server again unix@{run}/again.sock
+    server again {connections.connect(run, _SOCKET)}
 
 frontend again from base
-    bind unix@{run}/again.sock mode 600
+{connections.listen(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+{connections.refuse(settings, turned)}
     http-request set-var(txn.be) req.fhdr({_BACKEND_HEADER})
     http-request del-header {_BACKEND_HEADER}
     http-request del-header connection

@@ -16,6 +16,7 @@ from slipway.serving import claims
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
+LEAST_CONNECTIONS = 100
 
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
@@ -55,15 +56,15 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How long running requests may continue after the pod is stopped, or a reload replaces the process."""
     threads: Positive = 2
     """HAProxy's threads."""
-    max_connections: Annotated[int, msgspec.Meta(ge=100)] = 10000
+    max_connections: Annotated[int, msgspec.Meta(ge=LEAST_CONNECTIONS)] = 10000
     """Clients connected at once; an open file is needed on either side of each."""
     body_bytes: Positive = 134217728
     """How large all bodies that are being read may be together, by announced size; a request beyond it gets a 429."""
     max_connections_per_address: Natural = 8750
-    """Clients of one source address (IPv6: of one /64) connected at once; 0: as many as there are connections."""
+    """Connections of one source address (IPv6: of one /64) at once; 0: as many as there are."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
-    connections."""
+    connections. In hops, the client addresses that they report are counted."""
     cors_origins: tuple[str, ...] = ()
     """Origins (``https://host``) whose pages may read answers in a browser."""
     memory_bytes: Natural = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from slipway.gateway import errors, unanswered
+from slipway.gateway import connections, errors, unanswered
 from slipway.gateway.settings import Settings
 from slipway.gateway.table import Backend, RoutingTable
 from slipway.serving.route import Target
@@ -136,23 +136,28 @@ def rules(run: str, lacks: str) -> str:
     http-request lua.unsupported_endpoint if {{ var(txn.unserved) -m found }}"""
 
 
-def sections(run: str, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
+def sections(settings: Settings, reading: str, after_hold: str, last_rules: str, changed: str) -> str:
     """The hop. `reading`: what a body is read for. `after_hold`: what becomes of requests whose wait is over.
     `last_rules`: what every request to a model is subject to. `changed`: the condition under which its body is changed.
     """
+    run = settings.run_directory
     held, empty = f"{{ var(txn.be),map_str({run}/hold.map) -m found }}", "!{ var(txn.be),nbsrv gt 0 }"
     return f"""\
 # Requests that further targets may answer: each turn is a try of this backend.
 backend turns from base
     http-request set-retries var(txn.turns)
     retry-on conn-failure empty-response 429 500 502 503 504
+    # A hop refused the address. The next target would not help.
+    http-response set-status 429 if {{ status {connections.REFUSED} }}
     http-response set-var(txn.be) res.fhdr({_ANSWERED}) if {{ res.fhdr({_ANSWERED}) -m found }}
     http-response del-header {_ANSWERED}
-    server turn unix@{run}/{_SOCKET} send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) %rc
+    server turn {connections.connect(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) %rc
 
 frontend turn from base
-    bind unix@{run}/{_SOCKET} mode 600 accept-proxy
+{connections.listen(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
+    http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+{connections.refuse(settings, "")}
     http-request set-var(txn.turn) fc_pp_tlv({_TLV})
     http-request lua.take_turn
     # Who waits is bounded by the key, as in the public frontend.

@@ -9,10 +9,12 @@ and port.
 
 from __future__ import annotations
 
-from slipway.gateway import errors
+from slipway.gateway import connections, errors
+from slipway.gateway.settings import Settings
 
 NAME = "unanswered"
 """Of the server in each backend, and of the frontend that it leads to."""
+_SOCKET = f"{NAME}.sock"
 CHECK = "check inter 60s fastinter 500ms downinter 500ms fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down"
 """Options of a server that gets no requests once a connection to it failed, until it takes connections again."""
 SUCCESSOR = f"{NAME}_successor"
@@ -21,26 +23,33 @@ NEXT = "x-slipway-turn"
 """Header of requests that another target may answer (see targets.py): they do not wait here."""
 _TRIES = "x-slipway-tries"
 """Header with the number of times that a request has waited here. It may be the request itself that servers die of."""
+_VISITS = 3
+"""Connections that one request may have here: two waits, and one in which it gets the error."""
 
 
 def server(run: str, backend: str = "%[be_name]") -> str:
     """Address and options of the server, in the file as on the command line."""
-    return f"unix@{run}/{NAME}.sock send-proxy-v2 set-proxy-v2-tlv-fmt({_TLV}) {backend}"
+    return f"{connections.connect(run, _SOCKET)} set-proxy-v2-tlv-fmt({_TLV}) {backend}"
 
 
-def sections(run: str, after_hold: str, last_rules: str) -> str:
+def sections(settings: Settings, after_hold: str, last_rules: str) -> str:
     """The frontend. `after_hold`: what becomes of requests whose wait is over. `last_rules`: what every
     request to a model is subject to."""
+    run = settings.run_directory
     return f"""\
 # Requests whose server died before it began to answer.
 frontend {NAME} from base
-    bind unix@{run}/{NAME}.sock mode 600 accept-proxy
+{connections.listen(settings, _SOCKET)}
     http-request set-var(txn.id) req.fhdr(x-request-id)
     http-request set-var(txn.kind) path,map_str_int({run}/paths.map)
+{connections.refuse(settings)}
     http-request set-var(txn.be) fc_pp_tlv({_TLV})
     http-request set-var(txn.model) var(txn.be),regsub(:,/)
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
+    # New requests leave room for those that come again, so that requests never wait for each other here.
+    http-request {errors.return_rule(errors.UNREACHABLE)}\
+ if {{ fe_conn gt {connections.hop_limit(settings) // _VISITS} }} !{{ req.fhdr({_TRIES}) -m found }}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
     acl session path /v1/realtime
