@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -15,9 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prometheus_client import Counter
 
-from slipway.gateway import http_api, render, supervisor
+from slipway.gateway import connections, http_api, render, supervisor
 from slipway.gateway.dataplane import DataPlane, write_files
 from slipway.gateway.file_source import FileSource
 from slipway.gateway.haproxy_socket import CommandError
@@ -46,7 +48,7 @@ def main(argv: list[str]) -> int:
     arguments = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        settings = load(arguments.config)
+        settings = _within_open_files(load(arguments.config))
     except (InvalidSettingsError, OSError) as error:
         sys.stderr.write(f"slipway gateway: {error}\n")
         return 2
@@ -61,6 +63,23 @@ def main(argv: list[str]) -> int:
         return asyncio.run(_run(settings, arguments.table, door, restarts, pulse))
 
     return supervisor.keep(run) if arguments.supervise else run(0, Pulse())
+
+
+def _within_open_files(settings: Settings) -> Settings:
+    """HAProxy's container has our limit of open files. HAProxy does not start if its connections could exceed it.
+
+    Raises InvalidSettingsError if the limit is too low for a useful gateway.
+    """
+    _unused, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return settings
+    allowed = connections.within_open_files(settings.max_connections, files)
+    if allowed < settings.max_connections:
+        text = (
+            "maxConnections: %d open files allow only %d of %d connections. Raise the limit of open files (ulimit -n)."
+        )
+        log.warning(text, files, allowed, settings.max_connections)
+    return msgspec.structs.replace(settings, max_connections=allowed)
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:

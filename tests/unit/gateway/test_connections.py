@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import resource
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from slipway.gateway import connections
+from slipway.gateway.main import main
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
 
@@ -54,3 +58,48 @@ def test_a_hop_refuses_before_it_reads_a_body() -> None:
 
 def test_every_hop_has_room_however_few_clients_memory_allows() -> None:
     assert connections.hop_limit(Settings(max_connections=3)) == 1
+
+
+@pytest.mark.parametrize("files_", [20_000, 65_536, 1_048_576])
+def test_connections_need_no_more_files_than_there_are(files_: int) -> None:
+    most = connections.within_open_files(1_000_000, files_)
+    assert 2 * connections.total(Settings(max_connections=most)) < files_
+
+
+@pytest.fixture
+def init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], int]:
+    """Writes the first files with this limit of open files. Returns the exit status."""
+
+    def run_init(files_: int) -> int:
+        config = tmp_path / "gateway.yaml"
+        config.write_text(f"runDirectory: {tmp_path}\n")
+        monkeypatch.setattr(resource, "getrlimit", lambda _unused: (files_, files_))
+        return main(["--config", str(config), "--init"])
+
+    return run_init
+
+
+def test_a_low_limit_of_open_files_is_reported_and_allows_fewer_clients(
+    init: Callable[[int], int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert init(4096) == 0
+    assert "maxConnections: 4096 open files allow only 774 of 10000 connections." in caplog.text
+    assert "maxconn 774\n" in (tmp_path / "haproxy.cfg").read_text()
+
+
+@pytest.mark.parametrize("files_", [1_048_576, resource.RLIM_INFINITY])
+def test_a_high_limit_of_open_files_changes_nothing(
+    init: Callable[[int], int], tmp_path: Path, caplog: pytest.LogCaptureFixture, files_: int
+) -> None:
+    assert init(files_) == 0
+    assert not caplog.records
+    assert "maxconn 10000\n" in (tmp_path / "haproxy.cfg").read_text()
+
+
+def test_a_gateway_with_too_few_open_files_does_not_start(
+    init: Callable[[int], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert init(1399) == 2
+    assert "The limit of open files is 1399, but 100 clients need 1400." in capsys.readouterr().err
+    assert not (tmp_path / "haproxy.cfg").exists()
+    assert init(1400) == 0
