@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from .cluster_api import ClusterApi
 from .role_run import run_role
 
 VARS = role_variables(Path(__file__).parents[3] / "roles/gateway")
+MODEL = '=HYPERLINK("https://example.org", "q")'
+"""A name with quotes and a comma that is a formula for spreadsheets."""
 SERIES = 'slipway_gateway_tokens_total{key="alice",kind="input",model="q",namespace="m"} 12.0'
 
 
@@ -31,7 +34,7 @@ class Server(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-        labels = {"counted": "all", "key": "alice", "namespace": "m", "model": "q", "kind": "input"}
+        labels = {"counted": "all", "key": "-alice", "namespace": "m", "model": MODEL, "kind": "input"}
         result: list[dict[str, Any]] = [{"metric": labels, "value": [1, "12.2"]}]
         self._send(json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}))
 
@@ -81,10 +84,10 @@ def test_days_are_told_and_written_and_the_token_of_prometheus_is_not(tmp_path: 
     first, second = (int(question["time"][0]) for question in asked)
     assert first % 86400 == 0, "a day ends at midnight"
     assert second >= first
-    lines = file.read_text().splitlines()
-    assert lines[0] == "day,key,namespace,model,input,cached,output,reasoning,estimated"
-    assert [line.partition(",")[2] for line in lines[1:]] == ["alice,m,q,12,0,0,0,0"] * 2
-    assert lines[1] < lines[2]
+    names, *rows = csv.reader(file.read_text().splitlines())
+    assert names == ["day", "key", "namespace", "model", "input", "cached", "output", "reasoning", "estimated"]
+    assert [row[1:] for row in rows] == [["'-alice", "m", f"'{MODEL}", "12", "0", "0", "0", "0"]] * 2
+    assert rows[0][0] < rows[1][0]
     for question in asked:
         promql_parser.parse(question["query"][0])
 
