@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 GATEWAY = "http://slipway-gateway/v1"
+RIGHTS = "slipway.inference/key-rights"
+NARROWING = {"models", "selector", "ends"}
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CHAT = ("chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1})
 TEXT = ("completions", {"prompt": "Hello", "max_tokens": 1})
@@ -41,8 +43,24 @@ def api_key(secret: str) -> str:
     headers = {"Authorization": "Bearer " + (ACCOUNT / "token").read_text()}
     authority = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
     url = f"https://kubernetes.default.svc/api/v1/namespaces/{namespace}/secrets/{secret}"
-    values = fetched(url, headers, context=authority)["data"].values()
-    return base64.b64decode(next(iter(values))).decode()
+    return usable_key(fetched(url, headers, context=authority))
+
+
+def usable_key(secret: Any) -> str:
+    """A key that may use every model: one without rights, else one that is only limited in number. If there is neither,
+    the first key."""
+    keys = {name: base64.b64decode(value).decode().strip() for name, value in sorted(secret["data"].items())}
+    try:
+        rights = dict(json.loads(secret["metadata"]["annotations"][RIGHTS]))
+    except (KeyError, TypeError, ValueError):
+        rights = {}
+    names = [name for name, key in keys.items() if key]
+
+    def restriction(name: str) -> tuple[bool, bool]:
+        own = rights.get(name)
+        return isinstance(own, dict) and not NARROWING.isdisjoint(own), name in rights
+
+    return keys[min(names, key=restriction)]
 
 
 def features(headers: dict[str, str]) -> dict[str, list[str]]:

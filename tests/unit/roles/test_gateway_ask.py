@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
-SCRIPT = (Path(__file__).parents[3] / "roles/gateway/files/ask.py").read_text()
+FILE = Path(__file__).parents[3] / "roles/gateway/files/ask.py"
+SCRIPT = FILE.read_text()
 FEATURES = {
     "chat": ["TextGeneration"],
     "base": [],
@@ -84,3 +88,24 @@ def test_a_failure_tells_the_first_request_and_what_was_said() -> None:
     reply = asyncio.run(_asked("broken", "unknown"))
     assert (reply["broken"]["status"], reply["broken"]["path"]) == (502, "chat/completions")
     assert (reply["unknown"]["status"], reply["unknown"]["said"]) == (404, "not here")
+
+
+@pytest.mark.parametrize(
+    ("rights", "key"),
+    [
+        ('{"batch": {"models": ["m"]}}', "operator"),
+        ('{"batch": {"requestsPerMinute": 5}}', "operator"),
+        ('{"batch": {"requestsPerMinute": 5}, "operator": {"selector": "team=a"}}', "batch"),
+        ('{"batch": {"ends": "2020-01-01T00:00:00Z"}, "operator": {"owner": "a"}}', "operator"),
+        ('{"batch": {"models": ["m"]}, "operator": {"models": ["m"]}}', "batch"),
+        ('{"batch": 7, "operator": null}', "batch"),
+        ("not JSON", "batch"),
+        ("7", "batch"),
+        (None, "batch"),
+    ],
+)
+def test_it_uses_a_key_that_may_use_every_model(rights: str | None, key: str) -> None:
+    data = {name: base64.b64encode(name.encode()).decode() for name in ("operator", "batch")} | {"an-empty-one": ""}
+    annotations = {"slipway.inference/key-rights": rights} if rights is not None else None
+    secret = {"metadata": {"annotations": annotations}, "data": data}
+    assert runpy.run_path(str(FILE))["usable_key"](secret) == key
