@@ -44,19 +44,23 @@ def test_rights_that_no_gateway_takes_are_refused_all_at_once(tmp_path: Path, ap
             "requestsAtOnce": "many",
             "tokensPerMinute": 5,
             "models": "m1",
-            "ends": "tomorrow",
+            "ends": "2030-02-30T00:00:00Z",
+            "owner": 5,
+            "selector": ["team=a"],
         },
     }
     given = {"gateway_api_keys": {"alice": "sk-1"}, "gateway_key_rights": rights}
     said = run_role(tmp_path, api, "gateway", "check", failing=True, **given)
     for fault in (
-        "bob: there is no such key",
-        "alice: there is no requestPerMinute",
-        "alice: requestsPerMinute is no whole number",
-        "alice: requestsAtOnce is no whole number",
-        "alice: tokensPerMinute needs gateway_count_tokens",
-        "alice: models is no list",
-        "alice: ends is no time",
+        "bob: no such key in gateway_api_keys.",
+        "alice.requestPerMinute: unknown option. Use requestsPerMinute.",
+        "alice.requestsPerMinute: -5 is not a whole number",
+        "alice.requestsAtOnce: ",
+        "alice.tokensPerMinute: the gateway counts no tokens",
+        "alice.models: ",
+        "alice.ends: ",
+        "alice.owner: 5 is not a text",
+        "alice.selector: ",
     ):
         assert fault in said
     assert "sk-1" not in said
