@@ -7,24 +7,25 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: stages
 type: stdout
-short_description: Show a line for each stage of a playbook, and keep the rest in a file
+short_description: Show one line for each stage of a playbook, and write the usual output to a file
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)
 description:
-  - A stage is a role, or a play. Each has one line with its number, what it took and what it changed. Messages of
-    C(ansible.builtin.debug) are shown as they are.
-  - All that the usual output would have shown goes to a file.
-  - What failed is told in a few lines at the end, the last of which names that file.
+  - A stage is a play, or one or more roles. Its line shows its number, its duration and the number of changes.
+  - Roles that a role imports or includes belong to its stage.
+  - Messages of C(ansible.builtin.debug) are shown.
+  - The usual output goes to a file.
+  - The last lines summarize what failed, and name that file.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
 options:
   stages:
     description:
-      - The stages, in their order, by the last part of a role's name or by a play's name. What runs between two of them
-        belongs to the one before.
-      - Without it each play is a stage.
+      - The stages in order, each as V(NAME) or as V(NAME=PART+PART). A part is the last component of a role's name, or
+        the name of a play. Tasks that run between two stages belong to the first of them.
+      - If it is empty, each play is a stage.
     type: list
     elements: str
     default: []
@@ -34,7 +35,7 @@ options:
       - section: callback_slipway_stages
         key: stages
   log:
-    description: The file for the usual output. It is written anew each time.
+    description: The file for the usual output. Each run overwrites it.
     type: path
     default: slipway.log
     env:
@@ -42,20 +43,8 @@ options:
     ini:
       - section: callback_slipway_stages
         key: log
-  times:
-    description: >-
-      A file that keeps how long each stage took when it last went well, from which the next run estimates. Empty keeps
-      nothing.
-    type: str
-    default: ""
-    env:
-      - name: SLIPWAY_STAGES_TIMES
-    ini:
-      - section: callback_slipway_stages
-        key: times
 """
 
-import json
 import os
 import time
 from typing import Any, TextIO
@@ -64,14 +53,14 @@ from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
-WIDTH = 100
-# Of what is told of a failure.
+# Limits of what is shown of a failure: characters of an error output, lines of its message, lines of its hint.
+CHARACTERS = 300
 LINES = 3
 HINT_LINES = 2
 
 
 class Log:
-    """A Display that writes to a file; what it does not write itself, the real one knows."""
+    """A Display that writes to a file, and leaves everything else to the real Display."""
 
     def __init__(self, display: Display, file: TextIO) -> None:
         self._real, self._file = display, file
@@ -87,10 +76,10 @@ class Log:
         self.display(f"\n{msg} {'*' * max(3, 79 - len(msg))}")
 
     def _format(self, name: str, *arguments: Any, **options: Any) -> None:
-        """By the method of the real one, which formats what it is given and shows it by display."""
+        """Call the real Display's method, which formats its arguments and shows them with self.display."""
         getattr(Display, name)(self, *arguments, **options)
 
-    # From ansible-core 2.19 on.
+    # ansible-core 2.19 and newer
     def _error(self, *arguments: Any, **options: Any) -> None:
         self._format("_error", *arguments, **options)
 
@@ -102,7 +91,7 @@ class Log:
 
 
 class Stage:
-    """What one stage did so far."""
+    """A running stage."""
 
     def __init__(self, name: str, began: float) -> None:
         self.name, self.began = name, began
@@ -110,7 +99,7 @@ class Stage:
 
 
 class CallbackModule(DefaultCallback):
-    """The usual callback, whose words go to a file, and a line for each stage on the screen."""
+    """The usual callback, which writes to a file, and one line for each stage on the screen."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -120,22 +109,23 @@ class CallbackModule(DefaultCallback):
         super().__init__()
         self._screen: Display = self._display
         self._names: list[str] = []
+        self._stage_of: dict[str, str] = {}
         self._stage: Stage | None = None
-        self._passed: dict[str, float] = {}
+        self._passed: set[str] = set()
+        self._changed = 0
         self._failed: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._known: dict[str, float] = {}
         self._path = ""
         self._began = time.monotonic()
-        # Whether the stage's line still waits for its end.
+        # Whether the line of the stage is still incomplete.
         self._open = False
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
-        self._names = list(self.get_option("stages"))
+        self._stage_of = _stages(self.get_option("stages"))
+        self._names = list(dict.fromkeys(self._stage_of.values()))
         self._path = str(self.get_option("log"))
-        self._known = _times(self.get_option("times"))
         os.makedirs(os.path.dirname(os.path.abspath(self._path)), exist_ok=True)
-        # It may show what only the one who runs it may see.
+        # It may contain output that only this user may read.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._display = Log(self._screen, os.fdopen(descriptor, "w", encoding="utf-8"))
 
@@ -143,32 +133,27 @@ class CallbackModule(DefaultCallback):
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
-        self._show(f"{self._estimate()} The whole output is in {self._path}.")
+        self._show(f"Log: {self._path}")
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         super().v2_playbook_on_play_start(play)
         name = play.get_name().strip()
-        if not self._names or name in self._names:
-            self._enter(name)
+        stage = self._stage_of.get(name) if self._names else name
+        if stage:
+            self._enter(stage)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         super().v2_playbook_on_task_start(task, is_conditional)
-        self._enter_role(task)
-
-    def _enter_role(self, task: Any) -> None:
-        role = getattr(task, "_role", None)
-        name = role.get_name().rpartition(".")[2] if role else ""
-        if name in self._names:
-            self._enter(name)
+        stage = stage_of(task, self._stage_of)
+        if stage:
+            self._enter(stage)
 
     def _enter(self, name: str) -> None:
         if name in self._passed or (self._stage and self._stage.name == name):
             return
         self._leave()
         self._stage = Stage(name, time.monotonic())
-        known = self._known.get(name)
-        usual = f" (about {_seconds(known)})" if known is not None and known >= 5 else ""
-        self._screen.display(f"{self._number(name)}{name}{usual} ... ", newline=False)
+        self._screen.display(self._heading(name), newline=False)
         self._open = True
 
     def _leave(self, failed: bool = False) -> None:
@@ -176,39 +161,31 @@ class CallbackModule(DefaultCallback):
         if stage is None:
             return
         self._stage = None
-        took = time.monotonic() - stage.began
-        self._passed[stage.name] = took
-        if failed:
-            outcome = stringc("failed", "red")
-        elif not stage.done:
-            outcome = "not needed"
-        else:
-            outcome = f"{stage.changed} changed" if stage.changed else "ok"
-        again = "" if self._open else f"{self._number(stage.name)}{stage.name} ... "
+        self._passed.add(stage.name)
+        self._changed += stage.changed
+        outcome = stringc("failed", "red") if failed else "ok    " if stage.done else "off   "
+        line = f"{outcome}  {_seconds(time.monotonic() - stage.began):>10}  {_changes(stage.changed)}"
+        # A message has ended the line that names the stage.
+        heading = "" if self._open else self._heading(stage.name)
         self._open = False
-        self._show(f"{again}{_seconds(took)}, {outcome}")
+        self._screen.display(f"{heading}{line}".rstrip())
 
-    def _number(self, name: str) -> str:
+    def _heading(self, name: str) -> str:
         if name not in self._names:
-            return ""
-        return f"{self._names.index(name) + 1} of {len(self._names)}: "
-
-    def _estimate(self) -> str:
-        known = [self._known[name] for name in self._names if name in self._known]
-        if known and len(known) == len(self._names):
-            return f"{len(self._names)} stages, about {_seconds(sum(known))}, as last time."
-        return f"{len(self._names)} stages." if self._names else ""
+            return f"{name}  "
+        width = max(map(len, self._names))
+        return f"{self._names.index(name) + 1:>2}/{len(self._names)}  {name:<{width}}  "
 
     # --- results
 
     def v2_runner_on_ok(self, result: Any) -> None:
         super().v2_runner_on_ok(result)
-        told = result._result
+        returned, task = result._result, result._task
         if self._stage is not None:
             self._stage.done += 1
-            self._stage.changed += bool(told.get("changed"))
-        if result._task.action in ("debug", "ansible.builtin.debug") and isinstance(told.get("msg"), str):
-            self._tell(told["msg"])
+            self._stage.changed += bool(returned.get("changed"))
+        if task.action in ("debug", "ansible.builtin.debug") and isinstance(returned.get("msg"), str):
+            self._show_message(returned["msg"])
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
@@ -220,34 +197,35 @@ class CallbackModule(DefaultCallback):
         self._remember(result)
 
     def _remember(self, result: Any) -> None:
-        # A block may rescue it: only the end tells.
+        # A block may rescue it, so only the end of the run shows whether it counts.
         self._failed[result._host.get_name()] = (result._task.get_name(), dict(result._result))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         super().v2_playbook_on_stats(stats)
-        counted = {host: stats.summarize(host) for host in stats.processed}
-        failed = [host for host, one in counted.items() if one["failures"] or one["unreachable"]]
+        summaries = {host: stats.summarize(host) for host in stats.processed}
+        failed = [host for host, summary in summaries.items() if summary["failures"] or summary["unreachable"]]
         self._leave(failed=bool(failed))
         if not failed:
-            _keep(self.get_option("times"), {**self._known, **self._passed})
-            self._show(f"Done after {_seconds(time.monotonic() - self._began)}.")
+            seconds = _seconds(time.monotonic() - self._began)
+            self._show(f"Done in {seconds}, {_changes(self._changed) or 'no changes'}.")
             return
         for host in failed:
-            self._tell_failure(host)
-        self._show(f"The whole output: {os.path.abspath(self._path)}")
+            self._show_failure(host)
+        self._show(f"Log: {os.path.abspath(self._path)}")
 
-    def _tell_failure(self, host: str) -> None:
-        task, told = self._failed.get(host, ("", {}))
-        hidden = told.get("_ansible_no_log") or told.get("censored")
-        why = "its output is hidden" if hidden else _why(told)
+    def _show_failure(self, host: str) -> None:
+        task, returned = self._failed.get(host, ("", {}))
         where = "" if host == "localhost" else f" on {host}"
         self._show(stringc(f"Failed{where}: {task}", "red"))
-        for line in why.splitlines()[:LINES]:
+        if returned.get("_ansible_no_log") or returned.get("censored"):
+            self._show("Its output is hidden.")
+            return
+        for line in _message(returned).splitlines()[:LINES]:
             self._show(line)
-        for line in str(told.get("hint") or "").splitlines()[:HINT_LINES] if not hidden else ():
+        for line in str(returned.get("hint") or "").splitlines()[:HINT_LINES]:
             self._show(line)
 
-    def _tell(self, text: str) -> None:
+    def _show_message(self, text: str) -> None:
         if self._open:
             self._screen.display("")
         self._open = False
@@ -259,39 +237,42 @@ class CallbackModule(DefaultCallback):
             self._screen.display(text.strip())
 
 
-def _why(told: dict[str, Any]) -> str:
-    """What a failed task says, of a loop the first that failed."""
-    for one in told.get("results") or ():
-        if isinstance(one, dict) and one.get("failed") and one.get("msg"):
-            return str(one["msg"])
-    said = str(told.get("msg") or told.get("stderr") or told.get("module_stderr") or "It says nothing.")
-    errors = str(told.get("stderr") or "").strip()
-    return errors[-3 * WIDTH :] if said == "non-zero return code" and errors else said
+def stage_of(task: Any, stages: dict[str, str]) -> str | None:
+    """Return the stage of a task, which is that of its outermost role: a role may use the role of another stage."""
+    return next((stages[role] for role in _roles(task) if role in stages), None)
+
+
+def _roles(task: Any) -> list[str]:
+    """Return the names of the roles around a task, the outermost first."""
+    names: list[str] = []
+    while task is not None:
+        role = getattr(task, "_role", None)
+        if role is not None:
+            names.append(role.get_name().rpartition(".")[2])
+        task = getattr(task, "_parent", None)
+    return names[::-1]
+
+
+def _stages(items: list[str]) -> dict[str, str]:
+    """Return the stage of each role and play."""
+    pairs = [item.partition("=") for item in items]
+    return {part: name for name, _sign, parts in pairs for part in (parts or name).split("+")}
+
+
+def _message(returned: dict[str, Any]) -> str:
+    """Return the message of a failed task, or that of the first failed item of its loop."""
+    for item in returned.get("results") or ():
+        if isinstance(item, dict) and item.get("failed") and item.get("msg"):
+            return str(item["msg"])
+    message = str(returned.get("msg") or returned.get("stderr") or returned.get("module_stderr") or "No message.")
+    errors = str(returned.get("stderr") or "").strip()
+    return errors[-CHARACTERS:] if message == "non-zero return code" and errors else message
+
+
+def _changes(count: int) -> str:
+    return "" if count == 0 else "1 change" if count == 1 else f"{count} changes"
 
 
 def _seconds(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
-
-
-def _times(path: str | None) -> dict[str, float]:
-    """Of the last run; nothing where there is no such file, or it holds something else."""
-    try:
-        with open(os.path.expanduser(path or ""), encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(name): float(value) for name, value in found.items() if isinstance(value, (int, float))}
-
-
-def _keep(path: str | None, times: dict[str, float]) -> None:
-    if not path:
-        return
-    try:
-        os.makedirs(os.path.dirname(os.path.abspath(os.path.expanduser(path))), exist_ok=True)
-        with open(os.path.expanduser(path), "w", encoding="utf-8") as file:
-            json.dump({name: round(value, 1) for name, value in times.items()}, file)
-    except OSError:
-        return  # Only the next estimate is lost.
