@@ -100,8 +100,11 @@ class ClusterApi(ApiServer):
         served["metadata"].setdefault("uid", str(uuid.uuid4()))
         if served == live:
             return served
-        generation = live.get("metadata", {}).get("generation", 0) + 1
-        served["metadata"].update(generation=generation, resourceVersion=str(generation))
+        before = live.get("metadata", {})
+        # Of a definition, as of most kinds, the generation is that of its spec.
+        same = served["kind"] == "CustomResourceDefinition" and served.get("spec") == live.get("spec")
+        generation = before.get("generation", 0) + (not same)
+        served["metadata"].update(generation=generation, resourceVersion=str(int(before.get("resourceVersion", 0)) + 1))
         if served["kind"] == "Deployment":
             count = served["spec"]["replicas"]
             counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), count)
