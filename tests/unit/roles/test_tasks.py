@@ -114,9 +114,9 @@ def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
 
 def test_an_upgrade_takes_the_parts_that_an_installation_has() -> None:
     def conditions(playbook: str) -> dict[str, Any]:
-        tasks = mappings(ROOT / f"playbooks/{playbook}.yml")
-        roles = [task for task in tasks if "ansible.builtin.import_role" in task and "when" in task]
-        return {task["ansible.builtin.import_role"]["name"]: task["when"] for task in roles}
+        tasks = [task for task in mappings(ROOT / f"playbooks/{playbook}.yml") if "when" in task]
+        actions = ("ansible.builtin.import_role", "ansible.builtin.include_role")
+        return {task[action]["name"]: task["when"] for task in tasks for action in actions if action in task}
 
     parts = documents.read(ROOT / "playbooks/shared/parts.yml")
     assert conditions("upgrade") == conditions("site")
