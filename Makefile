@@ -54,8 +54,8 @@ DEMO_STAGES := cluster=local_cluster,images=images+Prepare images and weights,ch
 free-port:
 	@scripts/port.sh $(VARS)
 
-# The demo asks its models itself, and more than the tag verify does.
-demo: free-port setup public-images ## Bring up a cluster, install everything and ask a model a question
+# The demo asks its models itself, so it skips the tag verify. A run that changes a single part needs no images.
+demo: free-port setup $(if $(TAGS),docker,public-images) ## Bring up a cluster, install everything and ask a model a question
 	@ANSIBLE_STDOUT_CALLBACK=$${ANSIBLE_STDOUT_CALLBACK:-slipway.inference.stages} \
 	  SLIPWAY_STAGES_LOG=$${SLIPWAY_STAGES_LOG:-$(CACHE)/demo.log} SLIPWAY_STAGES="$(DEMO_STAGES)" \
 	  ansible-playbook playbooks/demo.yml --skip-tags verify $(if $(TAGS),--tags $(TAGS)) $(if $(VARS),-e @$(VARS))
