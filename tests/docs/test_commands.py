@@ -45,6 +45,7 @@ class Place(NamedTuple):
             "images_delivery=registry": "images_delivery=none",
             "krypton-system": self.namespace,
             "qwen2-": f"{self.namespace}-",
+            "smollm2-": f"{self.namespace}-",
             "docs-engine": f"{self.namespace}-engine",
             "my-model": f"{self.namespace}-my-model",
             "my-alias": f"{self.namespace}-my-alias",
