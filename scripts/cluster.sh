@@ -46,10 +46,10 @@ port() { # prints the port of the gateway on 127.0.0.1; fails if there is none
 
 # ---- create and remove ------------------------------------------------------------------------------------------------
 
-create() { # PORT
+create() {
   # On a busy disk, etcd and with it every lease and watch may hang for a minute.
   ansible-playbook playbooks/local.yml -e "local_cluster_name=$name" -e "local_cluster_kubeconfig=$kubeconfig" \
-    -e "local_cluster_gateway_port=$1" -e local_cluster_etcd_in_memory=true -e @tests/cluster/kind.yml
+    -e local_cluster_gateway_port=-1 -e local_cluster_etcd_in_memory=true -e @tests/cluster/kind.yml
 }
 
 make_cluster() {
@@ -60,9 +60,9 @@ make_cluster() {
   fi
   mkdir -p "$output"
   # A separate process group lets an interruption end the whole creation and remove its results. Docker chooses the port
-  # (-1), so that no other process can take it first; an existing cluster keeps its port.
+  # (-1), so that no other process can take it first.
   set -m
-  create "$($kept && port || echo -1)" &
+  create &
   creation=$!
   set +m
   # shellcheck disable=SC2064 # expands the current values
@@ -122,7 +122,7 @@ install_slipway() { # PART...
   local part wanted=() further=()
   # shellcheck source=/dev/null
   source images/versions.env
-  [[ ! -e $parts_file ]] || mapfile -t wanted < <(sed -n 's/^# //p' "$parts_file")
+  [[ ! -e $parts_file ]] || mapfile -t wanted < <(sed -n 's/^# \(.\)/\1/p' "$parts_file")
   if (($# == 0)); then set -- "${known_parts[@]}"; fi
   for part; do
     [[ $part != none ]] || continue
