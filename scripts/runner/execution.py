@@ -105,13 +105,14 @@ def run_lanes(table: Table, lanes: Sequence[Lane], keep: bool) -> int:
     Args:
         table: The whole table.
         lanes: In the order in which they run.
-        keep: Leaves the cluster for the next call.
+        keep: Leaves the cluster for the next call. Lanes that need no cluster always leave it.
 
     Returns:
         The exit status: 1 if a lane failed or could not be run.
     """
     files = checkout.present()
     cluster = TestCluster(checkout.OUTPUT / "lanes/cluster.log")
+    keep = keep or all(lane.needs == "nothing" for lane in lanes)
     if not keep:
         cluster.remove()
     unsuccessful: dict[str, list[str]] = {"not run": [], "failed": []}

@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runner import checkout
-from runner.cluster import read_exports
-from runner.execution import require_tests
+from runner import checkout, execution
+from runner.cluster import TestCluster, read_exports
+from runner.execution import require_tests, run_lanes
 from runner.process import Outcome, read_counts, read_failures, run
 from runner.records import Record, inputs_hash, read_record, state
 from runner.table import (
@@ -290,6 +290,23 @@ def test_a_run_whose_tests_were_all_skipped_has_failed(tests: list[str], counts:
     require_tests(outcome, tests)
 
     assert outcome.status == status
+
+
+@pytest.mark.parametrize(("needs", "removed"), [("nothing", 0), ("definitions", 2)])
+def test_lanes_without_a_cluster_leave_a_kept_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needs: str, removed: int
+) -> None:
+    """Another run may use it."""
+    removals: list[str] = []
+    monkeypatch.setattr(checkout, "OUTPUT", tmp_path)
+    monkeypatch.setattr(checkout, "is_clean", lambda: False)
+    monkeypatch.setattr(TestCluster, "remove", lambda _cluster: removals.append("cluster"))
+    monkeypatch.setattr(TestCluster, "provide", lambda *_unused: None)
+    monkeypatch.setattr(execution, "environment", dict)
+
+    assert run_lanes(TABLE, [Lane("some", ["true"], [], needs=needs)], keep=False) == 0
+
+    assert len(removals) == removed
 
 
 def test_variables_are_read_from_exports() -> None:
