@@ -57,9 +57,9 @@ def free_namespace(kubeai: KubeAI) -> Iterator[str]:
 
 
 @pytest.fixture
-def shared_volume(kubeai: KubeAI) -> Iterator[None]:
-    """A volume for one claim of the cache profiles; as on a network file system, only root may write at first."""
-    name = kubeai.shared_volume()
+def shared_volume(kubeai: KubeAI, free_namespace: str) -> Iterator[None]:
+    """A volume for the namespace's cache. As on a network file system, only root may write at first."""
+    name = kubeai.shared_volume(free_namespace)
     yield
     kubeai.delete("PersistentVolume", "", name)
 

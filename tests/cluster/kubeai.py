@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from .cluster import PATIENCE, Cluster, Object, condition, observed, unique, wait
 
 MODEL = "Model.kubeai.org"
+PROFILE_CLAIM = "shared-model-cache-shared"
+"""The claim that the controller creates for the cache profile ``shared``."""
 ENGINE_STARTS = {
     "VLLM": {"url": "hf://acme/base", "features": ["TextGeneration"]},
     "OLlama": {"url": "ollama://qwen2:0.5b", "features": ["TextGeneration"]},
@@ -70,13 +72,15 @@ class KubeAI(Cluster):
         """A new namespace without a Pod Security level: pods of KubeAI are as free as the system configuration says."""
         return super().namespace(prefix, restricted)
 
-    def shared_volume(self) -> str:
-        """A volume of the class that the cache profiles name, for one claim. Returns its name."""
+    def shared_volume(self, namespace: str) -> str:
+        """Creates a volume of the class that the cache profiles name, for the cache of this namespace only. Returns its
+        name."""
         name = unique("shared")
         spec = {
             "storageClassName": "test-shared",
             "accessModes": ["ReadWriteMany"],
             "capacity": {"storage": "10Gi"},
+            "claimRef": {"namespace": namespace, "name": PROFILE_CLAIM},
             "hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"},
         }
         self.create({"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from .cluster import PATIENCE, Object, condition, unique, wait
-from .kubeai import ENGINE_STARTS, MODEL, KubeAI, chat
-
-PROFILE_CLAIM = "shared-model-cache-shared"
+from .kubeai import ENGINE_STARTS, MODEL, PROFILE_CLAIM, KubeAI, chat
 
 
 def args(pod: Object) -> list[str]:
@@ -61,12 +59,12 @@ def test_a_cache_is_filled_once_mounted_and_evicted(kubeai: KubeAI, free_namespa
 
 
 @pytest.mark.usefixtures("shared_volume")
-def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: KubeAI) -> None:
-    namespace, name = kubeai.namespace("leaving"), unique("leaving")
-    kubeai.make_model(namespace, name, cacheProfile="shared")
-    kubeai.wait_ready(namespace, name)
-    kubeai.delete("Namespace", "", namespace)
-    kubeai.wait_gone("Namespace", "", namespace)
+def test_a_cached_model_is_deleted_though_its_profile_or_namespace_goes(kubeai: KubeAI, free_namespace: str) -> None:
+    name = unique("leaving")
+    kubeai.make_model(free_namespace, name, cacheProfile="shared")
+    kubeai.wait_ready(free_namespace, name)
+    kubeai.delete("Namespace", "", free_namespace)
+    kubeai.wait_gone("Namespace", "", free_namespace)
 
 
 @pytest.mark.usefixtures("shared_volume")
