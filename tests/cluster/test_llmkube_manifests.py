@@ -10,14 +10,12 @@ import yaml
 
 from .cluster import PATIENCE, Object, condition, observed, wait
 from .kubeai import chat
-from .llmkube import CLAIM, MODEL, SERVICE, LLMKube
+from .llmkube import MODEL, SERVICE, LLMKube
 
 OURS = Path(__file__).parent / "manifests" / "llmkube"
 THEIRS = Path(__file__).parents[3] / "shared" / "reference" / "samples" / "llmkube"
 """Manifests of the original's own documents, where they lie beside this project."""
 KINDS = {"Model": MODEL, "InferenceService": SERVICE}
-NAMESPACE = "default"
-"""The namespace that most of them name."""
 WEIGHTS = ("/acme/tiny/", "/TheBloke/TinyLlama-1.1B", "/bartowski/Llama-3.2-3B", "/microsoft/Phi-3-mini")
 """What the hub of the test cluster has, among all that they name."""
 
@@ -42,17 +40,17 @@ def documents_or_none(path: Path) -> list[Object]:
 
 
 @pytest.fixture
-def gone_afterwards(llmkube: LLMKube) -> Iterator[list[Object]]:
-    """Resources that a test makes; the cache goes with them."""
-    made: list[Object] = []
-    yield made
-    for kind in ("InferenceService", "Model"):
-        for resource in made:
-            if resource["kind"] == kind:
-                llmkube.delete(KINDS[kind], NAMESPACE, resource["metadata"]["name"])
-    for resource in made:
-        llmkube.wait_gone(KINDS[resource["kind"]], NAMESPACE, resource["metadata"]["name"])
-    llmkube.delete("PersistentVolumeClaim", NAMESPACE, CLAIM)
+def manifest_namespace(llmkube: LLMKube) -> Iterator[str]:
+    """A new namespace that is gone after the test: the next manifest may use the same names."""
+    name = llmkube.namespace()
+    yield name
+    llmkube.delete("Namespace", "", name)
+    llmkube.wait_gone("Namespace", "", name)
+
+
+def placed(document: Object, namespace: str) -> Object:
+    """The same resource in the namespace of a test."""
+    return document | {"metadata": document["metadata"] | {"namespace": namespace}}
 
 
 def expected_of_model(model: Object) -> tuple[str, str]:
@@ -85,29 +83,28 @@ def expected_of_service(service: Object, model: Object) -> str:
 @pytest.mark.xdist_group("accelerators")
 @pytest.mark.parametrize("manifest", manifests(), ids=lambda path: path.stem)
 def test_manifests_written_for_llmkube_apply_unchanged_and_become_what_they_say(
-    llmkube: LLMKube, gateway_url: str, gone_afterwards: list[Object], manifest: Path
+    llmkube: LLMKube, gateway_url: str, manifest_namespace: str, manifest: Path
 ) -> None:
-    written = documents(manifest)
+    written = [placed(document, manifest_namespace) for document in documents(manifest)]
     text = yaml.safe_dump_all(written)
     # The API server checks every field, and refuses those that it does not know.
     strict = ("--server-side", "--field-manager", "tests", "--validate=strict", "--filename", "-")
     llmkube.kubectl("apply", "--dry-run=server", *strict, stdin=text)
-    gone_afterwards += written
     llmkube.kubectl("apply", *strict, stdin=text)
     models = {found["metadata"]["name"]: found for found in written if found["kind"] == "Model"}
     for name, model in models.items():
-        found = llmkube.wait_model(NAMESPACE, name, *expected_of_model(model))
+        found = llmkube.wait_model(manifest_namespace, name, *expected_of_model(model))
         same(found["spec"], model["spec"], manifest)
     for service in (found for found in written if found["kind"] == "InferenceService"):
         name = service["metadata"]["name"]
         phase = expected_of_service(service, models[service["spec"]["modelRef"]])
-        found = llmkube.wait_phase(NAMESPACE, name, phase)
+        found = llmkube.wait_phase(manifest_namespace, name, phase)
         same(found["spec"], service["spec"], manifest)
         if phase == "Ready":
-            llmkube.wait_routed(NAMESPACE, name)
+            llmkube.wait_routed(manifest_namespace, name)
             assert chat(gateway_url, name).status == 200
         if phase == "WaitingForGPU":
-            [waiting] = llmkube.pods(NAMESPACE, name)
+            [waiting] = llmkube.pods(manifest_namespace, name)
             assert waiting["status"]["phase"] == "Pending"
 
 
