@@ -103,9 +103,10 @@ def test_a_start_that_takes_longer_than_its_timeout(cluster: Cluster, namespace:
 
 def test_more_memory_than_the_limit(cluster: Cluster, namespace: str) -> None:
     name = unique("memory")
-    cluster.make_model(namespace, name, resources={"limits": {"memory": "12Mi"}})
+    # Enough to start a container, but too little for a context of this size.
+    cluster.make_model(namespace, name, args=["--ctx-size", "262144"], resources={"limits": {"memory": "64Mi"}})
     assert "memory than its limit" in cluster.wait_failed(namespace, name, "OOMKilled")
-    cluster.change_model(namespace, name, resources=None)
+    cluster.change_model(namespace, name, args=None, resources=None)
     cluster.wait_ready(namespace, name)
 
 
