@@ -261,8 +261,16 @@ class Cluster:
         wait(f"no gateway knows {model}", seconds, known, lambda pods: not pods)
 
     def in_flight(self, namespace: str, service: str) -> float:
-        """Requests of a Service that gateways have not seen the end of."""
-        name = f'slipway_gateway_requests_in_flight{{model="{service}",namespace="{namespace}"}}'
+        """The number of requests that servers of a Service are answering."""
+        return self._gauge("slipway_gateway_requests_in_flight", namespace, service)
+
+    def waiting(self, namespace: str, service: str) -> float:
+        """The number of requests that wait for a ready server of a Service."""
+        return self._gauge("slipway_gateway_requests_waiting", namespace, service)
+
+    def _gauge(self, metric: str, namespace: str, service: str) -> float:
+        """The sum over all gateways."""
+        name = f'{metric}{{model="{service}",namespace="{namespace}"}}'
         lines = [line for pod in self.gateways() for line in self.answer_of(pod, 8081, "/metrics").splitlines()]
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 

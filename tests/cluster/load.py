@@ -28,6 +28,8 @@ class Load:
     headers: dict[str, str] = field(default_factory=dict)
     settings: dict[str, object] = field(default_factory=dict)
     """Further keys of the body, or other values."""
+    held: bool = False
+    """Do not wait for the first answers: the gateway holds the requests at first."""
     answered: int = 0
     failures: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -38,7 +40,8 @@ class Load:
         self._threads = [threading.Thread(target=self._run, daemon=True) for _client in range(self.clients)]
         for thread in self._threads:
             thread.start()
-        self.more(self.clients)
+        if not self.held:
+            self.more(self.clients)
         return self
 
     def __exit__(

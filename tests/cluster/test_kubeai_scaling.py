@@ -95,11 +95,14 @@ def test_without_autoscaling_replicas_are_the_users(kubeai: KubeAI, free_namespa
     kubeai.make_model(free_namespace, name, autoscalingDisabled=True, minReplicas=0, replicas=0)
     kubeai.wait_ready(free_namespace, name)
     kubeai.wait_routed(free_namespace, name)
-    with pytest.raises(TimeoutError):
-        chat(gateway_url, name, seconds=3)
-    assert replicas(kubeai, free_namespace, name) == 0
-    kubeai.change_model(free_namespace, name, replicas=2)
-    kubeai.wait_replicas(free_namespace, name, 2)
+    with Load(gateway_url, name, clients=1, held=True) as load:
+        wait("the gateway holds the request", PATIENCE, lambda: kubeai.waiting(free_namespace, f"model-{name}") == 1)
+        holds("no replica starts", 3, lambda: replicas(kubeai, free_namespace, name), lambda count: count == 0)
+        assert (load.answered, load.failures) == (0, [])
+        kubeai.change_model(free_namespace, name, replicas=2)
+        kubeai.wait_replicas(free_namespace, name, 2)
+        load.more(1)
+    assert load.failures == []
     holds(
         "nobody is without work and goes", 8, lambda: replicas(kubeai, free_namespace, name), lambda count: count == 2
     )
