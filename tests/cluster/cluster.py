@@ -68,12 +68,12 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.
 class Cluster:
     """One test cluster. Objects are plain dictionaries, as the API server sends them."""
 
-    def __init__(self, kubeconfig: str, account: str = "") -> None:
-        """``account``: of the system namespace; all that is done with objects is done as if by it."""
+    def __init__(self, kubeconfig: str, account: str = "", namespace: str = SYSTEM) -> None:
+        """``account``: a service account of the namespace, as which all operations on objects run."""
         self.kubeconfig = kubeconfig
         connection = config.new_client_from_config(kubeconfig)
         if account:
-            connection.set_default_header("Impersonate-User", f"system:serviceaccount:{SYSTEM}:{account}")
+            connection.set_default_header("Impersonate-User", f"system:serviceaccount:{namespace}:{account}")
         self._client = DynamicClient(connection, cache_file=os.path.join(DISCOVERED.name, unique("kinds")))
 
     # --- objects -----------------------------------------------------------------------------------------------------

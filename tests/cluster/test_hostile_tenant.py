@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import config
-from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import DynamicApiError
 
 from .cluster import PATIENCE, SYSTEM, Cluster, Object, unique, wait
@@ -51,11 +49,8 @@ class Tenant(Cluster):
     """Speaks to the API server as a service account of the tenant's namespace."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
-        super().__init__(kubeconfig)
+        super().__init__(kubeconfig, "mallory", namespace)
         self.namespace_ = namespace
-        client = config.new_client_from_config(kubeconfig)
-        client.set_default_header("Impersonate-User", f"system:serviceaccount:{namespace}:mallory")
-        self._client = DynamicClient(client)
 
     def make(self, kind: str, name: str, /, metadata: Object | None = None, **body: Any) -> None:
         """Makes an object, or changes the one that is there. The API server may refuse it."""
