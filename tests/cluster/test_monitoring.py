@@ -22,7 +22,7 @@ import yaml
 
 from tests.ports import reserved_port
 
-from .cluster import SYSTEM, Cluster, Object, unique, wait
+from .cluster import PATIENCE, SYSTEM, Cluster, Object, unique, wait
 from .kubeai import MODEL, KubeAI, ask, chat
 
 ROOT = Path(__file__).parents[2]
@@ -166,7 +166,9 @@ def prometheus(cluster: Cluster, kubeai: KubeAI, gateway_url: str) -> Iterator[P
         cluster.create({"kind": "Model.ai.deckhouse.io", **artifact, "spec": {"source": source}})
         cluster.wait_ready(namespace, answering)
         cluster.wait_routed(namespace, answering)
-        cluster.kubectl("rollout", "status", "--namespace", namespace, "deployment/prometheus", "--timeout=110s")
+        cluster.kubectl(
+            "rollout", "status", "--namespace", namespace, "deployment/prometheus", f"--timeout={PATIENCE:.0f}s"
+        )
         # It wakes: so a request has waited.
         assert chat(gateway_url, sleeping).status == 200
         yield Prometheus(cluster, namespace, answering)
