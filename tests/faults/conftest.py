@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests. All run in one event loop, since slow runs go on beside the others."""
+"""Fixtures of the fault tests. All run in one event loop, since slow runs go on next to each other."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ async def api(kubeconfig: str, alone: None) -> AsyncIterator[Api]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who waits for the slow runs comes last. Each test may wait for several things, with patience for each."""
+    """Slow runs come last. Each test may wait for several things, with patience for each."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.timeout(900))
     items.sort(key=lambda item: bool(parameters([item], "slow_run")))
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def slow(
     api: Api, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[dict[str, asyncio.Task[None]]]:

@@ -276,16 +276,30 @@ class Run:
 
     # Waiting and invariants
 
-    async def leads(self, proxy: Proxy | None = None) -> None:
-        """Waits until a controller behind the proxy has taken the lease."""
+    async def leads(self, proxy: Proxy | None = None, since: float = 0.0) -> None:
+        """Waits until a controller behind the proxy has taken or renewed the lease after this time."""
         log = (proxy or self.proxy).log
         await self.until(
             self.always(
                 lambda: any(
-                    one.resource == "leases" and one.status in (200, 201) and one.method != "GET" for one in log
+                    one.resource == "leases" and one.at >= since and one.status in (200, 201) and one.method != "GET"
+                    for one in log
                 )
             ),
             what="nobody leads",
+        )
+
+    async def replace_leader(self) -> None:
+        """Kills the controller, and waits until its successor leads."""
+        before = len(self.controller.exits)
+        self.controller.signal(signal.SIGKILL)
+        await self.until(self.always(lambda: len(self.controller.exits) > before), what="it still runs")
+        await self.leads(since=time.monotonic())
+
+    async def follows(self, proxy: Proxy) -> None:
+        """Waits until a controller behind the proxy looks at the lease."""
+        await self.until(
+            self.always(lambda: any(one.resource == "leases" for one in proxy.log)), what="no controller follows"
         )
 
     @staticmethod

@@ -48,6 +48,8 @@ class KubeAIRun(Run):
         super().__init__(api, folder)
         self.requests: dict[str, float] = {}
         """Service -> requests in flight, as the gateways tell it."""
+        self.scrapes = 0
+        """How often the autoscaler has read them."""
         self._gateway: web.AppRunner | None = None
 
     async def __aenter__(self) -> KubeAIRun:
@@ -68,6 +70,7 @@ class KubeAIRun(Run):
             await self._gateway.cleanup()
 
     async def _metrics(self, _unused: web.Request) -> web.Response:
+        self.scrapes += 1
         name = "slipway_gateway_requests_in_flight"
         lines = [f'{name}{{model="{one}",namespace="{self.namespace}"}} {n}' for one, n in self.requests.items()]
         return web.Response(text="\n".join(["slipway_gateway_haproxy_up 1.0", *lines, ""]))
@@ -110,6 +113,22 @@ class KubeAIRun(Run):
         return bool(found and found.get("status", {}).get("startTime"))
 
     # Waiting
+
+    async def observed(self, name: str = "m") -> bool:
+        """Whether the status is of the latest generation."""
+        found = await self.get("Model", name) or {}
+        return bool(found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"])
+
+    async def scraped(self, count: int) -> None:
+        """Waits until the autoscaler has read the requests this many more times."""
+        target = self.scrapes + count
+        await self.until(self.always(lambda: self.scrapes >= target), what="the autoscaler does not read requests")
+
+    async def reconciles_all(self, name: str) -> None:
+        """Waits until a controller that has just started has reconciled a new Model, and so those before it."""
+        await self.create("Model", model(name))
+        await self.has(1, name)
+        await self.quiet()
 
     async def reason(self, kind: str = "Accepted", name: str = "m") -> str:
         resource = await self.get("Model", name)

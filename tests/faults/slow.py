@@ -1,7 +1,7 @@
 """Two controllers, and connections that only look alive: rows 5, 12 and 38 of the table in README.md.
 
-These take as long as leases and bookmarks do, so they start first and go on beside the other tests; ``test_slow.py``
-waits for them.
+These take as long as leases and bookmarks do, so they run at the same time, after all other tests: controllers that
+start meanwhile could delay the renewal of a lease.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ async def pair(run: Run) -> tuple[Controller, Controller, Proxy]:
     await first.start()
     await run.leads()
     await second.start()
-    await run.until(run.always(lambda: any(one.resource == "leases" for one in other.log)), what="no follower")
+    await run.follows(other)
     return first, second, other
 
 

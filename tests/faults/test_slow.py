@@ -1,4 +1,4 @@
-"""Waits for the slow runs, which started before all other tests of this folder: see slow.py."""
+"""Waits for the slow runs, which start with the first of these tests: see slow.py."""
 
 from __future__ import annotations
 

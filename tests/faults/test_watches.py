@@ -122,16 +122,18 @@ async def test_row_15_a_list_from_the_past_undoes_nothing(idle: Run) -> None:
     await change(idle)
     await idle.settled()
     await idle.rests()
-    written = len(idle.proxy.writes)
+    written, listed = len(idle.proxy.writes), len(idle.lists("models"))
     idle.proxy.past = {"models": json.dumps(past).encode()}
     idle.proxy.past |= {"deployments": json.dumps(children["Deployment"]).encode()}
     idle.proxy.past |= {"services": json.dumps(children["Service"]).encode()}
     expired = Fault(is_watch, answer(410, "Expired"), 9)
     idle.proxy.faults.append(expired)
     idle.proxy.cut()
-    await asyncio.sleep(3)
-    assert idle.lists("models")
-    assert len(idle.proxy.writes) == written
+    await idle.until(idle.always(lambda: len(idle.lists("models")) > listed), what="the models are not listed again")
+    # The next Model is reconciled after those of the list.
+    await idle.create("Model", model("later"))
+    await idle.until(lambda: idle.has_children("later"), what="the next Model is not reconciled")
+    assert {write.name for write in idle.proxy.writes[written:]} == {"later"}
     idle.proxy.past = {}
     await change(idle, 9292)
     await idle.settled()

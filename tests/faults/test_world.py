@@ -6,6 +6,7 @@ Rows 24, 27, 30-32, 34, 35 and 45 of the table in README.md.
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -234,10 +235,12 @@ async def test_row_35_a_bad_spec_keeps_the_last_good_children_and_a_good_one_hea
 
 async def test_row_45_a_bug_that_one_resource_meets_does_not_stop_the_others(idle: Run) -> None:
     await idle.controller.start(("-c", POISON))
+    began = time.monotonic()
     await idle.create("Model", model("poison"))
     await idle.leads()
     await idle.until(idle.always(lambda: idle.controller.log.read_text().count("a bug in plan") >= 3))
     await idle.create("Model", model("good"))
     await idle.settled("good")
     assert idle.controller.exits == []
-    assert 3 <= idle.controller.log.read_text().count("a bug in plan") <= 60
+    # Retries pause for longer each time. A hot loop would make hundreds of attempts per second.
+    assert idle.controller.log.read_text().count("a bug in plan") < 40 + 20 * (time.monotonic() - began)
