@@ -20,8 +20,9 @@ def condition(playbook: str) -> str:
     plays = documents.read(ROOT / f"playbooks/{playbook}.yml")
     tasks = [task for play in plays for task in play.get("tasks", [])]
     role = "slipway.inference.openshift_route"
-    (found,) = [task for task in tasks if task.get("ansible.builtin.import_role", {}).get("name") == role]
-    when: str = found["when"]
+    actions = ("ansible.builtin.import_role", "ansible.builtin.include_role")
+    (task,) = [task for task in tasks if any(task.get(action, {}).get("name") == role for action in actions)]
+    when: str = task["when"]
     return when
 
 
