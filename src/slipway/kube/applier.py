@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import zlib
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -51,6 +52,8 @@ NAME_TAKEN = "NameTaken"
 MISSING_KIND = "MissingKind"
 BLIND_SECONDS = 300.0
 """After which an object that is never read is written again, as no event tells that it was deleted or changed."""
+BLIND_PER_SECOND = 5.0
+"""Most of these writes per second: with many owners, each one waits longer."""
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
@@ -268,9 +271,10 @@ class Applier:
 
     async def write(self, owner: Object, objects: Sequence[Object]) -> Applied:
         """Writes these children, which are Secrets, and never reads them: the right to list Secrets would be
-        the right to read them all. Each is written when it changes, and again after :data:`BLIND_SECONDS`. Call it
-        after :meth:`write_after` seconds. An existing object of another owner is left unchanged. The garbage
+        the right to read them all. Each is written when it changes, and again after :data:`BLIND_SECONDS` or more.
+        Call it after :meth:`write_after` seconds. An existing object of another owner is left unchanged. The garbage
         collector removes them."""
+        now, interval = time.monotonic(), self._blind_interval(uid(owner))
         known = self._blind.pop(uid(owner), {})
         self._drop_vanished()
         if not objects:
@@ -279,13 +283,12 @@ class Applier:
         for obj in objects:
             child = self._complete(owner, obj)
             intents.append(_Intent(_BLIND[obj["apiVersion"], obj["kind"]], key(child), child, digest(child)))
-        now = time.monotonic()
         current = {
             (one.kind, one.name): written
             for one in intents
             if (written := known.get((one.kind, one.name)))
             and written.desired == one.desired
-            and now - written.at < BLIND_SECONDS
+            and now - written.at < interval
         }
         changed = [one for one in intents if (one.kind, one.name) not in current]
         outcomes = await _all([self._write(one, exists=(one.kind, one.name) in known) for one in changed])
@@ -298,12 +301,18 @@ class Applier:
     def write_after(self, owner: Object) -> float | None:
         """Seconds until the objects of the last :meth:`write` must be written again; None: there are none."""
         times = [written.at for written in self._blind.get(uid(owner), {}).values()]
-        return max(min(times) + BLIND_SECONDS - time.monotonic(), 0.0) if times else None
+        return max(min(times) + self._blind_interval(uid(owner)) - time.monotonic(), 0.0) if times else None
+
+    def _blind_interval(self, owner: str) -> float:
+        """Seconds between two writes of the same content. They differ by up to a quarter between owners: after a
+        restart all owners are written at once."""
+        interval = max(BLIND_SECONDS, len(self._blind) / BLIND_PER_SECOND)
+        return interval * (1 + zlib.crc32(owner.encode()) / 2**34)
 
     def _drop_vanished(self) -> None:
         """Forgets owners whose objects were not written again in time, because the owners are gone. The owners are in
         the order of their last reconciliation."""
-        oldest = time.monotonic() - 2 * BLIND_SECONDS
+        oldest = time.monotonic() - 2 * max(BLIND_SECONDS, len(self._blind) / BLIND_PER_SECOND)
         while self._blind:
             owner = next(iter(self._blind))
             if any(written.at > oldest for written in self._blind[owner].values()):
