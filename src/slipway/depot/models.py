@@ -12,7 +12,7 @@ import hmac
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -81,13 +81,29 @@ def proof(key: bytes, model: str, length: int, expires: int) -> str:
     return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
 
 
+def request_proof(key: bytes, model: str, length: int, until: int) -> str:
+    """Of a note whose length must still be checked against the room of the storage."""
+    return hmac.digest(key, f"slipway-depot-request-v1\n{model}\n{length}\n{until}".encode(), hashlib.sha256).hex()
+
+
+def _old_proof(key: bytes, model: str, length: int) -> str:
+    """Of a note by an older depot. Its session never ends."""
+    return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
+
+
 def proven(model: Object, key: bytes) -> Note | None:
-    """The note of an upload, if the depot wrote it. Authors of models can write annotations, too."""
+    """The note of an upload for which the depot had room. Authors of models can write annotations, too."""
     noted = note(model)
     if noted is None:
         return None
-    expected = proof(key, uid(model), noted.length, noted.expires)
-    return noted if hmac.compare_digest(noted.proof.encode(), expected.encode()) else None
+    valid = [proof(key, uid(model), noted.length, noted.expires)]
+    if not noted.expires:
+        valid.append(_old_proof(key, uid(model), noted.length))
+    return noted if _is_one_of(noted.proof, valid) else None
+
+
+def _is_one_of(given: str, valid: Sequence[str]) -> bool:
+    return any(hmac.compare_digest(given.encode(), one.encode()) for one in valid)
 
 
 def abandoned(model: Object, key: bytes, now: float) -> bool:
@@ -98,13 +114,15 @@ def abandoned(model: Object, key: bytes, now: float) -> bool:
     return now >= noted.expires and not (noted.writer and now < noted.until)
 
 
-def taken(model: Object, key: bytes) -> int:
+def taken(model: Object, key: bytes, now: float) -> int:
     """Bytes of the storage that a model has: of its artifact, or of its upload under way."""
-    size = _artifact_bytes(model)
+    size, noted = _artifact_bytes(model), note(model)
     if size is not None:
         return max(size, 0)
-    noted = proven(model, key)
-    return noted.length if noted else 0
+    if noted is None:
+        return 0
+    asks = now < noted.until and _is_one_of(noted.proof, [request_proof(key, uid(model), noted.length, noted.until)])
+    return noted.length if asks or proven(model, key) else 0
 
 
 def _artifact_bytes(model: Object) -> int | None:
@@ -117,8 +135,12 @@ def _artifact_bytes(model: Object) -> int | None:
 class Hold:
     """The right to write the file of one model. It is lost when it could not be renewed in time."""
 
-    def __init__(self, writer: str, length: int) -> None:
+    def __init__(self, writer: str, length: int, before: Note | None) -> None:
         self.writer, self.length = writer, length
+        self.kept_note = before
+        """What stays noted when the right is given back."""
+        self.granted = False
+        """Whether the storage has room for the length. An author could copy a note that proves it before."""
         self.until = 0.0
         self.lost = False
 
@@ -155,9 +177,12 @@ class Models:
         Raises RefusedError: 409 while somebody else has it or when the file is there, 411 where nobody told the length,
         413 where it is another one than before, 507 where the storage has no room.
         """
-        hold = await self._take(claim, length, remove)
-        renewal = asyncio.create_task(self._renew(claim, hold))
+        hold = await self._take(claim, length)
+        renewal = asyncio.create_task(self._renew(claim, hold))  # making room may last longer than the right
         try:
+            if not hold.granted:
+                await self._room(claim, hold, remove)
+                await self._grant(claim, hold)
             yield hold
         finally:
             renewal.cancel()
@@ -171,38 +196,45 @@ class Models:
         patch = {"metadata": {"uid": claim.uid, "annotations": {UPLOADED: digest}}}
         await self._client.merge_patch(self._kind(claim), _key(claim), patch, field_manager=FIELD_MANAGER)
 
-    async def _take(self, claim: Claim, length: int | None, remove: Remove) -> Hold:
+    async def _take(self, claim: Claim, length: int | None) -> Hold:
         for _unused in range(ATTEMPTS):
-            model = await self.get(claim)
-            before = note(model)
-            known = _agreed(model, before, length, self._now())
-            hold = Hold(secrets.token_hex(8), known)
-            try:
+            model, now = await self.get(claim), self._now()
+            known, before = _agreed(model, note(model), length, now), proven(model, self._key)
+            kept = msgspec.structs.replace(before, writer="", until=0) if before else None
+            hold = Hold(secrets.token_hex(8), known, kept)
+            if not self._settings.capacity_bytes or self._has_room(model, before, known, now):
+                hold.granted, hold.kept_note = True, self._granted(claim, known)
+            with suppress(ConflictError):  # another client changed the model: it may be a writer
                 await self._write(claim, hold, model)
-            except ConflictError:
-                continue  # somebody changed the model meanwhile: it may be another writer
-            if before is None or before.length != known or abandoned(model, self._key, self._now()):
-                await self._room(claim, hold, before, remove)
-            return hold
+                return hold
         raise RefusedError(503, "the model changes all the time: ask again", Retry_After="5")
 
-    async def _room(self, claim: Claim, hold: Hold, before: Note | None, remove: Remove) -> None:
-        """Raises RefusedError where the storage has no room for what was noted just now; it is noted no more then."""
-        most = self._settings.capacity_bytes
-        if not most:
-            return
-        free, rest = most, []
+    def _has_room(self, model: Object, before: Note | None, length: int, now: float) -> bool:
+        """Whether the storage keeps room for a file of this length since an earlier request."""
+        return before is not None and before.length == length and not abandoned(model, self._key, now)
+
+    async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
+        """Raises RefusedError where the storage has no room for what was noted just now."""
+        free, rest = self._settings.capacity_bytes, []
         async for model in self._others(claim.uid):
-            free -= taken(model, self._key)
+            free -= taken(model, self._key, self._now())
             if abandoned(model, self._key, self._now()):
-                rest.append(model)
-        rest.sort(key=lambda model: taken(model, self._key), reverse=True)
-        for model in rest[:MOST_RELEASED]:
+                rest.append((taken(model, self._key, self._now()), model))
+        rest.sort(key=lambda one: one[0], reverse=True)
+        for size, model in rest[:MOST_RELEASED]:
             if hold.length > free and await self._release_abandoned(model, remove):
-                free += taken(model, self._key)
+                free += size
         if hold.length > free:
-            await self._note(claim, before)
             raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {hold.length}")
+
+    async def _grant(self, claim: Claim, hold: Hold) -> None:
+        """Notes that the storage has room."""
+        hold.granted, hold.kept_note = True, self._granted(claim, hold.length)
+        for _unused in range(ATTEMPTS):
+            with suppress(ConflictError):
+                await self._renew_once(claim, hold)
+                return
+        raise RefusedError(503, "the model changes all the time: ask again", Retry_After="5")
 
     async def _others(self, own: str) -> AsyncIterator[Object]:
         for kind in (self._settings.models, self._settings.cluster_models):
@@ -233,21 +265,28 @@ class Models:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                model = await self.get(claim)
-                noted = note(model)
-                if noted is None or noted.writer != hold.writer:
-                    hold.lost = True
-                    return
-                await self._write(claim, hold, model)
+                await self._renew_once(claim, hold)
             except RefusedError:
                 hold.lost = True
                 return
             except ApiError as error:
                 log.warning("could not renew the right to upload %s: %s", _key(claim), said(error))
 
+    async def _renew_once(self, claim: Claim, hold: Hold) -> None:
+        """Raises RefusedError if the right is lost."""
+        model = await self.get(claim)
+        noted = note(model)
+        if noted is None or noted.writer != hold.writer:
+            raise RefusedError(409, "another client uploads this model's file")
+        await self._write(claim, hold, model)
+
     async def _write(self, claim: Claim, hold: Hold, model: Object) -> None:
         until = self._now() + HOLD_SECONDS
-        noted = msgspec.structs.replace(self._left(claim, hold), writer=hold.writer, until=int(until))
+        noted = self._granted(claim, hold.length)
+        if not hold.granted:
+            shown = request_proof(self._key, claim.uid, hold.length, int(until))
+            noted = msgspec.structs.replace(noted, proof=shown)
+        noted = msgspec.structs.replace(noted, writer=hold.writer, until=int(until))
         await self._note(claim, noted, resource_version(model))
         hold.until = until
 
@@ -260,7 +299,7 @@ class Models:
                 if noted is None or noted.writer != hold.writer:
                     return
                 with suppress(ConflictError):
-                    await self._note(claim, self._left(claim, hold), resource_version(model))
+                    await self._note(claim, hold.kept_note, resource_version(model))
                     return
         except (ApiError, RefusedError) as error:
             log.warning("could not give back the right to upload %s: %s", _key(claim), said(error))
@@ -275,10 +314,10 @@ class Models:
             self._kind(claim), _key(claim), {"metadata": metadata}, field_manager=FIELD_MANAGER
         )
 
-    def _left(self, claim: Claim, hold: Hold) -> Note:
-        """The note of an upload that no client writes."""
-        shown = proof(self._key, claim.uid, hold.length, claim.expires)
-        return Note(length=hold.length, proof=shown, expires=claim.expires)
+    def _granted(self, claim: Claim, length: int) -> Note:
+        """The note of an upload that has room and that no client writes."""
+        shown = proof(self._key, claim.uid, length, claim.expires)
+        return Note(length=length, proof=shown, expires=claim.expires)
 
     def _kind(self, claim: Claim) -> Kind:
         return self._settings.models if claim.namespace else self._settings.cluster_models

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import io
 import json
 import logging
@@ -653,6 +655,117 @@ async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(left, s
     )
     at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
     assert (await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
+
+
+# Notes that the depot did not write
+
+OTHER = "/apis/toys.test/v1/boxes/full"
+
+
+async def fill(server: Any, size: int = 9000) -> None:
+    await server.put(OTHER, metadata={"uid": "full"}, status={"artifact": {"sizeBytes": size}})
+
+
+async def annotate(server: Any, text: str, path: str = THING) -> None:
+    await server.put(path, metadata={"uid": UID, "annotations": {models_module.UPLOAD: text}}, spec={})
+
+
+def old_note(length: int, model: str = UID, **changes: Any) -> str:
+    """As a depot wrote it whose notes had no end."""
+    shown = hmac.digest(KEY, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
+    return json.dumps({"length": length, "proof": shown, **changes})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"length": 5000}),
+        json.dumps({"length": 5000, "proof": "0" * 64}),
+        json.dumps({"length": 5000, "proof": models_module.proof(KEY, "another", 5000, 0)}),
+        old_note(4000).replace("4000", "5000"),
+        old_note(5000, expires=1 << 40),
+        json.dumps({"length": 5000, "proof": models_module.request_proof(KEY, UID, 5000, 1), "until": 1}),
+    ],
+    ids=["no proof", "made up", "of another model", "of another length", "with another end", "of a request"],
+)
+async def test_a_forged_note_gives_no_room(start_depot, thing, registry, server, text):
+    depot = await start_depot(capacityLimit="10Ki")
+    await fill(server)
+    await annotate(server, text)
+    assert (await depot.ask("PUT", gguf(5000))).status == 507
+    assert not registry.tags
+    assert models_module.UPLOAD not in annotations(server)
+
+
+async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_and_takes_none(
+    start_depot, thing, registry, server
+):
+    """An author can watch its model, and write back what the depot noted before it looked for room."""
+    depot, copies = await start_depot(capacityLimit="10Ki"), []
+    await fill(server)
+
+    async def copy(request: web.Request) -> web.StreamResponse:
+        copies.append((await request.json())["metadata"]["annotations"].get(models_module.UPLOAD))
+        return await server.patch(request, await request.json())
+
+    server.fault("PATCH", THING, copy, times=10)
+    assert (await depot.ask("PUT", gguf(5000))).status == 507
+    kept = [json.loads(one) for one in copies if one]
+    assert kept
+    for one in kept:
+        now = int(time.time())
+        for changes in ({"writer": "", "until": 0}, {"writer": "", "until": now + 9999}, {"writer": ""}):
+            await annotate(server, json.dumps(one | changes))
+            assert (await depot.ask("PUT", gguf(5000))).status == 507
+        for forged in (one | {"until": now + 9999}, one | {"until": 0}):
+            model = {"metadata": {"uid": UID, "annotations": {models_module.UPLOAD: json.dumps(forged)}}}
+            assert models_module.taken(model, KEY, now) == 0
+    assert not registry.tags
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(100, 507), (-100, 201)], ids=["now", "until it ended"])
+async def test_what_a_request_asks_for_counts_while_the_depot_looks_for_room(
+    start_depot, thing, server, seconds, status
+):
+    depot, until = await start_depot(capacityLimit="10Ki"), int(time.time()) + seconds
+    request_note = {"length": 6000, "proof": models_module.request_proof(KEY, "left", 6000, until), "until": until}
+    await server.put(LEFT, metadata={"uid": "left", "annotations": {models_module.UPLOAD: json.dumps(request_note)}})
+    assert (await depot.ask("PUT", gguf(6000))).status == status
+
+
+async def test_a_note_of_an_older_depot_keeps_its_room_and_is_resumed(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10Ki")
+    assert (await depot.patch(gguf(2000), 0, 8000)).status == 204
+    await annotate(server, old_note(8000))
+    await server.put(LEFT, metadata={"uid": "left"})
+    full = await depot.ask("PUT", gguf(5000), bearer(name="left", uid="left"), LEFT_DOOR)
+    assert (full.status, (await full.text())[:30]) == (507, "the storage has 2240 bytes lef")
+    await fill(server, 5000)
+    assert (await depot.patch(bytes(1000), 2000)).status == 204
+    expires = noted(server)["expires"]
+    assert noted(server)["proof"] == models_module.proof(KEY, UID, 8000, expires)
+
+
+async def test_a_client_keeps_its_right_while_the_depot_makes_room(left, server, registry, monkeypatch):
+    monkeypatch.setattr(models_module, "RENEW_SECONDS", 0.001)
+    renewed, registry_asked = asyncio.Event(), list[str]()
+
+    async def renew(request: web.Request) -> web.StreamResponse:
+        answer = await server.patch(request, await request.json())
+        if registry_asked:
+            renewed.set()
+        return answer
+
+    async def wait(request: web.Request) -> web.StreamResponse | None:
+        if "/left/" in request.path and not registry_asked:
+            registry_asked.append(request.path)
+            await asyncio.wait_for(renewed.wait(), 30)
+        return None
+
+    registry.interfere = wait
+    server.fault("PATCH", THING, renew, times=10**6)
+    assert (await left.ask("PUT", gguf(5000))).status == 201
+    assert renewed.is_set()
 
 
 async def test_a_replica_takes_so_many_uploads_and_no_more(start_depot, thing, server, eventually):
