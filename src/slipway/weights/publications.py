@@ -18,7 +18,7 @@ from slipway.artifacts.publication import Publication
 from slipway.decoding import DecodingError, decode_json
 from slipway.kube.names import with_ending
 from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
-from slipway.serving.agent import LONGEST_RESUME
+from slipway.serving.agent import LONGEST_RESUME, AgentReport
 from slipway.serving.api import World
 from slipway.serving.diagnosis import sentence
 from slipway.serving.job import pods_of, termination_message, without_pods
@@ -112,17 +112,27 @@ def heard(record: Record, run: Run, world: World, progress: str) -> Record:
     """With what its loader told last. ``progress``: of the status, such as ``17%``."""
     if percent_of(progress) > record.percent:
         record = msgspec.structs.replace(record, failures=0)
-    for pod in run.pods:
-        report = world.agents.get(uid(pod))
-        if report and report.progress:
-            usable = len(report.resume) <= LONGEST_RESUME and report.resume.isprintable()
-            resume = report.resume if usable else ""
-            total = max(report.progress.total_bytes, 0) or record.total
-            moved = bool(resume) and resume != record.resume
-            return msgspec.structs.replace(
-                record, total=total, resume=resume or record.resume, failures=0 if moved else record.failures
-            )
-    return record
+    report = _report(run, world)
+    if report is None:
+        return record
+    usable = len(report.resume) <= LONGEST_RESUME and report.resume.isprintable()
+    resume = report.resume if usable else ""
+    total = size(run, world) or record.total
+    moved = bool(resume) and resume != record.resume
+    return msgspec.structs.replace(
+        record, total=total, resume=resume or record.resume, failures=0 if moved else record.failures
+    )
+
+
+def size(run: Run, world: World) -> int:
+    """Bytes that there will be, as its loader reports now; 0: not known."""
+    report = _report(run, world)
+    return max(report.progress.total_bytes, 0) if report and report.progress else 0
+
+
+def _report(run: Run, world: World) -> AgentReport | None:
+    reports = (world.agents.get(uid(pod)) for pod in run.pods)
+    return next((report for report in reports if report and report.progress), None)
 
 
 def gave_up(record: Record, run: Run) -> bool:

@@ -8,6 +8,7 @@ namespaces. So a look at a model costs the same however many models other author
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -15,13 +16,12 @@ from typing import Literal
 import msgspec
 
 from slipway.kube.conditions import find, timestamp
-from slipway.kube.objects import JOB, Key, Kind, Object, annotations_of, deleting, key, uid
+from slipway.kube.objects import JOB, Key, Kind, Object, deleting, key, uid
 from slipway.kube.quantity import amount
 from slipway.kube.store import Change, IndexFunction
 from slipway.serving.api import Enqueue, Listers, Watch, World
 from slipway.serving.times import unix_time
 from slipway.serving.watches import owned_by
-from slipway.weights import publications
 
 PENDING, PUBLISHING = "Pending", "Publishing"
 """Phases of models that wait for their turn, and of those that have it."""
@@ -35,6 +35,8 @@ SLICE_SECONDS = 3600.0
 """After which a model makes way for another namespace's if there is no free turn; it continues with its next turn."""
 UNKNOWN_SECONDS = 60.0
 """How long a model waits to learn the size of those that are published before it, if room is limited."""
+_NEEDS = "It needs {} bytes."
+_NEEDED = re.compile(r" It needs ([0-9]{1,18}) bytes\.\Z")
 _WOKEN = 4
 """Models that are looked at for each free turn, as some of them may not be able to begin."""
 
@@ -47,8 +49,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]
     at_once: int
     """Models that are published at a time."""
-    record: str
-    """Annotation of models: see :class:`slipway.weights.publications.Record`."""
     capacity: str = ""
     """Size of all artifacts together; empty: there is no limit."""
 
@@ -128,13 +128,24 @@ def room(world: World, queue: Queue) -> int | None:
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
         size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
         if not size and HAS in by_turn(model):
-            size = publications.read(annotations_of(model).get(queue.record)).total
+            size = size_in_turn(model)
             since = _since(model)
             if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
                 raise LookupError(f"{model['kind']} {key(model)}")
-            size = size if size <= limit else 0  # authors can write it, and its publisher refuses what is larger
+            size = size if size <= limit else 0  # its publisher refuses what is larger
         free -= size or 0
     return max(free, 0)
+
+
+def with_size(message: str, size: int) -> str:
+    """Message of the condition :data:`TURN` of a model that has its turn. ``size``: bytes; 0: not known."""
+    return f"{message} {_NEEDS.format(size)}" if size > 0 else message
+
+
+def size_in_turn(model: Object) -> int:
+    """Bytes that a model with a turn needs, by its status: authors can write annotations. 0: not known."""
+    needed = _NEEDED.search(str((find(model, TURN) or {}).get("message") or ""))
+    return int(needed[1]) if needed else 0
 
 
 def may_begin(world: World, queue: Queue) -> bool:

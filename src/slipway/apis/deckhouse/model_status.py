@@ -55,6 +55,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What the status does not have yet."""
     turn: turns.Place | None = None
     """None: it needs no turn, or could not begin."""
+    size: int = 0
+    """Bytes that it needs while it has its turn; 0: not known."""
     retried: Rejection | None = None
     """Why its plan is not in place yet."""
 
@@ -105,7 +107,8 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
     artifact = "True" if told.artifact == PUBLISHED else "False"
     conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
     if told.turn is not None:
-        conditions = (*conditions, Condition(TURN, *TURNS[told.turn]))
+        value, reason, message = TURNS[told.turn]
+        conditions = (*conditions, Condition(TURN, value, reason, turns.with_size(message, told.size)))
     if told.phase != "Ready":
         ready = Condition(READY, "False", told.ready, told.message)
         return (*conditions, verdict(told.retried, "", type_=READY) if told.retried else ready)
@@ -197,6 +200,7 @@ def _publishing(view: View) -> Told:
         progress=publications.percent(state.done, view.record.total, view.progress),
         recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
         turn="has",
+        size=publications.size(view.run, view.world) or turns.size_in_turn(view.model),
     )
 
 

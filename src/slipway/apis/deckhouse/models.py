@@ -221,7 +221,6 @@ def queue(view: View) -> Queue:
     return Queue(
         kinds=KINDS,
         at_once=view.settings.publications_at_once,
-        record=names.PUBLICATION,
         capacity=view.settings.capacity_limit,
     )
 

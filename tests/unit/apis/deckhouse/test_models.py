@@ -394,14 +394,33 @@ def test_a_model_without_room_frees_the_space_that_it_wanted() -> None:
     assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1000"]
 
 
-def test_a_forged_size_in_an_annotation_leaves_others_their_room() -> None:
+@pytest.mark.parametrize("total", [1, 999, 1000, 1001, 10**18])
+def test_a_forged_size_in_an_annotation_leaves_others_their_room(total: int) -> None:
     cluster = Cluster(capacityLimit="1000")
     cluster.create("mine")
     cluster.reconcile("mine")
-    cluster.annotations("mine")[names.PUBLICATION] = '{"attempt":1,"total":1000000000000000000}'
+    cluster.annotations("mine")[names.PUBLICATION] = f'{{"attempt":1,"total":{total}}}'
     cluster.create("tiny", namespace="other")
     cluster.reconcile("tiny")
+    assert (cluster.phase("tiny"), cluster.busy()) == ("Pending", ["mine"])
+    cluster.now += 61
+    cluster.reconcile("mine")  # its status must not take the size from the annotation
+    cluster.reconcile("tiny")
     assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1000"]
+
+
+def test_a_reported_size_keeps_its_room_whatever_the_author_writes() -> None:
+    cluster = Cluster(capacityLimit="1000")
+    cluster.create("mine")
+    cluster.reconcile("mine")
+    cluster.tells("mine", 0, 650)
+    cluster.reconcile("mine")
+    cluster.reports.clear()
+    cluster.annotations("mine")[names.PUBLICATION] = '{"attempt":1}'
+    cluster.reconcile("mine")
+    cluster.create("tiny", namespace="other")
+    cluster.reconcile("tiny")
+    assert words(cluster.job("tiny"))[4:] == ["--capacity-free=350"]
 
 
 def test_room_is_what_others_leave() -> None:
