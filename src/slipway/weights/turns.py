@@ -217,8 +217,10 @@ def _woken(kind: Kind, kinds: Sequence[Kind], at_once: int) -> Enqueue:
         if before == after:
             return ()
         namespace, models = change.key.namespace, list[Object]()
-        if not any(listers.count(one, TURN, _of(NEXT, namespace)) for one in kinds):
-            models += sorted(_listed(listers, kinds, _of(WAITS, namespace)), key=age)[:1]
+        departed = {_of(NEXT, namespace), _of(WAITS, namespace)} & (before - after)  # a model that comes wakes itself
+        if departed and not any(listers.count(one, TURN, _of(NEXT, namespace)) for one in kinds):
+            oldest = min(_listed(listers, kinds, _of(WAITS, namespace)), key=age, default=None)
+            models += [oldest] if oldest else []
         if {HAS, NEXT} & (before ^ after):
             begun = _listed(listers, kinds, HAS)
             line = _in_line(_listed(listers, kinds, NEXT), _held(begun), at_once, "9")

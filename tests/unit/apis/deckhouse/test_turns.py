@@ -375,6 +375,29 @@ def test_the_oldest_model_of_a_namespace_is_woken_when_the_next_one_goes() -> No
     assert list(watch.enqueue(Change(old=gone, new=None), cluster.world("m2").listers)) == [key(cluster.models["m2"])]
 
 
+def test_many_models_that_come_at_once_read_no_other_and_the_oldest_is_the_next_one() -> None:
+    cluster = Cluster()
+    for number in range(500):
+        cluster.create(f"m{number:03}", namespace="crowd")
+    watch = next(one for one in MODELS[0].watches(cluster.settings) if turns.TURN in one.indexes)
+    counting = Counting(cluster.world("m000").listers)
+    for model in cluster.models.values():
+        assert list(watch.enqueue(Change(old=None, new=model), counting)) == []
+    assert counting.objects == 0
+    for name in ("m499", "m498", "m000"):
+        cluster.reconcile(name)
+    assert [turn(cluster, name) for name in ("m499", "m498", "m000")] == ["False", "False", "True"]
+
+
+def test_a_model_that_goes_from_behind_the_next_one_of_its_namespace_reads_no_other() -> None:
+    cluster = crowded(500, {})
+    watch = next(one for one in MODELS[0].watches(cluster.settings) if turns.TURN in one.indexes)
+    gone = cluster.models.pop("m300")
+    counting = Counting(cluster.world("mine").listers)
+    assert list(watch.enqueue(Change(old=gone, new=None), counting)) == []
+    assert counting.objects == 0
+
+
 def test_models_that_may_make_way_are_woken_by_one_that_waits() -> None:
     cluster = Cluster(publicationsAtOnce=1)
     cluster.create("old", namespace="a")
