@@ -31,6 +31,10 @@ CHECK_SECONDS = 6 * 3600.0
 JITTER = 0.5
 RECHECK_SECONDS = 300.0
 """Between two checks of missing artifacts."""
+FIRST_SECONDS = 3600.0
+"""The first check begins within this time, so that a depot that restarts often checks, too."""
+MOST_AWAY = 3
+"""Requests in a row without an answer, after which the check ends."""
 MOST_RECHECKED = 500
 """Missing artifacts in one recheck, so that one author's many deletions do not delay the check of all artifacts."""
 PAUSE_SECONDS = 0.2
@@ -71,12 +75,14 @@ class Presence:
     async def run(self) -> None:
         """Checks until cancelled."""
         await self.load()
+        pause = random.uniform(0, FIRST_SECONDS)  # noqa: S311 - spreads load
         while True:
-            pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
             for _unused in range(int(pause // RECHECK_SECONDS)):
                 await asyncio.sleep(RECHECK_SECONDS)
                 await self.recheck()
+            await asyncio.sleep(pause % RECHECK_SECONDS)
             await self.check()
+            pause = CHECK_SECONDS * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreads load
 
     async def load(self) -> None:
         """Reads which artifacts another process reported as missing."""
@@ -108,15 +114,18 @@ class Presence:
         return found
 
     async def _check(self, listed: Sequence[Artifact]) -> None:
+        away = 0
         for one in listed:
             try:
                 there = await self._registry.has_manifest(repository(*one.model, one.uid), one.digest, MANIFEST_TYPE)
-            except AwayError as error:
-                log.warning("could not check all artifacts: %s", said(error))
-                return
             except RegistryError as error:
                 log.warning("could not check the artifact of %s: %s", one.model, said(error))
+                away = away + 1 if isinstance(error, AwayError) else 0
+                if away == MOST_AWAY:
+                    log.warning("could not check all artifacts: the registry does not answer")
+                    return
             else:
+                away = 0
                 await self._update(one, there)
             await asyncio.sleep(PAUSE_SECONDS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -129,6 +130,48 @@ async def test_a_refused_repository_does_not_end_the_check(world):
     await world.presence.check()
     await world.presence.check()
     assert (world.annotation(), world.annotation(BOX)) == (None, f"sha256:{'b' * 64}")
+
+
+async def test_an_artifact_that_the_registry_cannot_read_does_not_end_the_check(world):
+    await world.server.put(BOX, metadata={"uid": UID}, status={"artifact": {"digest": f"sha256:{'b' * 64}"}})
+    world.status, world.of = 503, "/namespaced/"
+    await world.presence.check()
+    await world.presence.check()
+    assert (world.annotation(), world.annotation(BOX)) == (None, f"sha256:{'b' * 64}")
+
+
+@pytest.mark.parametrize("one_answers", [False, True])
+async def test_a_check_ends_after_three_requests_in_a_row_without_an_answer(world, one_answers):
+    for number in range(6):
+        path = f"/apis/toys.test/v1/namespaces/team/things/m{number}"
+        await world.server.put(path, metadata={"uid": f"m{number}"}, status={"artifact": {"digest": DIGEST}})
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path.split("/")[4])
+        return web.Response(status=200 if one_answers and len(asked) == 3 else 503, headers=world.behind)
+
+    world.registry.interfere = answer
+    await world.presence.check()
+    assert len(asked) == (6 if one_answers else 3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+async def test_the_first_check_comes_within_an_hour_of_the_start(world, monkeypatch, share):
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def check() -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(presence_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(presence_module.random, "uniform", lambda low, high: low + share * (high - low))
+    monkeypatch.setattr(world.presence, "check", check)
+    with pytest.raises(asyncio.CancelledError):
+        await world.presence.run()
+    assert sum(pauses) == 3600 * share
 
 
 async def test_a_deleted_model_is_not_checked_again(world):
