@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 7, 8
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_HEADERS, _ACK = 4, 1
 _MAX_CONCURRENT_STREAMS, _INITIAL_WINDOW_SIZE = 3, 4
 _FRAME = 16384
@@ -30,7 +31,9 @@ class Connection:
         self.limit = 0
         self.refused: set[int] = set()
         self.ended = False
-        while not self.limit:
+        self._patience = patience
+        self._pings = 0
+        while not (self.limit or self.ended):
             self.read()
 
     def close(self) -> None:
@@ -58,6 +61,16 @@ class Connection:
             self.ended = True
             return 0
         return room
+
+    def ping(self) -> None:
+        """Returns when the server has read all that was sent. Raises RuntimeError if it does not in time."""
+        deadline = time.monotonic() + self._patience
+        self._pings += 1
+        self._socket.sendall(self._frame(_PING, 0, 0, bytes(8)))
+        while self._pings and not self.ended:
+            if time.monotonic() > deadline:
+                raise RuntimeError("The server did not answer a ping.")
+            self.read()
 
     def read(self, seconds: float = 0.2) -> None:
         """Takes in what the server said meanwhile."""
@@ -93,6 +106,8 @@ class Connection:
                 self._window += more
         elif kind == _RST_STREAM:
             self.refused.add(stream)
+        elif kind == _PING and flags & _ACK:
+            self._pings -= 1
         elif kind == _GOAWAY:
             self.ended = True
 

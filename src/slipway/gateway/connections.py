@@ -2,7 +2,7 @@
 
 Some requests take a hop: a backend sends them to an internal frontend, where HAProxy counts them as connections again.
 Each internal frontend has a separate limit, so that neither clients nor requests in another hop can use it up. One
-client address leaves an eighth of each limit to others.
+client address leaves an eighth of each limit to others, and an eighth of HAProxy's buffers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ from slipway.gateway import errors, memory
 from slipway.gateway.settings import LEAST_CONNECTIONS, InvalidSettingsError, Settings
 
 ADDRESSES = "addresses"
-"""Stick table: connections of each address to the public port."""
+"""Stick table: what may hold buffers, by address: connections to the public port, HTTP/2 requests, requests in hops."""
 HOPS = "hops"
 """Stick table: requests of each client address in all hops."""
+SLOTS = 5
+"""Stick counters: 0 to 3 belong to backends, addresses, bodies and keys."""
+_STREAM = 4
 _FRONTENDS = 4
 _PART = 4
 """Each hop has the clients' limit divided by this."""
 REFUSED = 498
 """Status of a refusal on its way to the backend ``turns``, which would retry a 429 with the next target. Engines do not
 use it."""
+_BUFFERS = 2
+"""Buffers that a request holds if its client does not read the answer, and as many more in each hop: measured."""
 _OTHER_FILES = 1000
 """Open files for everything else: listeners, checks, maps."""
 _FILES = 2
@@ -31,6 +36,12 @@ def client_limit(settings: Settings) -> int:
     return memory.connections(
         settings.max_connections, settings.threads, settings.max_body_bytes, settings.memory_bytes
     )
+
+
+def address_limit(settings: Settings) -> int:
+    """Connections and HTTP/2 requests of one client address; if buffers are scarce, also its requests in hops."""
+    share = _share(settings, client_limit(settings))
+    return min(share, _of_buffers(settings)) if _scarce(settings) else share
 
 
 def hop_limit(settings: Settings) -> int:
@@ -64,7 +75,21 @@ def track(settings: Settings) -> str:
     unless = " unless trusted" if trusted else ""
     return f"""\
 {trusted}    tcp-request connection track-sc1 src,ipmask(32,64) table {ADDRESSES}{unless}
-    tcp-request connection reject if {{ sc1_conn_cur gt {_share(settings, client_limit(settings))} }}"""
+    tcp-request connection reject if {{ sc1_conn_cur gt {address_limit(settings)} }}"""
+
+
+def track_streams(settings: Settings) -> str:
+    """Rules of the public frontend that count and refuse HTTP/2 requests, once txn.kind and txn.id are known.
+
+    Each may hold a buffer, and many of them need few connections.
+    """
+    if not settings.max_connections_per_address:
+        return "    # An address may have as many HTTP/2 requests as there are."
+    untrusted = " !trusted" if settings.trusted_proxies else ""
+    crowded = f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}"
+    return f"""\
+    http-request track-sc{_STREAM} src,ipmask(32,64) table {ADDRESSES} if {{ fc_http_major 2 }}{untrusted}
+    http-request {errors.return_rule(errors.CROWDED_HOP)} if {crowded}"""
 
 
 def listen(settings: Settings, socket: str) -> str:
@@ -78,7 +103,10 @@ def listen(settings: Settings, socket: str) -> str:
     backlog {client_limit(settings)}"""
     if not settings.max_connections_per_address:
         return lines
-    return f"{lines}\n    tcp-request session track-sc1 src,ipmask(32,64) table {HOPS}"
+    lines += f"\n    tcp-request session track-sc1 src,ipmask(32,64) table {HOPS}"
+    if not _scarce(settings):
+        return lines
+    return f"{lines}\n    tcp-request session track-sc{_STREAM} src,ipmask(32,64) table {ADDRESSES}"
 
 
 def connect(run: str, socket: str) -> str:
@@ -97,12 +125,15 @@ def refuse(settings: Settings, turned: str | None = None) -> str:
     """
     if not settings.max_connections_per_address:
         return "    # An address may have as many requests here as there are."
-    crowded = f"{{ sc1_conn_cur gt {_share(settings, hop_limit(settings))} }}"
+    crowded = [f"{{ sc1_conn_cur gt {_share(settings, hop_limit(settings))} }}"]
+    if _scarce(settings):
+        crowded.append(f"{{ sc_conn_cur({_STREAM}) gt {address_limit(settings)} }}")
     rules = []
     if turned is not None:
-        rules.append(f"{errors.return_rule(errors.CROWDED_HOP, REFUSED)} if {crowded} {turned}".rstrip())
+        turns = " || ".join(f"{one} {turned}".rstrip() for one in crowded)
+        rules.append(f"{errors.return_rule(errors.CROWDED_HOP, REFUSED)} if {turns}")
     if turned != "":
-        rules.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {crowded}")
+        rules.append(f"{errors.return_rule(errors.CROWDED_HOP)} if {' || '.join(crowded)}")
     return "\n".join(f"    http-request {rule}" for rule in rules)
 
 
@@ -112,6 +143,18 @@ def tables() -> str:
         f"backend {name} from base\n    stick-table type ipv6 size 100k expire 10s store conn_cur"
         for name in (ADDRESSES, HOPS)
     )
+
+
+def _scarce(settings: Settings) -> bool:
+    """Whether the limits of connections and of hops alone would let one client address hold too many buffers."""
+    shares = _share(settings, client_limit(settings)) + _share(settings, hop_limit(settings))
+    return bool(settings.memory_bytes) and _of_buffers(settings) < shares
+
+
+def _of_buffers(settings: Settings) -> int:
+    """Requests of one client address, however slow it is, that leave an eighth of the buffers to others."""
+    buffers = memory.buffers(settings.threads, settings.max_body_bytes, settings.memory_bytes)
+    return buffers * 7 // 8 // _BUFFERS
 
 
 def _share(settings: Settings, limit: int) -> int:

@@ -137,7 +137,8 @@ global
     mworker-max-reloads {_OLD_PROCESSES}
     stats socket {run}/haproxy.sock mode 600 level admin
     stats timeout 60s
-{tokens.sockets(settings)}{limits.start(settings)}    set-var {VERSION_VARIABLE} str(@VERSION@)
+{tokens.sockets(settings)}    tune.stick-counters {connections.SLOTS}
+    set-var {VERSION_VARIABLE} str(@VERSION@)
     tune.bufsize {BUFFER}
     # As many free buffers as 32 requests use stay with their thread: sharing them costs more than they hold.
     tune.memory.hot-size {64 * BUFFER}
@@ -240,6 +241,7 @@ def _frontend(settings: Settings) -> str:
         _request_id(),
         *cors.rules(settings),
         _kind(settings),
+        connections.track_streams(settings),
         *((access.before_keys(),) if settings.ui else ()),
         _keys(settings),
         *((access.after_keys(),) if settings.ui else ()),

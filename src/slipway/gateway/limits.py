@@ -77,11 +77,6 @@ def maps(rights: Mapping[str, Rights], entries: Mapping[str, str]) -> dict[str, 
     }
 
 
-def start(settings: Settings) -> str:
-    """Of the section ``global``."""
-    return f"    tune.stick-counters {_SLOT + 1}\n" if settings.api_keys_secret else ""
-
-
 def identify(settings: Settings) -> str:
     """Rules that name the key, or refuse a request without one."""
     known = f"sha2(256),hex,map_str({settings.run_directory}/keys.map)"

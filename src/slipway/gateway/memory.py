@@ -19,7 +19,7 @@ _THREAD = 10 * _MIB
 _LARGE_OF_THREAD = 4.75
 """Large buffers that each thread keeps for itself; hardly touched, but reserved."""
 _CONNECTION = _MIB // 10 + 1
-"""With a limit HAProxy takes ten connections for each MiB, so that each may use a buffer on either side."""
+"""Bytes that each client needs if it does not read its answer: two buffers and a little more."""
 _LEAST_BODIES, _LEAST_BUFFERS = 4, 256
 
 
@@ -45,7 +45,10 @@ def buffers(threads: int, max_body_bytes: int, limit: int) -> int:
 
 
 def connections(most: int, threads: int, max_body_bytes: int, limit: int) -> int:
-    """How many clients may be connected: `most`, or as many as `limit` bytes (0: no limit) have buffers for."""
+    """How many clients may be connected: `most`, or as many as `limit` bytes (0: no limit) have a buffer for.
+
+    Slow clients and requests in hops need more: connections.py leaves buffers to other addresses.
+    """
     return min(most, buffers(threads, max_body_bytes, limit), limit // _CONNECTION) if limit else most
 
 

@@ -61,7 +61,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     body_bytes: Positive = 134217728
     """How large all bodies that are being read may be together, by announced size; a request beyond it gets a 429."""
     max_connections_per_address: Natural = 8750
-    """Connections of one source address (IPv6: of one /64) at once; 0: as many as there are."""
+    """Connections and HTTP/2 requests of one source address (IPv6: of one /64) at once; 0: as many as there are."""
     trusted_proxies: tuple[str, ...] = ()
     """Networks of proxies whose ``X-Forwarded-*`` and ``Forwarded`` are believed. They may hold any number of
     connections. In hops, the client addresses that they report are counted."""

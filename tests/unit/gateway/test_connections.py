@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.gateway import connections
+from slipway.gateway import connections, memory
 from slipway.gateway.main import main
 from slipway.gateway.render import DesiredState, files
 from slipway.gateway.settings import Settings
@@ -45,8 +45,37 @@ def test_no_address_may_fill_a_frontend(per_address: int) -> None:
         assert int(share[1]) <= int(limit[1]) * 7 / 8
 
 
+@pytest.mark.parametrize("most", [1000, 10_000])
+@pytest.mark.parametrize("mib", [128, 256, 768, 4096])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_no_address_may_hold_all_buffers(threads: int, mib: int, most: int) -> None:
+    """A request whose client does not read the answer holds two, and two more in each hop."""
+    settings = Settings(memory_bytes=mib << 20, threads=threads, max_body_bytes=1 << 20, max_connections=most)
+    public, *hops = frontends(settings)
+    limit = connections.address_limit(settings)
+    assert f"sc_conn_cur(4) gt {limit}" in public
+    counted = [f"sc_conn_cur(4) gt {limit}" in hop and f"table {connections.ADDRESSES}" in hop for hop in hops]
+    in_hops = re.search(r"sc1_conn_cur gt (\d+)", hops[0])
+    assert in_hops
+    held = limit if all(counted) else limit + int(in_hops[1])
+    assert 2 * held <= memory.buffers(threads, settings.max_body_bytes, settings.memory_bytes) * 7 / 8
+
+
+def test_requests_in_hops_do_not_count_as_connections_if_there_are_buffers_for_both() -> None:
+    plenty = Settings(memory_bytes=768 << 20, max_connections=1000)
+    assert connections.address_limit(plenty) == 875
+    assert configuration(plenty).count(f"table {connections.ADDRESSES}") == 2
+
+
+def test_the_limits_of_an_address_with_the_default_memory_are_those_in_the_documentation() -> None:
+    assert connections.client_limit(FULL) == 7679
+    assert connections.address_limit(FULL) == 3784
+    assert "sc1_conn_cur gt 1679" in configuration(FULL)
+
+
 def test_without_a_limit_for_addresses_hops_refuse_none() -> None:
-    assert "sc1_conn_cur" not in configuration(Settings(max_connections_per_address=0))
+    unlimited = configuration(Settings(max_connections_per_address=0, memory_bytes=768 << 20))
+    assert not re.findall(r"sc\w*_conn_cur\S*", unlimited)
 
 
 def test_a_hop_refuses_before_it_reads_a_body() -> None:
