@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.gateway.conftest import Engine, ask_haproxy, settle, wait_for
+from tests.gateway.conftest import Engine, ask_haproxy, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT, REALTIME = "/v1/chat/completions", "/v1/realtime?model=second"
@@ -19,6 +19,8 @@ ROOM = 25
 """Requests in one hop, if 100 clients may be connected."""
 SHARE = 21
 """Requests of one address among them."""
+WAITS = 7
+"""Requests of one address that may wait for the first time because their engine died."""
 HELD: dict[str, Any] = {"x": {"held": True}}
 FLOODER, NEIGHBOUR = "127.0.0.1", "127.0.0.2"
 EVERY_MODEL = ("second", "static/second", "first", "third")
@@ -182,3 +184,29 @@ async def test_sessions_of_one_address_leave_room_for_those_of_others(gateway: S
         await session.send_str("hello")
         assert await session.receive_str(timeout=PATIENCE) == "first: hello"
         assert await statuses(gateway, EVERY_MODEL, NEIGHBOUR) == [200] * 4
+
+
+async def test_requests_whose_engine_died_wait_although_those_of_another_address_do(
+    start: Callable[..., Standalone], make_engine: Callable[..., Engine]
+) -> None:
+    """A third of the hop's requests may wait for the first time, seven of these eight for one address."""
+    gateway = start(threads=2, holdSeconds=PATIENCE)
+    first, second = make_engine("first one"), make_engine("second one")
+    gateway.route({"flood": [first.endpoint], "neighbour": [second.endpoint]})
+    settle(gateway)
+    flood = [asyncio.create_task(post(gateway, "flood", **HELD)) for _unused in range(SHARE)]
+    await asyncio.to_thread(wait_for, lambda: first.active == SHARE)
+    await asyncio.to_thread(first.kill)
+    await asyncio.to_thread(wait_for, lambda: waiting(gateway) == WAITS)
+    await asyncio.to_thread(wait_for, lambda: sum(one.done() for one in flood) == SHARE - WAITS)
+    other = asyncio.create_task(post(gateway, "neighbour", NEIGHBOUR, **HELD))
+    await asyncio.to_thread(wait_for, lambda: second.active == 1)
+    await asyncio.to_thread(second.kill)
+    await asyncio.to_thread(wait_for, lambda: waiting(gateway) == WAITS + 1)
+    for engine in (first, second):
+        engine.release(SHARE)
+        await asyncio.to_thread(engine.start)
+    assert (await other)[0] == 200
+    assert sorted(status for status, _body, _headers in await asyncio.gather(*flood)) == (
+        [200] * WAITS + [503] * (SHARE - WAITS)
+    )

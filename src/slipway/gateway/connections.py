@@ -14,12 +14,18 @@ ADDRESSES = "addresses"
 """Stick table: what may hold buffers, by address: connections to the public port, HTTP/2 requests, requests in hops."""
 HOPS = "hops"
 """Stick table: requests of each client address in all hops."""
+WAITS = "waits"
+"""Stick table: requests of each client address that wait for a server because theirs died."""
+_EVERY_ADDRESS = "::"
+"""Entry of the table that counts those of all addresses."""
 SLOTS = 5
 """Stick counters: 0 to 3 belong to backends, addresses, bodies and keys."""
 _STREAM = 4
 _FRONTENDS = 4
 _PART = 4
 """Each hop has the clients' limit divided by this."""
+TRIES = "x-slipway-tries"
+"""Header with the number of times that a request has waited because its server died."""
 REFUSED = 498
 """Status of a refusal on its way to the backend ``turns``, which would retry a 429 with the next target. Engines do not
 use it."""
@@ -137,11 +143,30 @@ def refuse(settings: Settings, turned: str | None = None) -> str:
     return "\n".join(f"    http-request {rule}" for rule in rules)
 
 
+def refuse_waits(settings: Settings, most: int) -> str:
+    """Rules that refuse requests that have not waited yet if `most` such requests wait, or the address has its share.
+
+    Requests that have waited are not counted.
+    """
+    first = f"!{{ req.fhdr({TRIES}) -m found }}"
+    unreachable = errors.return_rule(errors.UNREACHABLE)
+    of_address = ""
+    if settings.max_connections_per_address:
+        of_address = f"""\
+    http-request track-sc2 src,ipmask(32,64) table {WAITS} if {first}
+    http-request {unreachable} if {{ sc2_conn_cur gt {_share(settings, most)} }}
+"""
+    return f"""\
+{of_address}\
+    http-request track-sc3 str({_EVERY_ADDRESS}) table {WAITS} if {first}
+    http-request {unreachable} if {{ sc_conn_cur(3) gt {most} }}"""
+
+
 def tables() -> str:
     """Sections with the stick tables."""
     return "\n\n".join(
         f"backend {name} from base\n    stick-table type ipv6 size 100k expire 10s store conn_cur"
-        for name in (ADDRESSES, HOPS)
+        for name in (ADDRESSES, HOPS, WAITS)
     )
 
 

