@@ -3,6 +3,7 @@ and what others say of a model stays."""
 
 from __future__ import annotations
 
+import time
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -73,10 +74,10 @@ async def pod(server: Any, path: str, **status: Any) -> None:
 
 
 async def finish(server: Any, path: str, message: str) -> None:
-    """A Job's pod succeeds with these last words."""
+    """A Job's pod succeeds with these last words. The controller may hear of the Job before it hears of the pod."""
     container = {"name": "loader", "state": {"terminated": {"exitCode": 0, "message": message}}}
     await pod(server, path, phase="Succeeded", containerStatuses=[container])
-    over = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(0)}
+    over = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(time.time())}
     await server.store(path, {**server.objects[path], "status": {"conditions": [over]}})
 
 

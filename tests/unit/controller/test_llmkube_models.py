@@ -37,7 +37,7 @@ async def model(server, cluster, name, source=SOURCE, **spec):
 
 
 async def ended(server, cluster, name, how="Complete", message=""):
-    """A Job's pod comes to its end, then the Job."""
+    """A Job's pod comes to its end, then the Job. The controller may hear of the Job before it hears of the pod."""
     job = cluster.get(JOB, name)
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
     labels = job["spec"]["template"]["metadata"]["labels"]
@@ -46,7 +46,7 @@ async def ended(server, cluster, name, how="Complete", message=""):
     status = {"phase": "Succeeded" if how == "Complete" else "Failed", "containerStatuses": [container]}
     metadata = {"labels": labels, "ownerReferences": [owner]}
     await server.put(cluster.path(POD, f"{name}-x"), kind="Pod", metadata=metadata, status=status)
-    condition = {"type": how, "status": "True", "lastTransitionTime": AT}
+    condition = {"type": how, "status": "True", "lastTransitionTime": timestamp(time.time())}
     await server.store(cluster.path(JOB, name), {**job, "status": {"conditions": [condition]}})
 
 

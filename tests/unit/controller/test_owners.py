@@ -176,7 +176,8 @@ def _inventory(cluster):
 
 
 async def _completed(server, cluster, job, sha256):
-    """The Job's pod reports weights of this hash and ends, then the Job."""
+    """The Job's pod reports weights of this hash and ends, then the Job. The controller may hear of the Job before it
+    hears of the pod."""
     name, namespace = _key(job)
     told = written(Report(file="tiny.gguf", size=5, sha256=sha256, etag="1", gguf=HEADER)).decode()
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
@@ -184,5 +185,5 @@ async def _completed(server, cluster, job, sha256):
     metadata = {"labels": job["spec"]["template"]["metadata"]["labels"], "ownerReferences": [owner]}
     status = {"phase": "Succeeded", "containerStatuses": [container]}
     await server.put(cluster.path(POD, f"{name}-x", namespace), kind="Pod", metadata=metadata, status=status)
-    condition = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T09:00:00Z"}
+    condition = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(time.time())}
     await server.store(cluster.path(JOB, name, namespace), {**job, "status": {"conditions": [condition]}})
