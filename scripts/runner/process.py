@@ -18,6 +18,7 @@ from typing import IO
 
 GRACE_SECONDS = 90
 """How long a command may take to end after SIGTERM."""
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAIN_SECONDS = 10
 """How long to read on after a command has ended: a daemon that it left behind may hold its output open."""
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
@@ -105,32 +106,39 @@ def run(command: Sequence[str], log: Path, seconds: float, environment: Mapping[
     """
     began = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
+    process: subprocess.Popen[str] | None = None
     with log.open("a") as kept:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-        lines: list[str] = []
-        reader = threading.Thread(target=_copy, args=(process.stdout, kept, lines), daemon=True)
-        reader.start()
         try:
+            with postponed_interrupts():  # one between the start and the assignment would leave the process behind
+                process = _start(command, environment)
+            lines: list[str] = []
+            reader = threading.Thread(target=_copy, args=(process.stdout, kept, lines), daemon=True)
+            reader.start()
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
             status = 124
         finally:
-            end_group(process)
+            if process is not None:
+                end_group(process)
         reader.join(DRAIN_SECONDS)
         failed = read_failures(lines)
         if status == 124:
             failed.append(f"timeout after {seconds:.0f} s")
             kept.write(f"ended: {failed[-1]}\n")
     return Outcome(status, time.monotonic() - began, read_counts(lines), failed, read_end(lines))
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
 
 
 def _copy(source: IO[str] | None, kept: IO[str], lines: list[str]) -> None:
@@ -167,12 +175,30 @@ def interruptible() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise InterruptedRunError(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in INTERRUPTS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def postponed_interrupts() -> Iterator[None]:
+    """Handles signals that arrive in this block at its end. A program that starts here ignores those that this process
+    ignores, and no others."""
+    arrived: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda which, _frame: arrived.append(which))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for which in arrived:
+            signal.raise_signal(which)
 
 
 @contextlib.contextmanager

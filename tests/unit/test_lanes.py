@@ -315,30 +315,48 @@ def test_variables_are_read_from_exports() -> None:
     assert read_exports(text) == {"A": "/tmp/a", "B": "x y"}
 
 
-def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["while it waits", "in Popen.__init__", "in Thread.start"])
+def test_an_interrupted_run_says_so_and_leaves_nothing(tmp_path: Path, moment: str) -> None:
+    program = "echo && exec sleep 600" if moment == "while it waits" else "exec sleep 600"
     script = f"""
-import sys
+import signal, subprocess, sys, threading
 sys.path.insert(0, {str(ROOT / "scripts")!r})
 from pathlib import Path
-from runner.execution import require_tests
 from runner.process import InterruptedRunError, interruptible, run
+
+def interrupt(moment):
+    if moment == {moment!r}:
+        signal.raise_signal(signal.SIGTERM)
+
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        Path("pid").write_text(str(self.pid))
+        interrupt("in Popen.__init__")
+
+class Thread(threading.Thread):
+    def start(self):
+        super().start()
+        interrupt("in Thread.start")
+
+subprocess.Popen, threading.Thread = Popen, Thread
 try:
     with interruptible():
-        program = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-        run([sys.executable, "-c", program], Path("log"), 600, {{}})
+        run(["sh", "-c", {program!r}], Path("log"), 600, {{}})
 except InterruptedRunError as error:
     raise SystemExit(f"by {{error}}")
 """
     running = subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert running.stdout
-    child = int(running.stdout.readline())
-    running.send_signal(signal.SIGTERM)
+    if moment == "while it waits":
+        assert running.stdout
+        running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
     _output, said = running.communicate(timeout=60)
 
     assert (running.returncode, said) == (1, "by SIGTERM\n")
-    assert_ends(child)
+    assert_ends(int((tmp_path / "pid").read_text()))
 
 
 def test_a_stage_that_names_no_tests_runs_its_commands() -> None:
