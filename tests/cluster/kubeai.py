@@ -72,15 +72,15 @@ class KubeAI(Cluster):
         """A new namespace without a Pod Security level: pods of KubeAI are as free as the system configuration says."""
         return super().namespace(prefix, restricted)
 
-    def shared_volume(self, namespace: str) -> str:
-        """Creates a volume of the class that the cache profiles name, for the cache of this namespace only. Returns its
-        name."""
+    def shared_volume(self, namespace: str, profile: str = "shared") -> str:
+        """Creates a volume of the class that the cache profiles name, for this profile's claim in this namespace only.
+        Returns its name."""
         name = unique("shared")
         spec = {
             "storageClassName": "test-shared",
             "accessModes": ["ReadWriteMany"],
             "capacity": {"storage": "10Gi"},
-            "claimRef": {"namespace": namespace, "name": PROFILE_CLAIM},
+            "claimRef": {"namespace": namespace, "name": f"shared-model-cache-{profile}"},
             "hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"},
         }
         self.create({"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})

@@ -141,9 +141,9 @@ FORM = (
 
 
 @pytest.fixture
-def shared_volumes(kubeai: KubeAI) -> Iterator[None]:
+def shared_volumes(kubeai: KubeAI, free_namespace: str) -> Iterator[None]:
     """One for each cache profile that manifests name."""
-    names = [kubeai.shared_volume() for _profile in range(2)]
+    names = [kubeai.shared_volume(free_namespace, profile) for profile in ("shared", "e2e-test-kind-pv")]
     yield
     for name in names:
         kubeai.delete("PersistentVolume", "", name)
