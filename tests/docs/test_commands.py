@@ -51,6 +51,7 @@ class Place(NamedTuple):
             "my-alias": f"{self.namespace}-my-alias",
             "my-sleeper": f"{self.namespace}-my-sleeper",
             "demo:1": "cpu:1",
+            "slipway-depot-catalog --namespace slipway-system": f"slipway-depot-catalog --namespace {self.namespace}",
             "namespace models": f"namespace {self.namespace}",
             "namespace: models": f"namespace: {self.namespace}",
             "/v1/models/models/": f"/v1/models/{self.namespace}/",
