@@ -66,11 +66,7 @@ cold: ## Run the demo with every cache empty and elsewhere, and print the time o
 
 .PHONY: uninstall
 uninstall: setup ## Take everything off the demo's cluster again
-	@export K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config}; \
-	  output=$$(ansible localhost -m kubernetes.core.k8s -a \
-	    'state=absent kind=Namespace delete_all=true label_selectors=app.kubernetes.io/part-of=slipway-demo' 2>&1) \
-	    || { echo "$$output"; exit 1; }; \
-	  ansible-playbook playbooks/uninstall.yml
+	@export K8S_AUTH_KUBECONFIG=$${K8S_AUTH_KUBECONFIG:-$$HOME/.kube/slipway.config}; ansible-playbook playbooks/uninstall.yml
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ CACHE = {"app.kubernetes.io/managed-by": "slipway"}
 OURS = {"app.kubernetes.io/part-of": "slipway"}
 
 
-def uninstall(folder: Path, api: ClusterApi) -> str:
+def uninstall(folder: Path, api: ClusterApi, tags: str) -> str:
     cluster = {"K8S_AUTH_HOST": api.url, "K8S_AUTH_API_KEY": "of-nobody"}
     return run_play(
         folder,
         {"import_playbook": "slipway.inference.uninstall"},
-        *("--extra-vars", json.dumps({"slipway_environment": cluster}), "--tags", "models,crds"),
+        *("--extra-vars", json.dumps({"slipway_environment": cluster}), "--tags", tags),
     )
 
 
@@ -40,8 +40,18 @@ def test_what_is_left_is_told(tmp_path: Path, api: ClusterApi) -> None:
     storage = {"resources": {"requests": {"storage": "100Gi"}}}
     api.put({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": claim, "spec": storage})
 
-    said = uninstall(tmp_path, api)
+    said = uninstall(tmp_path, api, "models,crds")
     assert "Definitions that are left: things.example.com" in said
     assert "Volumes with caches that are left: models/cache (100Gi)" in said
     assert "--extra-vars slipway_purge=true" in said
     assert "Removing" not in said
+
+
+def test_the_namespace_of_the_demo_s_hub_is_removed(tmp_path: Path, api: ClusterApi) -> None:
+    for name, part in (("slipway-hub", "slipway-demo"), ("other", "another-demo"), ("slipway-system", "slipway")):
+        labels = {"app.kubernetes.io/part-of": part}
+        api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+
+    assert "changed=1 " in uninstall(tmp_path, api, "hub")
+    assert api.writes == ["delete Namespace slipway-hub"]
+    assert "changed=0 " in uninstall(tmp_path, api, "hub")
