@@ -59,3 +59,14 @@ def test_objects_of_one_name_in_several_namespaces_are_all_returned() -> None:
 )
 def test_a_result_without_differences_has_none(registered: dict[str, Any]) -> None:
     assert object_differences(registered) == {}
+
+
+def test_a_single_object_is_compared_with_the_one_before() -> None:
+    single = {**applied("settings"), "changed": True}
+    before = {**single["result"], "data": {"a": "1"}}
+
+    assert object_differences(single, [before]) == {
+        "Deployment a/settings": {"before": {"data": {"a": "1"}}, "after": {}}
+    }
+    assert object_differences(single, [single["result"]]) == {}
+    assert object_differences(single) == {"Deployment a/settings": {"before": {}, "after": single["result"]}}

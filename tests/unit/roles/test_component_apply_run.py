@@ -58,3 +58,22 @@ def test_a_single_object_is_shown(tmp_path: Path, api: ClusterApi) -> None:
     assert "changed=1 " in output
     assert "ConfigMap a/settings" in output
     assert api.writes == []
+
+
+def test_a_single_object_is_applied_once(tmp_path: Path, api: ClusterApi) -> None:
+    api.reordered = {"ValidatingAdmissionPolicy"}
+    play(tmp_path, api, POLICY)
+
+    assert api.writes == ["apply ValidatingAdmissionPolicy policy"]
+
+
+def test_only_the_changed_fields_of_a_single_object_are_shown(tmp_path: Path, api: ClusterApi) -> None:
+    play(tmp_path, api, config(a="before", b="same"))
+
+    output = play(tmp_path, api, config(a="after", b="same"), flags=("--diff",))
+    assert '"before": { "data": { "a": "before" }' in output
+    assert '"b": "same"' not in output
+
+
+def test_without_diff_nothing_of_a_single_object_is_shown(tmp_path: Path, api: ClusterApi) -> None:
+    assert "text-of-the-object" not in play(tmp_path, api, config(a="text-of-the-object"))
