@@ -98,7 +98,7 @@ async def cluster(
         found.looks += 1
         return await plane.waiting()
 
-    waker = Waker(client, looked, lambda *_told: None)
+    waker = Waker(client, looked, lambda *_told: None, lambda *_told: None)
     task = asyncio.create_task(waker.run(table_of(shared)))
     yield found
     task.cancel()

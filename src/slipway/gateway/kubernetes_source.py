@@ -27,6 +27,7 @@ from slipway.kube.objects import (
     SECRET,
     SERVICE,
     Key,
+    Kind,
     Object,
     controller_owner,
     key,
@@ -187,6 +188,16 @@ class KubernetesSource:
         service = self._services.store.get(Key(backend.namespace, backend.service))
         if service is not None:
             self._recorder.record(SERVICE, service, "Warning", "NotWoken", message)
+
+    def report_woken(self, backend: Backend, message: str) -> None:
+        """Records an Event for the resource that was scaled from zero: the owner of the Service."""
+        service = self._services.store.get(Key(backend.namespace, backend.service))
+        owner = controller_owner(service) if service is not None else None
+        if owner is None or not self._limiter.allows(f"wake-ups in namespace {backend.namespace}"):
+            return
+        group, _slash, version = owner.api_version.rpartition("/")
+        resource = {"metadata": {"namespace": backend.namespace, "name": owner.name, "uid": owner.uid}}
+        self._recorder.record(Kind(group, version, owner.kind, ""), resource, "Normal", "Scaled", message)
 
     async def _watch_keys(self, secret: Key) -> None:
         while True:

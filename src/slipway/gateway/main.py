@@ -153,7 +153,7 @@ async def _cluster(
     name = settings.api_keys_secret
     secret = Key(os.environ.get("POD_NAMESPACE", "default"), name) if name else None
     source = KubernetesSource(client, metrics, secret, settings)
-    waker = Waker(client, dataplane.waiting, source.report_not_woken)
+    waker = Waker(client, dataplane.waiting, source.report_not_woken, source.report_woken)
     kinds = settings.ui_kinds if settings.ui else ()
     declared = Resources(client, [Kind(kind.group, kind.version, kind.kind, kind.plural) for kind in kinds])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import NamedTuple
 
 from slipway.gateway.haproxy_socket import CommandError
@@ -53,14 +53,16 @@ class Waker:
         client: Client,
         waiting: Callable[[], Awaitable[Mapping[str, int]]],
         report: Callable[[Backend, str], None],
+        report_woken: Callable[[Backend, str], None],
     ) -> None:
         """`waiting` gives the number of waiting requests by backend and may raise CommandError.
 
-        `report` is called with a backend that cannot be scaled and the reason, once for each reason.
+        `report` is called with a backend that cannot be scaled and the reason, once for each reason. `report_woken` is
+        called with each backend that was scaled and a message for people.
         """
         self._client = client
         self._waiting = waiting
-        self._report = report
+        self._report, self._report_woken = report, report_woken
         self._reported: dict[Sleeper | None, str] = {}
         """The last failure reported for each; None: for the list of waiting requests."""
         self._resting: dict[Sleeper, float] = {}
@@ -79,34 +81,37 @@ class Waker:
                     self._forget_all_but(asleep.values())
                 now = loop.time()
                 self._resting = {sleeper: until for sleeper, until in self._resting.items() if until > now}
+                waiting = await self._waiting_requests() if asleep else {}
                 due = {
                     asleep[name]: table.backends[name]
-                    for name in (await self._waiting_backends() if asleep else ())
+                    for name in waiting
                     if name in asleep and asleep[name] not in self._resting
                 }
                 for sleeper, backend in due.items():
                     self._resting[sleeper] = math.inf
-                    tries.create_task(self._try(sleeper, backend))
+                    requests = sum(number for name, number in waiting.items() if asleep.get(name) == sleeper)
+                    tries.create_task(self._try(sleeper, backend, requests))
 
     def _forget_all_but(self, asleep: Collection[Sleeper]) -> None:
         """Forgets the failures of models that are awake or deleted."""
         known = {None, *asleep}
         self._reported = {subject: text for subject, text in self._reported.items() if subject in known}
 
-    async def _waiting_backends(self) -> Iterable[str]:
+    async def _waiting_requests(self) -> Mapping[str, int]:
+        """The number of waiting requests by backend, without backends that have none."""
         try:
-            names = [name for name, number in (await self._waiting()).items() if number]
+            waiting = {name: number for name, number in (await self._waiting()).items() if number}
         except CommandError as error:
             log.debug("Could not list waiting requests: %s", error)
-            return ()
+            return {}
         except Exception as error:  # a bug must not end what serves the models that are awake
             if self._is_news(None, _unexpected(error)):
                 log.exception("Unexpected error while listing waiting requests")
-            return ()
+            return {}
         self._reported.pop(None, None)
-        return names
+        return waiting
 
-    async def _try(self, sleeper: Sleeper, backend: Backend) -> None:
+    async def _try(self, sleeper: Sleeper, backend: Backend, requests: int) -> None:
         target = sleeper.target
         try:
             woken = await wake(self._client, sleeper)
@@ -115,7 +120,9 @@ class Waker:
         else:
             self._reported.pop(sleeper, None)
             if woken:
-                log.info("Scaled %s %s/%s from zero to one", target.plural, sleeper.namespace, target.name)
+                message = f"Scaled from 0 to 1 replica: {requests} waiting request{'s' * (requests != 1)}."
+                log.info("%s %s/%s: %s", target.plural, sleeper.namespace, target.name, message)
+                self._report_woken(backend, message)
         finally:
             self._resting[sleeper] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
 

@@ -62,6 +62,10 @@ class Api:
         self.written.append(obj)
         return obj
 
+    async def replace(self, kind: Kind, obj: dict[str, Any], **_unused: Any) -> dict[str, Any]:
+        self.objects = [one for one in self.objects if one["kind"] != kind.kind] + [obj]
+        return obj
+
     async def merge_patch(self, kind: Kind, name: Key, patch: dict[str, Any], **_unused: Any) -> dict[str, Any]:
         assert kind == EVENT
         return next(event for event in self.written if event["metadata"]["name"] == name.name) | patch
@@ -130,7 +134,7 @@ async def follow(
 
     seen = Seen()
     source = KubernetesSource(api, api.metrics, secret, settings or Settings())  # type: ignore[arg-type]
-    waker = Waker(api, asked, source.report_not_woken)  # type: ignore[arg-type]
+    waker = Waker(api, asked, source.report_not_woken, source.report_woken)  # type: ignore[arg-type]
 
     async def run() -> None:
         await asyncio.gather(source.run(seen.publish), waker.run(lambda: seen.table))
@@ -188,6 +192,24 @@ async def test_a_model_that_cannot_be_woken_is_told_to_its_service() -> None:
     event = api.written[0]
     assert (event["involvedObject"]["name"], event["type"], event["reason"]) == ("cold", "Warning", "NotWoken")
     assert "models cold cannot be scaled from zero: not found" in event["message"]
+    await stop(task)
+
+
+async def test_a_wake_up_is_an_event_of_the_services_owner() -> None:
+    target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
+    cold = service("model-cold", json.dumps({"scale": target}))
+    owner = {"apiVersion": "kubeai.org/v1", "kind": "Model", "name": "cold", "uid": "u-cold", "controller": True}
+    cold["metadata"]["ownerReferences"] = [owner]
+    api = Api(Metrics(), cold)
+    api.objects.append({"kind": "Scale", "metadata": {"name": "cold", "resourceVersion": "1"}, "spec": {}})
+    _seen, task = await follow(api, waiting={"ns:model-cold": 2})
+    await until(lambda: api.written)
+
+    event = api.written[0]
+    subject = event["involvedObject"]
+    assert subject | {"apiVersion": "kubeai.org/v1", "kind": "Model", "name": "cold", "uid": "u-cold"} == subject
+    assert (event["type"], event["reason"]) == ("Normal", "Scaled")
+    assert event["message"] == "Scaled from 0 to 1 replica: 2 waiting requests."
     await stop(task)
 
 

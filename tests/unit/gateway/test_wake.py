@@ -60,6 +60,10 @@ def table(*endpoints: str) -> RoutingTable:
     return RoutingTable({backend.name: backend for backend in backends}, {}, {}, ())
 
 
+def ignore(_backend: Backend, _message: str) -> None:
+    """Stands for a report that a test does not need."""
+
+
 async def run_until(
     condition: Callable[[], bool],
     api: Api,
@@ -75,7 +79,10 @@ async def run_until(
             turns.append(len(turns))
         return waiting
 
-    waker = Waker(api, asked, lambda backend, message: told.append(f"{backend.name} {message}"))  # type: ignore[arg-type]
+    def report(backend: Backend, message: str) -> None:
+        told.append(f"{backend.name} {message}")
+
+    waker = Waker(api, asked, report, ignore)  # type: ignore[arg-type]
     kept = current()
     task = asyncio.create_task(waker.run(lambda: kept))
     await until(condition)
@@ -114,6 +121,21 @@ async def test_a_scale_that_is_not_zero_is_left_alone() -> None:
     api = Api(3)
     assert not await wake.wake(api, SLEEPER)  # type: ignore[arg-type]
     assert api.written == []
+
+
+async def test_a_wake_up_is_reported_once_with_the_waiting_requests_of_the_model_and_its_adapters() -> None:
+    api, reports = Api(0), []
+
+    async def waiting() -> dict[str, int]:
+        return {"ns:model-llama": 5, "ns:model-llama-fr": 1, "ns:fixed": 3}
+
+    waker = Waker(api, waiting, ignore, lambda _backend, message: reports.append(message))  # type: ignore[arg-type]
+    asleep = table()
+    task = asyncio.create_task(waker.run(lambda: asleep))
+    await until(lambda: len(api.read) >= 2)
+    task.cancel()
+
+    assert reports == ["Scaled from 0 to 1 replica: 6 waiting requests."]
 
 
 async def test_a_conflict_is_read_again_and_not_for_ever() -> None:
@@ -156,7 +178,7 @@ async def test_haproxy_is_not_asked_while_no_model_sleeps() -> None:
         raise NotRunningError("away")
 
     for current, expected in ((RoutingTable({}, {}, {}, ()), False), (table(), True)):
-        task = asyncio.create_task(Waker(Api(), ask, lambda *_told: None).run(partial(look, current)))  # type: ignore[arg-type]
+        task = asyncio.create_task(Waker(Api(), ask, ignore, ignore).run(partial(look, current)))  # type: ignore[arg-type]
         seen = looked
         await until(lambda seen=seen: looked > seen + 5)  # type: ignore[misc]
         assert bool(asked) is expected
@@ -173,7 +195,7 @@ async def test_a_model_that_wakes_or_is_deleted_leaves_nothing_behind() -> None:
         return {"ns:model-llama": 1}
 
     api = Api(0, *(ForbiddenError("not yours") for _unused in range(10_000)))
-    waker = wake.Waker(api, waiting, lambda _backend, message: reports.append(message))  # type: ignore[arg-type]
+    waker = wake.Waker(api, waiting, lambda _backend, message: reports.append(message), ignore)  # type: ignore[arg-type]
     task = asyncio.create_task(waker.run(lambda: tables[state]))
     await until(lambda: bool(reports))
     state = "awake"
@@ -250,7 +272,7 @@ async def test_an_answer_about_waiting_requests_that_nobody_can_read_ends_nothin
         return {"ns:model-llama": 1}
 
     kept = table()
-    task = asyncio.create_task(Waker(api, ask, lambda *_told: None).run(lambda: kept))  # type: ignore[arg-type]
+    task = asyncio.create_task(Waker(api, ask, ignore, ignore).run(lambda: kept))  # type: ignore[arg-type]
     await until(lambda: bool(api.written))
     assert not task.done()
     task.cancel()
