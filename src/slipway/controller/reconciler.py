@@ -22,6 +22,7 @@ from slipway.controller.catalogs import Catalogs
 from slipway.controller.files import content
 from slipway.controller.news import news
 from slipway.controller.patches import difference, own_patch
+from slipway.controller.rollouts import RolloutEvents
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors
 from slipway.kube.applier import Applied, Applier, Failure
@@ -118,6 +119,7 @@ class Reconciler:
         self._agents, self._scaled, self._reserved, self._catalogs = agents, scaled, reserved, catalogs
         self._expectations = expectations = Expectations()
         self._refused: dict[Key, _Refused] = {}
+        self._rollouts = RolloutEvents(kind, recorder)
         self._watches = api.watches(settings)
         listed = {watch.kind: watch for watch in self._watches if watch.listed}
         self._applier = Applier(
@@ -170,6 +172,7 @@ class Reconciler:
 
     def _forget(self, name: Key) -> Result:
         self._refused.pop(name, None)
+        self._rollouts.forget(name)
         self._scaled.drop(Subject(self.kind, name))
         self._agents.forget(self.kind, name)
         if self._catalogs is not None:
@@ -194,6 +197,8 @@ class Reconciler:
             refused = Applied((error.failure,))
             return await self._report(look, refused, _rejection(refused))
         applied = await self._apply(resource, plan)
+        if not (applied.failures or applied.errors or applied.waiting):
+            self._rollouts.record_rollouts(resource, look.world.children, plan.children)
         latest = self._latest(resource)
         if applied.waited or latest is not resource:
             look = self._look(latest)
@@ -201,6 +206,7 @@ class Reconciler:
         if self._catalogs is not None:
             self._catalogs.follow(self.kind, key(latest), plan.catalog)
         self._follow(look.world, self._api.scaling(look.view))
+        self._rollouts.record_draining(look.world)
         return await self._report(look, applied, _rejection(applied))
 
     def _follow(self, world: World, scaling: Scaling | None) -> None:

@@ -1,0 +1,132 @@
+"""Rollouts: the Events of a resource whose pods are replaced or drained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from slipway.kube.events import Recorder
+from slipway.kube.objects import Key, Kind, Object, deleting, key
+from slipway.serving.api import World
+from slipway.serving.diagnosis import ended, template_digest
+from slipway.serving.job import job_of
+from slipway.serving.times import unix_time
+
+FRESH_SECONDS = 60.0
+"""The age at which a termination is no longer worth an Event: a controller that starts finds older ones."""
+MAX_LISTED = 3
+"""How many pods a message names."""
+COMPARED = ("image", "command", "args")
+"""Fields of containers that a message names. The API server does not change or default them."""
+
+Children = Mapping[tuple[Kind, Key], Object]
+
+
+class RolloutEvents:
+    """Records Events for the resources of one kind: RolloutStarted and Draining."""
+
+    def __init__(self, kind: Kind, recorder: Recorder) -> None:
+        self._kind, self._recorder = kind, recorder
+        self._draining: dict[Key, frozenset[str]] = {}
+        """The uids of the draining pods of each resource, which have their Event."""
+
+    def record_rollouts(self, resource: Object, before: Children, applied: Iterable[Object]) -> None:
+        """``before``: the children as they were; ``applied``: as they were written."""
+        for message in rollouts(before, applied):
+            self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
+
+    def record_draining(self, world: World) -> None:
+        """Records one Event for all pods that began to drain since the last call."""
+        name = key(world.resource)
+        message, pods = draining(world.pods, self._draining.pop(name, frozenset()), world.now)
+        if pods:
+            self._draining[name] = pods
+        if message:
+            self._recorder.record(self._kind, world.resource, "Normal", "Draining", message)
+
+    def forget(self, name: Key) -> None:
+        self._draining.pop(name, None)
+
+
+def rollouts(before: Children, applied: Iterable[Object]) -> list[str]:
+    """A message for each workload whose pods are replaced. A workload without replicas has no pods to replace. Pure."""
+    known = {(kind.kind, name): child for (kind, name), child in before.items()}
+    pairs = ((known.get((child["kind"], key(child))), child) for child in applied)
+    return [_rollout(old, new) for old, new in pairs if old is not None and _is_rollout(old, new)]
+
+
+def draining(pods: Iterable[Object], known: frozenset[str], now: float) -> tuple[str, frozenset[str]]:
+    """A message about pods that began to drain, or an empty one, and the uids of all draining pods. Pure.
+
+    ``known``: uids of the draining pods of earlier messages.
+    """
+    going = [pod for pod in pods if deleting(pod) and not ended(pod) and job_of(pod) is None]
+    fresh = [pod for pod in going if _uid(pod) not in known and now - _deleted_at(pod) < FRESH_SECONDS]
+    return _draining(fresh) if fresh else "", frozenset(map(_uid, going))
+
+
+def _draining(pods: Sequence[Object]) -> str:
+    names = sorted(key(pod).name for pod in pods)
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    subject = f"Pod {names[0]} drains" if len(pods) == 1 else f"Pods {', '.join(names[:MAX_LISTED])}{more} drain"
+    return f"{subject}: no new requests, and at most {max(map(_grace, pods)):g} s for requests in flight."
+
+
+def _rollout(old: Object, new: Object) -> str:
+    changed = "; ".join(_changes(old, new)) or "pod template"
+    return f"{new['kind']} {key(new).name}: {changed} changed.{_replacement(old, new)}"
+
+
+def _replacement(old: Object, new: Object) -> str:
+    """When old pods are removed. Empty if the workload has no replicas from now on."""
+    replicas = old["spec"].get("replicas", 1)
+    if not new["spec"].get("replicas", replicas):
+        return ""
+    order = "after new ones are ready" if _has_surge(new) else "before new ones start"
+    return f" {replicas} old replica{'s are' if replicas != 1 else ' is'} removed {order}."
+
+
+def _has_surge(workload: Object) -> bool:
+    """Whether there may be more pods than replicas during a rollout, by Kubernetes' defaults as well."""
+    strategy = workload["spec"].get("strategy") or {}
+    surge = (strategy.get("rollingUpdate") or {}).get("maxSurge")
+    return strategy.get("type") != "Recreate" and surge not in (0, "0", "0%")
+
+
+def _changes(old: Object, new: Object) -> list[str]:
+    """The changed fields of each container, such as ``image, args of server``."""
+    before = {container["name"]: container for container in _containers(old)}
+    changes = {
+        container["name"]: [field for field in COMPARED if _differs(field, before[container["name"]], container)]
+        for container in _containers(new)
+        if container["name"] in before
+    }
+    return [f"{', '.join(fields)} of {name}" for name, fields in changes.items() if fields]
+
+
+def _differs(field: str, old: Object, new: Object) -> bool:
+    return (old.get(field) or None) != (new.get(field) or None)
+
+
+def _containers(workload: Object) -> list[Object]:
+    containers: list[Object] = workload["spec"]["template"]["spec"].get("containers") or []
+    return containers
+
+
+def _is_rollout(old: Object, new: Object) -> bool:
+    if not old.get("spec", {}).get("replicas", 1):
+        return False
+    before, after = (template_digest(one.get("spec", {}).get("template", {})) for one in (old, new))
+    return None not in (before, after) and before != after
+
+
+def _grace(pod: Object) -> float:
+    seconds: float = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+    return seconds
+
+
+def _deleted_at(pod: Object) -> float:
+    return unix_time(pod["metadata"]["deletionTimestamp"]) - _grace(pod)
+
+
+def _uid(pod: Object) -> str:
+    return str(pod["metadata"].get("uid", ""))
