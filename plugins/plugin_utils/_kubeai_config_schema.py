@@ -139,6 +139,44 @@ SCHEMA: Mapping[str, Any] = {
                 "tolerations": {"type": "array", "items": {"type": "object"}},
                 "schedulerName": {"type": "string"},
                 "runtimeClassName": {"type": "string"},
+                "dra": {
+                    "anyOf": [
+                        {
+                            "required": ["resourceClaimTemplateName"],
+                            "properties": {"resourceClaimTemplateName": {"minLength": 1}},
+                        },
+                        {"required": ["resourceClaimName"], "properties": {"resourceClaimName": {"minLength": 1}}},
+                    ],
+                    "$ref": "#/$defs/DeviceClaim",
+                },
+            },
+            "required": [],
+            "additionalProperties": False,
+        },
+        "DeviceClaim": {
+            "title": "DeviceClaim",
+            "type": "object",
+            "properties": {
+                "resourceClaimTemplateName": {
+                    "type": "string",
+                    "description": "a name of lower-case letters, digits, '-' and '.'",
+                    "pattern": "^(|[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)$",
+                },
+                "resourceClaimName": {
+                    "type": "string",
+                    "description": "a name of lower-case letters, digits, '-' and '.'",
+                    "pattern": "^(|[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)$",
+                },
+                "claimName": {
+                    "type": "string",
+                    "description": "a name of lower-case letters, digits, '-' and '.'",
+                    "pattern": "^([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)$",
+                },
+                "claimRequest": {
+                    "type": "string",
+                    "description": "a name of lower-case letters, digits, '-' and '.'",
+                    "pattern": "^(|[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)$",
+                },
             },
             "required": [],
             "additionalProperties": False,

@@ -61,6 +61,7 @@ def server(model: Model) -> ModelServer:
         security=pod_security(model.config, model.settings),
         scheduling={
             "nodeSelector": profile.node_selector,
+            "resourceClaims": list(profile.dra.in_pod),
             "affinity": profile.affinity,
             "tolerations": list(profile.tolerations),
             "schedulerName": profile.scheduler_name,
@@ -74,7 +75,8 @@ def server(model: Model) -> ModelServer:
 
 
 def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
-    sizes, pods = {"requests": profile.requests, "limits": profile.limits}, model.config.model_server_pods
+    pods, claims = model.config.model_server_pods, list(profile.dra.in_container)
+    resources = {"requests": profile.requests, "limits": profile.limits, "claims": claims}
     return Container(
         name=CONTAINER,
         image=model.spec.image or model.config.image(model.spec.engine, profile),
@@ -82,7 +84,7 @@ def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container
         args=model.engine.args(model.launch),
         env=_env(model, {**model.settings.home(), **model.engine.env(model.launch)}, access),
         env_from=env_from(model),
-        resources={part: amounts for part, amounts in sizes.items() if amounts},
+        resources={part: amounts for part, amounts in resources.items() if amounts},
         mounts=access.mounts,
         security={} if model.spec.engine in WITHOUT_SECURITY_CONTEXT else pods.security_context,
     )

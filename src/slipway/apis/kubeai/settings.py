@@ -83,6 +83,17 @@ Pointer = Annotated[str, _written("a path that begins with /, such as /spec/prio
 ANY_NAME = _named("a name", r"\S+")
 
 
+GPU_RESOURCE = re.compile(r"gpu|/mig-")
+"""Resources of GPUs in the device plugins of NVIDIA, AMD and Intel."""
+
+
+def _needed(*fields: str) -> Meta:
+    """The fields of which a mapping must have at least one."""
+    return Meta(
+        extra_json_schema={"anyOf": [{"required": [one], "properties": {one: {"minLength": 1}}} for one in fields]}
+    )
+
+
 class InvalidConfigError(InvalidSpecError):
     """The system configuration cannot be read; the message names the key and what is expected there."""
 
@@ -115,6 +126,35 @@ class ModelLoading(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Empty: the controller's own setting ``loaderImage``."""
 
 
+class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Devices that a pod gets by dynamic resource allocation, instead of from a device plugin."""
+
+    resource_claim_template_name: NameOrNone = ""
+    """ResourceClaimTemplate in the Model's namespace: each pod gets its own claim."""
+    resource_claim_name: NameOrNone = ""
+    """ResourceClaim in the Model's namespace. All pods share it."""
+    claim_name: Name = "gpu-claim"
+    """The claim's name in the pod."""
+    claim_request: NameOrNone = "gpu"
+    """The claim's request that the engine gets. Empty: all requests."""
+
+    @property
+    def in_pod(self) -> tuple[Object, ...]:
+        """The pod's ``resourceClaims``. Empty if the profile has no claim."""
+        names = {
+            "resourceClaimTemplateName": self.resource_claim_template_name,
+            "resourceClaimName": self.resource_claim_name,
+        }
+        named = {field: name for field, name in names.items() if name}
+        return ({"name": self.claim_name, **named},) if named else ()
+
+    @property
+    def in_container(self) -> tuple[Object, ...]:
+        """The container's ``resources.claims``."""
+        request = {"request": self.claim_request} if self.claim_request else {}
+        return ({"name": self.claim_name, **request},) if self.in_pod else ()
+
+
 class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What one share of a model's pod asks for, and on which nodes."""
 
@@ -126,6 +166,8 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     tolerations: tuple[Object, ...] = ()
     scheduler_name: str = ""
     runtime_class_name: str = ""
+    dra: Annotated[DeviceClaim, _needed("resourceClaimTemplateName", "resourceClaimName")] = DeviceClaim()
+    """The number of shares does not multiply the claim, which has its own number of devices."""
 
     def times(self, count: int) -> ResourceProfile:
         """The same with ``count`` times its resources."""
@@ -144,20 +186,10 @@ class SharedFilesystem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     storage_size: Quantity = "10Gi"
 
 
-_ONE_PLACE = Meta(
-    extra_json_schema={
-        "anyOf": [
-            {"required": [field], "properties": {field: {"minLength": 1}}}
-            for field in ("storageClassName", "persistentVolumeName")
-        ]
-    }
-)
-
-
 class CacheProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Where weights are kept."""
 
-    shared_filesystem: Annotated[SharedFilesystem, _ONE_PLACE]
+    shared_filesystem: Annotated[SharedFilesystem, _needed("storageClassName", "persistentVolumeName")]
 
 
 class Patch(
@@ -449,7 +481,19 @@ def _model_loading(value: Object) -> ModelLoading:
 def _resource_profile(value: Object, path: str) -> ResourceProfile:
     sizes = {part: _quantities(value.get(part), f"{path}.{part}") for part in ("requests", "limits")}
     selector = {"nodeSelector": _texts(value.get("nodeSelector"), f"{path}.nodeSelector")}
-    return _read({**value, **sizes, **selector}, ResourceProfile, path)
+    profile = _read({**value, **sizes, **selector}, ResourceProfile, path)
+    if value.get("dra") is not None:
+        _check_claim(profile, path)
+    return profile
+
+
+def _check_claim(profile: ResourceProfile, path: str) -> None:
+    """Raises InvalidConfigError."""
+    if bool(profile.dra.resource_claim_template_name) == bool(profile.dra.resource_claim_name):
+        raise InvalidConfigError(f"{path}.dra: expected resourceClaimTemplateName or resourceClaimName, and not both")
+    gpus = sorted(filter(GPU_RESOURCE.search, {*profile.requests, *profile.limits}))
+    if gpus:
+        raise InvalidConfigError(f"{path}: dra allocates the GPUs. Remove {', '.join(gpus)} from requests and limits")
 
 
 def _texts(value: Any, path: str) -> dict[str, str]:

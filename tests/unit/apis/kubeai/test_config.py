@@ -269,6 +269,15 @@ def test_a_key_that_is_not_known_is_told_and_the_others_count(text: str, unknown
         ("resourceProfiles: []", "resourceProfiles must be a mapping"),
         ("resourceProfiles: {1: {}}", "resourceProfiles must be a mapping"),
         ("resourceProfiles: {x: cpu}", "resourceProfiles.x must be a mapping"),
+        ("resourceProfiles: {x: {dra: {}}}", "resourceProfiles.x.dra: expected resourceClaimTemplateName or"),
+        (
+            "resourceProfiles: {x: {dra: {resourceClaimName: a, resourceClaimTemplateName: b}}}",
+            "resourceProfiles.x.dra: expected resourceClaimTemplateName or resourceClaimName, and not both",
+        ),
+        (
+            "resourceProfiles: {x: {limits: {nvidia.com/gpu: 1}, dra: {resourceClaimName: a}}}",
+            "resourceProfiles.x: dra allocates the GPUs. Remove nvidia.com/gpu from requests and limits",
+        ),
         (
             "resourceProfiles: {x: {requests: {memory: lots}}}",
             "resourceProfiles.x.requests.memory: 'lots' is not a quant",

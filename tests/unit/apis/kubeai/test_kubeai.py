@@ -180,6 +180,23 @@ def test_a_key_of_the_configuration_that_is_not_known_stops_no_model_and_is_told
     assert (found["status"], found["reason"]) == ("True", "UnknownKeys")
 
 
+def test_a_profile_gets_its_devices_by_a_claim() -> None:
+    profile = "resourceProfiles: {gpu: {requests: {cpu: 1, rdma/ib: 1}, dra: {resourceClaimTemplateName: one-gpu}}}"
+    asked = world(config=profile, resourceProfile="gpu:2")
+    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "gpu-claim", "resourceClaimTemplateName": "one-gpu"}]
+    assert container(asked)["resources"] == {
+        "requests": {"cpu": "2", "rdma/ib": "2"},
+        "claims": [{"name": "gpu-claim", "request": "gpu"}],
+    }
+
+    shared = "{resourceClaimName: all, claimName: mine, claimRequest: ''}"
+    asked = world(config=profile.replace("{resourceClaimTemplateName: one-gpu}", shared), resourceProfile="gpu:1")
+    pod = child(asked, "Deployment")["spec"]["template"]["spec"]
+    assert pod["resourceClaims"] == [{"name": "mine", "resourceClaimName": "all"}]
+    assert container(asked)["resources"]["claims"] == [{"name": "mine"}]
+
+
 def test_infinity_alone_has_no_security_context() -> None:
     assert "securityContext" not in container(world(engine="Infinity"))
     config = "modelServerPods: {securityContext: {runAsUser: 7}}"
