@@ -21,6 +21,7 @@ UPSTREAM = Authors(
     priority_classes=("*", "system-cluster-critical", "system-node-critical"),
     preemption=True,
     system_namespace=True,
+    privileged_models=("*",),
 )
 """What the original systems let everybody do."""
 

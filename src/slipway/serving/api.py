@@ -236,6 +236,9 @@ class Api(Protocol[View]):
         """What needs trust in the children of this plan of the resource, made or pending, and is the operator's own: it
         would be there whatever the author had left out of the spec."""
 
+    def remedy(self, view: View, refused: frozenset[Freedom]) -> str:
+        """What the author can do where these freedoms are refused: sentences that end the message."""
+
     def finalize(self, view: View) -> Plan | None:
         """What a resource that is being deleted still wants; None: nothing, its finalizer can go. Raises
         InvalidSpecError."""

@@ -40,8 +40,13 @@ def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
     # What the operator put there matters only where something is refused, which is rare.
     refused = refused - api.granted(view, plan) if refused else refused
     if refused:
-        raise InvalidSpecError(NOT_ALLOWED, _told(refused))
+        raise InvalidSpecError(NOT_ALLOWED, f"{_told(refused)} {api.remedy(view, refused)}")
     return plan
+
+
+def trusts(settings: Settings, namespace: str, name: str = ANY) -> bool:
+    """Whether the operator trusts a model of a namespace as one of the cluster. Without a name: all that is there."""
+    return not {ANY, f"{namespace}/{ANY}", f"{namespace}/{name}"}.isdisjoint(settings.authors.privileged_models)
 
 
 def _refuse_system(namespace: str, settings: Settings) -> None:
@@ -134,7 +139,7 @@ SETTINGS: dict[Setting, str] = {
 
 def _told(refused: Iterable[Freedom]) -> str:
     by_place = sorted(refused, key=lambda one: (one.child, one.field))
-    return f"What only the operator can allow: {'; '.join(_each(one) for one in by_place)}. Take it out of the spec."
+    return f"What only the operator can allow: {'; '.join(_each(one) for one in by_place)}."
 
 
 def _each(freedom: Freedom) -> str:

@@ -1,12 +1,15 @@
 """Grants: what of a workload's freedoms is the operator's, where a pod is made of two manifests. Pure.
 
 The operator's manifest is for services of authors, who say their part of the same pod. What it brings it brings for the
-process that it runs: an author who changes what runs in the pod, or what that sees, has none of it.
+process that it runs. An author who changes what runs in the pod, or what that sees, gets none of it. Neither does an
+author whose files the pods read: weights can contain code, and so can a volume of the namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+
+import msgspec
 
 from slipway.kube.objects import Object
 from slipway.serving.freedoms import Freedom, freedoms, templates
@@ -22,20 +25,67 @@ ANYBODYS = frozenset(("image_prefixes", "priority_classes"))
 """What is not given to a process: who may have it may have it whatever else the pod is."""
 
 
-def granted(made: Object, alone: Object | None, folders: Collection[str] = ()) -> frozenset[Freedom]:
+OF_THE_NAMESPACE = frozenset(("configMap", "persistentVolumeClaim", "secret"))
+"""Sources of volumes that authors fill."""
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose files the pods of a service read."""
+
+    models: frozenset[str] = frozenset()
+    """Names of the volumes with the models."""
+    authors: frozenset[str] = frozenset()
+    """Those with files that an author chose. Then no pod of the service gets the rights of the operator's manifest."""
+    namespace_trusted: bool = False
+    """Whether the operator trusts the volumes and variables that a pod takes from its namespace."""
+    account: str = ""
+    """Name of the account that the plan makes: a pod that reads nothing of an author has it, whatever others read."""
+
+    def clean(self, template: Object) -> bool:
+        """Whether a pod reads nothing that an author chose."""
+        spec = template.get("spec") or {}
+        volumes = [one for one in spec.get("volumes") or () if one.get("name") not in self.models]
+        named = {one.get("name") for one in spec.get("volumes") or ()}
+        if named & self.authors:
+            return False
+        return self.namespace_trusted or not (any(map(_of_namespace, volumes)) or _takes_variables(spec))
+
+
+TRUSTED = Files(namespace_trusted=True)
+"""Nothing is an author's."""
+
+
+def granted(
+    made: Object, alone: Object | None, folders: Collection[str] = (), files: Files = TRUSTED
+) -> frozenset[Freedom]:
     """The freedoms of a workload that its author need not be allowed.
 
     ``alone``: the same workload as the operator's manifest would have it if the author had said nothing; None: there is
     no such manifest. ``folders``: of the nodes, which the API itself lets pods read.
     """
     found = freedoms([made])
-    read = {one for one in found if one.setting == "host_path" and one.value in folders}
+    read = frozenset(one for one in found if one.setting == "host_path" and one.value in folders)
     if alone is None:
-        return frozenset(read)
+        return read
     own = dict(templates(alone))
-    kept = tuple(place for place, pod in templates(made) if _runs(pod) == _runs(own.get(place, {})))
+    kept = [(place, pod) for place, pod in templates(made) if _runs(pod) == _runs(own.get(place, {}))]
+    clean = tuple(place for place, pod in kept if files.clean(pod))
     operators = found & freedoms([alone])
-    return frozenset(read) | {one for one in operators if one.setting in ANYBODYS or one.field.startswith(kept)}
+    free = {one for one in operators if one.setting in ANYBODYS}
+    brought = {one for one in operators if one.field.startswith(clean)}
+    if files.authors:
+        brought = {one for one in brought if one.setting == "service_accounts" and one.value == files.account}
+    return read | free | brought
+
+
+def _of_namespace(volume: Object) -> bool:
+    projected = (volume.get("projected") or {}).get("sources") or ()
+    return any(source.keys() & OF_THE_NAMESPACE for source in (volume, *projected))
+
+
+def _takes_variables(spec: Object) -> bool:
+    """Whether a container takes all variables of a ConfigMap or a Secret, whatever their names are."""
+    return any(one.get("envFrom") for part in ("initContainers", "containers") for one in spec.get(part) or ())
 
 
 def _runs(template: Object) -> Object:

@@ -92,6 +92,9 @@ class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Whether the PriorityClasses that slipway makes have other pods of the cluster put off their nodes."""
     system_namespace: bool = False
     """Whether anything is served in the system namespace."""
+    privileged_models: tuple[str, ...] = ()
+    """BaseModels of OME that runtimes of the cluster may serve with what authors may not have, beside models of the
+    cluster: ``namespace/name``; ``namespace/*``: all of one namespace; ``*``: all."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

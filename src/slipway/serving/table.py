@@ -14,6 +14,8 @@ from slipway.serving.readiness import Readiness
 from slipway.serving.scaling import Scaling
 from slipway.serving.settings import Settings
 
+TAKE_OUT = "Take it out of the spec."
+
 
 class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
     """See :class:`slipway.serving.api.Api`, which has the words for each of these."""
@@ -27,6 +29,7 @@ class Table(msgspec.Struct, Generic[View], frozen=True, kw_only=True):
     condition_types: frozenset[str]
     readiness: Readiness | None
     granted: Callable[[View, Plan], frozenset[Freedom]] = lambda _view, _plan: frozenset()
+    remedy: Callable[[View, frozenset[Freedom]], str] = lambda _view, _refused: TAKE_OUT
     finalize: Callable[[View], Plan | None] = lambda _view: None
     scaling: Callable[[View], Scaling | None] = lambda _view: None
     finalizers: frozenset[str] = frozenset()

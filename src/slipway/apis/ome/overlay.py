@@ -68,7 +68,8 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
 def bare(service: Object) -> Object:
     """A service that declares the same components and says nothing of them: what comes of it is the runtime's."""
     spec = as_object(service.get("spec"))
-    return {**service, "spec": {**spec, **{name: Object() for name in NAMES if spec.get(name) is not None}}}
+    chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
+    return {**service, "spec": chosen | {name: Object() for name in NAMES if spec.get(name) is not None}}
 
 
 def runner(pod: Object) -> Object:

@@ -197,14 +197,14 @@ def _with_models(main: Object, mounts: Sequence[Mount]) -> Object:
     """Read-only, and in place of what the manifest mounts there."""
     if not mounts:
         return main
-    paths, taken = {mount.path for mount in mounts}, {_volume_name(mount) for mount in mounts}
+    paths, taken = {mount.path for mount in mounts}, {volume_name(mount) for mount in mounts}
     kept = [
         one
         for one in main.get("volumeMounts") or ()
         if one.get("name") not in taken and str(one.get("mountPath", "")).rstrip("/") not in paths
     ]
     own = [
-        {"name": _volume_name(mount), "mountPath": mount.path, "readOnly": True}
+        {"name": volume_name(mount), "mountPath": mount.path, "readOnly": True}
         | ({"subPath": mount.sub_path} if mount.claim and mount.sub_path else {})
         for mount in mounts
     ]
@@ -225,7 +225,7 @@ def _with_folders(spec: Object, mounts: Sequence[Mount], context: PodContext) ->
 
 def _volume(mount: Mount, context: PodContext) -> Object:
     """Raises InvalidSpecError for a claim that the pods cannot reach."""
-    name = _volume_name(mount)
+    name = volume_name(mount)
     if not mount.claim:
         return volumes.of_the_node(name, mount.path, "Directory")
     namespace = context.service["metadata"]["namespace"]
@@ -235,7 +235,8 @@ def _volume(mount: Mount, context: PodContext) -> Object:
     return volumes.claim(name, mount.claim, read_only=True)
 
 
-def _volume_name(mount: Mount) -> str:
+def volume_name(mount: Mount) -> str:
+    """Of the volume with a model's files, in every pod that reads them."""
     plain = mount.name if mount.kind != names.FINE_TUNED_WEIGHT else f"weights-{mount.name}"
     return ending(plain.replace(".", "-"), NAME_LENGTH)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from slipway.apis.ome import names, overlay, scaling
+from slipway.apis.ome import names, overlay, scaling, trust
 from slipway.apis.ome.service import Part, Service
 from slipway.apis.ome.service_resolve import View, resolve
 from slipway.apis.ome.service_rollout import APP, Rolled, canary_name, roll, startup_seconds
@@ -83,8 +83,16 @@ def granted(view: View, made: Plan) -> frozenset[Freedom]:
     InvalidSpecError."""
     service = view.valid()
     folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
-    workloads = [one for one in made.children if templates(one)]
-    return frozenset().union(*(grants.granted(one, alone.get(one["metadata"]["name"]), folders) for one in workloads))
+    workloads, files = [one for one in made.children if templates(one)], trust.files_of(service, view.world.settings)
+    return frozenset().union(
+        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads)
+    )
+
+
+def remedy(view: View, refused: frozenset[Freedom]) -> str:
+    """What an author can do where these freedoms are refused."""
+    service = view.valid()
+    return trust.remedy(service, view.world.settings, refused, _alone(view, service).values())
 
 
 def _alone(view: View, service: Service) -> dict[str, Object]:

@@ -63,6 +63,7 @@ SERVICES = Table(
     resolve=service_resolve.resolve,
     plan=service_plan.plan,
     granted=service_plan.granted,
+    remedy=service_plan.remedy,
     scaling=service_plan.scaling_of,
     status=service_status.status,
 )

@@ -1,0 +1,218 @@
+"""Whose models a ClusterServingRuntime serves with rights that authors do not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.ome.services import SERVICES
+from slipway.kube.objects import Object
+from slipway.serving.api import InvalidSpecError, Plan, World
+from slipway.serving.authors import NOT_ALLOWED, planned
+from slipway.serving.freedoms import APPARMOR, NO_LABELS
+from slipway.serving.settings import Authors, Settings
+
+from . import services as bench
+
+CLUSTER, AUTHORS = bench.model(), bench.model(namespace="models", storage={"storageUri": "hf://mallory/tiny"})
+STRICT = Settings(system_namespace="slipway-system")
+ONE = {"minReplicas": 1, "maxReplicas": 1}
+
+
+def of(runtime: Object, model: Object = CLUSTER, settings: Settings = STRICT, /, **spec: Any) -> World:
+    return bench.world(bench.service(**spec), model, runtime, settings=settings)
+
+
+def plan(asked: World) -> Plan:
+    return planned(SERVICES, asked, SERVICES.resolve(asked), NO_LABELS)
+
+
+def refusal(asked: World) -> str:
+    with pytest.raises(InvalidSpecError) as refused:
+        plan(asked)
+    assert refused.value.reason == NOT_ALLOWED
+    return refused.value.message
+
+
+def trusting(*models: str) -> Settings:
+    return Settings(system_namespace="slipway-system", authors=Authors(privileged_models=models))
+
+
+def container(**fields: Any) -> Object:
+    return {"securityContext": fields}
+
+
+def volume(**source: Any) -> Object:
+    return {"volumes": [{"name": "x", **source}]}
+
+
+TOKEN = {"sources": [{"serviceAccountToken": {"path": "token"}}]}
+OF_PODS: list[Object] = [
+    {"hostNetwork": True},
+    {"hostPID": True},
+    {"hostIPC": True},
+    {"serviceAccountName": "powerful"},
+    {"securityContext": {"runAsUser": 0}},
+    {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+    {"securityContext": {"appArmorProfile": {"type": "Unconfined"}}},
+    {"securityContext": {"seLinuxOptions": {"type": "spc_t"}}},
+    {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}},
+    volume(hostPath={"path": "/dev/infiniband"}),
+    volume(nfs={"server": "nas", "path": "/"}),
+    volume(csi={"driver": "secrets.example"}),
+    volume(projected=TOKEN),
+]
+OF_CONTAINERS: list[Object] = [
+    container(privileged=True),
+    container(runAsUser=0),
+    container(allowPrivilegeEscalation=True),
+    container(procMount="Unmasked"),
+    container(capabilities={"add": ["IPC_LOCK"]}),
+    container(seccompProfile={"type": "Unconfined"}),
+    container(windowsOptions={"hostProcess": True}),
+    {"ports": [{"containerPort": 8080, "hostPort": 80}]},
+    {"livenessProbe": {"httpGet": {"host": "10.0.0.1", "port": 80}}},
+    {"lifecycle": {"postStart": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}}},
+]
+RUNNER = bench.runner()
+BESIDE = {"name": "beside", "image": "tool:1"}
+GROUP = {"leader": {"runner": RUNNER}, "worker": {"size": 1, "runner": RUNNER}}
+
+
+def everywhere(pod: Object, main: Object) -> dict[str, Object]:
+    """Runtimes that have it in one part each."""
+    plain, one = {"runner": RUNNER}, {**pod, "runner": {**RUNNER, **main}}
+    router = {**pod, "runner": {**bench.ROUTER["runner"], **main}}
+    beside = {**pod, **plain, "containers": [{**BESIDE, **main}]}
+    first = {**pod, **plain, "initContainers": [{**BESIDE, **main}]}
+    sidecar = {**pod, **plain, "initContainers": [{**BESIDE, **main, "restartPolicy": "Always"}]}
+    return {
+        "engine": bench.runtime(engineConfig=one),
+        "beside the engine": bench.runtime(engineConfig=beside),
+        "before the engine": bench.runtime(engineConfig=first),
+        "sidecar of the engine": bench.runtime(engineConfig=sidecar),
+        "decoder": bench.runtime(decoderConfig=one),
+        "router": bench.runtime(routerConfig=router),
+        "leader": bench.runtime(engineConfig={**GROUP, "leader": one}),
+        "worker": bench.runtime(engineConfig={**GROUP, "worker": {"size": 1, **one}}),
+        "decoding worker": bench.runtime(decoderConfig={**GROUP, "worker": {"size": 1, **one}}),
+        "whole pod of earlier versions": {
+            **bench.runtime(),
+            "spec": {**{k: v for k, v in bench.runtime()["spec"].items() if k != "engineConfig"}}
+            | {**pod, "containers": [{**RUNNER, **main}]},
+        },
+    }
+
+
+FREEDOMS = [(pod, {}) for pod in OF_PODS] + [({}, main) for main in OF_CONTAINERS]
+
+
+@pytest.mark.parametrize(("pod", "main"), FREEDOMS, ids=[str(pod or main)[:70] for pod, main in FREEDOMS])
+def test_a_runtime_that_is_privileged_in_any_way_serves_models_of_the_cluster_alone(pod: Object, main: Object) -> None:
+    for part, runtime in everywhere(pod, main).items():
+        parts = {"decoder": ONE, "router": ONE}
+        assert plan(of(runtime, **parts)).children, part
+        told = refusal(of(runtime, AUTHORS, **parts))
+        assert "ClusterServingRuntime rt" in told, part
+        assert "BaseModel models/tiny" in told, part
+        assert "authors.privilegedModels" in told, part
+        assert plan(of(runtime, AUTHORS, trusting("models/tiny"), **parts)), part
+
+
+def test_a_runtime_without_privileges_serves_everybodys_models() -> None:
+    parts = {"decoder": ONE, "router": ONE}
+    assert plan(of(bench.runtime(), AUTHORS, **parts)).children
+    folder = bench.runtime(engineConfig={"runner": RUNNER, **volume(emptyDir={"medium": "Memory"})})
+    assert plan(of(folder, AUTHORS, **parts)).children
+
+
+PRIVILEGED = bench.runtime(engineConfig={"hostNetwork": True, "runner": RUNNER})
+
+
+@pytest.mark.parametrize(
+    ("named", "free"),
+    [
+        ("models/tiny", True),
+        ("models/*", True),
+        ("*", True),
+        ("models/other", False),
+        ("other/*", False),
+        ("tiny", False),
+    ],
+)
+def test_the_operator_names_models_one_by_one_by_namespace_or_all(named: str, free: bool) -> None:
+    asked = of(PRIVILEGED, AUTHORS, trusting(named))
+    assert plan(asked).children if free else refusal(asked)
+
+
+def test_a_model_that_takes_the_name_of_one_of_the_cluster_is_its_authors() -> None:
+    asked = bench.world(bench.service(), CLUSTER, AUTHORS, PRIVILEGED, settings=STRICT)
+    assert "BaseModel models/tiny" in refusal(asked)
+
+
+def test_adapters_of_the_cluster_make_an_authors_model_no_better() -> None:
+    chosen = {"name": "tiny", "fineTunedWeights": ["sql"]}
+    for model, free in ((CLUSTER, True), (AUTHORS, False)):
+        asked = bench.world(bench.service(model=chosen), model, bench.weight("sql"), PRIVILEGED, settings=STRICT)
+        assert plan(asked).children if free else refusal(asked)
+    named = {"name": "sql", "kind": "FineTunedWeight"}
+    refusal(bench.world(bench.service(model=named), AUTHORS, bench.weight("sql"), PRIVILEGED, settings=STRICT))
+
+
+def test_a_service_as_earlier_versions_wrote_it_is_held_to_the_same() -> None:
+    resource = bench.service()
+    predictor = {"model": {"baseModel": "tiny", "runtime": "rt"}, "minReplicas": 1, "maxReplicas": 1}
+    resource = {**resource, "spec": {"predictor": predictor}}
+    assert plan(bench.world(resource, CLUSTER, PRIVILEGED, settings=STRICT)).children
+    assert "BaseModel models/tiny" in refusal(bench.world(resource, AUTHORS, PRIVILEGED, settings=STRICT))
+
+
+OF_THE_NAMESPACE: list[Object] = [
+    volume(persistentVolumeClaim={"claimName": "weights"}),
+    volume(configMap={"name": "code"}),
+    volume(secret={"secretName": "code"}),
+    volume(projected={"sources": [{"configMap": {"name": "code"}}]}),
+    {"runner": {**RUNNER, "envFrom": [{"secretRef": {"name": "code"}}]}},
+    {"initContainers": [{**BESIDE, "envFrom": [{"configMapRef": {"name": "code"}}]}]},
+]
+
+
+@pytest.mark.parametrize("part", OF_THE_NAMESPACE, ids=[str(one)[:60] for one in OF_THE_NAMESPACE])
+def test_what_a_pod_takes_from_its_namespace_is_its_authors_too(part: Object) -> None:
+    engine = {"hostNetwork": True, "runner": RUNNER, **part}
+    for spec in ({}, {"model": None, "runtime": {"name": "rt"}}):
+        runtime = bench.runtime(engineConfig=engine)
+        assert "no ConfigMap, Secret or claim" in refusal(of(runtime, **spec))
+        assert "no ConfigMap, Secret or claim" in refusal(of(runtime, CLUSTER, trusting("models/tiny"), **spec))
+        assert plan(of(runtime, CLUSTER, trusting("models/*"), **spec)).children
+        assert plan(of(bench.runtime(engineConfig={**engine, "hostNetwork": False}), **spec)).children
+
+
+def test_a_token_of_the_hub_from_a_secret_takes_nothing_away() -> None:
+    token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    assert plan(of(bench.runtime(engineConfig={"hostNetwork": True, "runner": {**RUNNER, "env": [token]}}))).children
+
+
+def test_an_unconfined_profile_by_annotation_is_the_authors_own() -> None:
+    annotations = {f"{APPARMOR}ome-container": "unconfined"}
+    assert "apparmor" in refusal(of(bench.runtime(), engine={**ONE, "annotations": annotations}))
+
+
+def test_pods_of_before_an_upgrade_stay_as_they_are() -> None:
+    """Rights that became narrower stop nothing that runs."""
+    loose = of(PRIVILEGED, AUTHORS, trusting("*"))
+    there = bench.observed(bench.made(loose, "Deployment", "chat-engine"))
+    asked = bench.world(bench.service(), AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
+    assert plan(asked).children
+    changed = bench.service(engine={**ONE, "runner": {"name": "ome-container", "args": ["--x"]}})
+    refusal(msgspec.structs.replace(asked, resource=changed))
+
+
+def test_a_canary_of_an_authors_model_is_refused() -> None:
+    there = bench.observed(bench.made(of(PRIVILEGED), "Deployment", "chat-engine"))
+    tried = bench.service(engine={**ONE, "canaryTrafficPercent": 10})
+    asked = bench.world(tried, AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
+    assert bench.made(asked, "Deployment", "chat-engine-canary")
+    refusal(asked)
