@@ -21,6 +21,8 @@ UPSTREAM = Authors(
     priority_classes=("*", "system-cluster-critical", "system-node-critical"),
     preemption=True,
     system_namespace=True,
+    prometheus_servers=("*",),
+    trigger_authentications=("*",),
     privileged_models=("*",),
 )
 """What the original systems let everybody do."""

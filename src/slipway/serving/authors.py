@@ -8,6 +8,7 @@ itself makes what it names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 
@@ -16,13 +17,15 @@ import msgspec
 from slipway.kube.objects import PRIORITY_CLASS, SERVICE_ACCOUNT, Key, Kind, Object, key
 from slipway.serving.api import Api, InvalidSpecError, Plan, View, World
 from slipway.serving.freedoms import Freedom, Labels, Setting, freedoms, templates
-from slipway.serving.settings import Settings
+from slipway.serving.settings import PROMETHEUS_SERVER, Settings
 
 NOT_ALLOWED = "NotAllowed"
 """Reason of a resource that asks for what is the operator's to give."""
 DEFAULT_ACCOUNT = "default"
 ANY = "*"
 SYSTEM_CLASSES = "system-"
+USER = re.compile("//[^/]*@")
+"""User and password in an address."""
 
 
 def planned(api: Api[View], world: World, view: View, reserved: Labels) -> Plan:
@@ -113,9 +116,22 @@ def _account(name: str, settings: Settings) -> bool:
     return name == DEFAULT_ACCOUNT or name in allowed or ANY in allowed
 
 
+def _server(address: str, settings: Settings) -> bool:
+    """Compares the texts: KEDA may read an unusual address in another way than we do."""
+    servers = (PROMETHEUS_SERVER, *settings.authors.prometheus_servers)
+    return ANY in servers or address.rstrip("/") in [one.rstrip("/") for one in servers]
+
+
+def _credentials(name: str, settings: Settings) -> bool:
+    allowed = settings.authors.trigger_authentications
+    return name in allowed or ANY in allowed
+
+
 ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
     "service_accounts": _account,
     "priority_classes": _class,
+    "prometheus_servers": _server,
+    "trigger_authentications": _credentials,
     "image_prefixes": _image,
     "host_path": _path,
     "privileged": lambda _value, settings: settings.authors.privileged,
@@ -128,6 +144,8 @@ NAMES: dict[Setting, Kind] = {"service_accounts": SERVICE_ACCOUNT, "priority_cla
 SETTINGS: dict[Setting, str] = {
     "service_accounts": "authors.serviceAccounts",
     "priority_classes": "authors.priorityClasses",
+    "prometheus_servers": "authors.prometheusServers",
+    "trigger_authentications": "authors.triggerAuthentications",
     "image_prefixes": "authors.imagePrefixes",
     "host_path": "sources.allowedHostPathRoots",
     "privileged": "authors.privileged",
@@ -143,6 +161,6 @@ def _told(refused: Iterable[Freedom]) -> str:
 
 
 def _each(freedom: Freedom) -> str:
-    value = f" ({freedom.value})" if freedom.value else ""
+    value = f" ({USER.sub('//***@', freedom.value)})" if freedom.value else ""
     how = f"setting {SETTINGS[freedom.setting]}" if freedom.setting else "no setting allows it"
     return f"{freedom.field}{value} of the {freedom.child}: {how}"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from slipway.kube.objects import SERVICE, Object
+from slipway.kube.objects import SCALED_OBJECT, SERVICE, Object
 
 HARMLESS_CAPABILITIES = frozenset({"NET_BIND_SERVICE"})
 SAFE_SYSCTLS = frozenset(
@@ -43,8 +43,20 @@ IDENTITIES = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of a projected volume that let a container act as its ServiceAccount."""
 APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
+CLUSTER_CREDENTIALS = "ClusterTriggerAuthentication"
+"""Kind of the credentials of KEDA that every namespace can name."""
+
 Setting = Literal[
-    "service_accounts", "image_prefixes", "privileged", "any_volume", "node_ports", "priority_classes", "host_path", ""
+    "service_accounts",
+    "image_prefixes",
+    "privileged",
+    "any_volume",
+    "node_ports",
+    "priority_classes",
+    "prometheus_servers",
+    "trigger_authentications",
+    "host_path",
+    "",
 ]
 """What may allow a freedom: a field of the settings ``authors``; ``host_path``: the setting
 ``sources.allowedHostPathRoots``; empty: nothing does."""
@@ -172,6 +184,8 @@ def _of(made: Object, reserved: Labels) -> Iterable[Freedom]:
     child, spec = f"{made['kind']} {made['metadata']['name']}", made.get("spec") or {}
     if made["kind"] == SERVICE.kind:
         yield from _matching(SERVICE_RULES, spec, child, "spec")
+    if made["kind"] == SCALED_OBJECT.kind:
+        yield from _of_triggers(spec.get("triggers") or (), child)
     for place, template in templates(made):
         yield from _of_template(place, template, child, reserved)
 
@@ -250,6 +264,17 @@ def _read_only(pod: Object, volume: Any) -> bool:
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     mounts = [mount for one in containers for mount in one.get("volumeMounts") or () if mount.get("name") == volume]
     return all(mount.get("readOnly") for mount in mounts)
+
+
+def _of_triggers(triggers: Iterable[Object], child: str) -> Iterable[Freedom]:
+    """KEDA sends requests from its own namespace and reads credentials of the cluster, which authors cannot do."""
+    for number, trigger in enumerate(triggers):
+        place, reference = f"spec.triggers[{number}]", trigger.get("authenticationRef") or {}
+        server = (trigger.get("metadata") or {}).get("serverAddress")
+        if server is not None:
+            yield Freedom("prometheus_servers", child, f"{place}.metadata.serverAddress", server)
+        if reference.get("kind") == CLUSTER_CREDENTIALS:
+            yield Freedom("trigger_authentications", child, f"{place}.authenticationRef", str(reference.get("name")))
 
 
 def _of_metadata(metadata: Object, child: str, place: str, reserved: Labels) -> Iterable[Freedom]:

@@ -78,6 +78,24 @@ def granted(
     return read | free | brought
 
 
+def granted_query(made: Object, alone: Object | None) -> frozenset[Freedom]:
+    """The same of a ScaledObject: the operator's server and credentials belong together. The query is the author's."""
+    same = alone is not None and _targets(made) == _targets(alone)
+    return freedoms([made]) if same else frozenset()
+
+
+def _targets(made: Object) -> list[Object]:
+    """Which servers KEDA sends its queries to, and with which credentials."""
+    return [
+        {
+            "type": one["type"],
+            "credentials": one.get("authenticationRef"),
+            **{field: one["metadata"].get(field) for field in ("serverAddress", "authModes")},
+        }
+        for one in made["spec"]["triggers"]
+    ]
+
+
 def _of_namespace(volume: Object) -> bool:
     projected = (volume.get("projected") or {}).get("sources") or ()
     return any(source.keys() & OF_THE_NAMESPACE for source in (volume, *projected))

@@ -10,17 +10,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from slipway.kube.objects import Kind, Object
+from slipway.kube.objects import SCALED_OBJECT, Kind, Object
 from slipway.serving.policies import Served
+from slipway.serving.settings import PROMETHEUS_SERVER
 from slipway.serving.workload import child
 
-SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
 INSTALLED_BY = "KEDA, https://keda.sh"
 """What to install where the cluster does not have the kind."""
 OPERATORS = ("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
 AUTH_MODES = ("basic", "tls", "bearer", "custom")
-PROMETHEUS = "http://prometheus-operated.monitoring.svc.cluster.local:9090"
-"""Where the Prometheus operator's Service answers in its usual namespace."""
 NUMBER = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?", re.ASCII)
 TOLD = 64
 """Characters of a wrong value that a message names."""
@@ -29,7 +27,7 @@ TOLD = 64
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """The query, and what its result is compared with."""
 
-    server: str = PROMETHEUS
+    server: str = PROMETHEUS_SERVER
     query: str
     metric: str
     """A name for the result."""
@@ -49,7 +47,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
         if not NUMBER.fullmatch(self.threshold):
             return f"the threshold {self.threshold[:TOLD]!r} is no number"
         if not _address(self.server):
-            return f"{self.server[:TOLD]!r} is no address of Prometheus such as {PROMETHEUS}"
+            return f"{self.server[:TOLD]!r} is no address of Prometheus such as {PROMETHEUS_SERVER}"
         return "" if unknown is None else f"{unknown[:TOLD]!r} is no way to authenticate: {', '.join(AUTH_MODES)} are"
 
 

@@ -10,6 +10,8 @@ from slipway.kube.objects import Object
 
 PROMETHEUS = ("monitoring", "openshift-monitoring", "openshift-user-workload-monitoring")
 """Namespaces in which Prometheus usually runs."""
+PROMETHEUS_SERVER = "http://prometheus-operated.monitoring.svc.cluster.local:9090"
+"""Where the Prometheus operator's Service answers in its usual namespace."""
 
 
 class Sources(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -92,6 +94,10 @@ class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     """Whether the PriorityClasses that slipway makes have other pods of the cluster put off their nodes."""
     system_namespace: bool = False
     """Whether anything is served in the system namespace."""
+    prometheus_servers: tuple[str, ...] = ()
+    """Addresses of Prometheus that KEDA may query for a spec, in addition to the usual one; ``*``: all."""
+    trigger_authentications: tuple[str, ...] = ()
+    """ClusterTriggerAuthentications with which KEDA may query Prometheus for a spec; ``*``: all."""
     privileged_models: tuple[str, ...] = ()
     """BaseModels of OME that runtimes of the cluster may serve with what authors may not have, beside models of the
     cluster: ``namespace/name``; ``namespace/*``: all of one namespace; ``*``: all."""

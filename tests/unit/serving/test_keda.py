@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from slipway.kube.objects import DEPLOYMENT
-from slipway.serving.keda import PROMETHEUS, Trigger, scaled_object
+from slipway.serving.keda import Trigger, scaled_object
 from slipway.serving.server import Scale
+from slipway.serving.settings import PROMETHEUS_SERVER
 from slipway.serving.workload import Rollout
 from tests import documents
 from tests.schemas import faults, schema_of
@@ -36,7 +37,7 @@ def test_a_workload_follows_a_query() -> None:
     assert trigger == {
         "type": "prometheus",
         "metadata": {
-            "serverAddress": PROMETHEUS,
+            "serverAddress": PROMETHEUS_SERVER,
             "metricName": "tps",
             "query": "sum(up)",
             "threshold": "10",

@@ -16,9 +16,9 @@ from slipway.kube.objects import (
     POD,
     ROLE,
     ROLE_BINDING,
+    SCALED_OBJECT,
 )
 from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.keda import SCALED_OBJECT
 
 MEASURED = tuple(sorted(engine.name for engine in ENGINES.values() if engine.metrics))
 """Engines that have metrics, by the label of their pods."""

@@ -15,6 +15,7 @@ from slipway.artifacts.redaction import redact_url
 from slipway.kube.objects import (
     ROLE,
     ROLE_BINDING,
+    SCALED_OBJECT,
     SERVICE,
     SERVICE_ACCOUNT,
     Object,
@@ -83,9 +84,12 @@ def granted(view: View, made: Plan) -> frozenset[Freedom]:
     InvalidSpecError."""
     service = view.valid()
     folders, alone = {mount.path for mount in service.mounts if not mount.claim}, _alone(view, service)
+    queries = [one for one in made.children if one["kind"] == SCALED_OBJECT.kind]
+    scaled = _queries(view, service) if queries else {}
     workloads, files = [one for one in made.children if templates(one)], trust.files_of(service, view.world.settings)
     return frozenset().union(
-        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads)
+        *(grants.granted(one, alone.get(one["metadata"]["name"]), folders, files) for one in workloads),
+        *(grants.granted_query(one, scaled.get(one["metadata"]["name"])) for one in queries),
     )
 
 
@@ -97,15 +101,25 @@ def remedy(view: View, refused: frozenset[Freedom]) -> str:
 
 def _alone(view: View, service: Service) -> dict[str, Object]:
     """Name -> workload as the operator's runtime would have it by itself; a canary is like what it may replace."""
-    if service.runtime is None or service.runtime["metadata"].get("namespace"):
-        return {}
-    bare = overlay.bare(service.resource)
-    plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
-    world = msgspec.structs.replace(view.world, resource={**bare, "metadata": plain}, children={})
-    found = {one["metadata"]["name"]: one for one in plan(resolve(world)).children if templates(one)}
+    found = {one["metadata"]["name"]: one for one in _of_runtime(view, service) if templates(one)}
     canaries = {one.name: canary_name(service.name, one.component.name) for one in service.parts}
     tried = {canaries[name]: one for name, one in found.items() if name in canaries}
     return found | {name: {**one, "metadata": {**one["metadata"], "name": name}} for name, one in tried.items()}
+
+
+def _queries(view: View, service: Service) -> dict[str, Object]:
+    """Name -> ScaledObject as the operator's runtime would have it by itself."""
+    made = _of_runtime(view, service, annotations={names.AUTOSCALER_CLASS: "keda"})
+    return {one["metadata"]["name"]: one for one in made if one["kind"] == SCALED_OBJECT.kind}
+
+
+def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Object, ...]:
+    """What the operator's runtime makes of a service whose author says nothing but ``metadata``."""
+    if service.runtime is None or service.runtime["metadata"].get("namespace"):
+        return ()
+    plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
+    resource = {**overlay.bare(service.resource), "metadata": plain | metadata}
+    return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
 
 def scaling_of(view: View) -> Scaling | None:

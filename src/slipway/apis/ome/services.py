@@ -11,6 +11,7 @@ from slipway.kube.objects import (
     POD_DISRUPTION_BUDGET,
     ROLE,
     ROLE_BINDING,
+    SCALED_OBJECT,
     SERVICE,
     SERVICE_ACCOUNT,
 )
@@ -43,7 +44,7 @@ def watches(_settings: Settings) -> tuple[Watch, ...]:
     return (
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
-        *owned_by(kind, keda.SCALED_OBJECT, optional=keda.INSTALLED_BY),
+        *owned_by(kind, SCALED_OBJECT, optional=keda.INSTALLED_BY),
         Watch(kind=kind, enqueue=nobody, indexes=indexes),
         Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
         Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),

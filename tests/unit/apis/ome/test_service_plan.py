@@ -9,12 +9,11 @@ import pytest
 
 from slipway.apis.ome import names
 from slipway.apis.ome.services import SERVICES
-from slipway.kube.objects import DEPLOYMENT, ROLE, SERVICE, Object
+from slipway.kube.objects import DEPLOYMENT, ROLE, SCALED_OBJECT, SERVICE, Object
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.freedoms import NO_LABELS
 from slipway.serving.groups import LEADER_WORKER_SET
-from slipway.serving.keda import SCALED_OBJECT
 from slipway.serving.route import ROUTE, Route, Target
 from slipway.serving.scaling import ScaleTarget
 from slipway.serving.settings import NetworkPolicies, Settings

@@ -11,8 +11,8 @@ from slipway.apis.ome.services import SERVICES
 from slipway.kube.objects import Object
 from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.authors import NOT_ALLOWED, planned
-from slipway.serving.freedoms import APPARMOR, NO_LABELS
-from slipway.serving.settings import Authors, Settings
+from slipway.serving.freedoms import APPARMOR, CLUSTER_CREDENTIALS, NO_LABELS
+from slipway.serving.settings import PROMETHEUS_SERVER, Authors, Settings
 
 from . import services as bench
 
@@ -25,13 +25,13 @@ def of(runtime: Object, model: Object = CLUSTER, settings: Settings = STRICT, /,
     return bench.world(bench.service(**spec), model, runtime, settings=settings)
 
 
-def plan(asked: World) -> Plan:
-    return planned(SERVICES, asked, SERVICES.resolve(asked), NO_LABELS)
+def plan(case: World) -> Plan:
+    return planned(SERVICES, case, SERVICES.resolve(case), NO_LABELS)
 
 
-def refusal(asked: World) -> str:
+def refusal(case: World) -> str:
     with pytest.raises(InvalidSpecError) as refused:
-        plan(asked)
+        plan(case)
     assert refused.value.reason == NOT_ALLOWED
     return refused.value.message
 
@@ -77,7 +77,7 @@ OF_CONTAINERS: list[Object] = [
     {"lifecycle": {"postStart": {"tcpSocket": {"host": "10.0.0.1", "port": 80}}}},
 ]
 RUNNER = bench.runner()
-BESIDE = {"name": "beside", "image": "tool:1"}
+TOOL = {"name": "tool", "image": "tool:1"}
 GROUP = {"leader": {"runner": RUNNER}, "worker": {"size": 1, "runner": RUNNER}}
 
 
@@ -85,12 +85,12 @@ def everywhere(pod: Object, main: Object) -> dict[str, Object]:
     """Runtimes that have it in one part each."""
     plain, one = {"runner": RUNNER}, {**pod, "runner": {**RUNNER, **main}}
     router = {**pod, "runner": {**bench.ROUTER["runner"], **main}}
-    beside = {**pod, **plain, "containers": [{**BESIDE, **main}]}
-    first = {**pod, **plain, "initContainers": [{**BESIDE, **main}]}
-    sidecar = {**pod, **plain, "initContainers": [{**BESIDE, **main, "restartPolicy": "Always"}]}
+    next_to = {**pod, **plain, "containers": [{**TOOL, **main}]}
+    first = {**pod, **plain, "initContainers": [{**TOOL, **main}]}
+    sidecar = {**pod, **plain, "initContainers": [{**TOOL, **main, "restartPolicy": "Always"}]}
     return {
         "engine": bench.runtime(engineConfig=one),
-        "beside the engine": bench.runtime(engineConfig=beside),
+        "next to the engine": bench.runtime(engineConfig=next_to),
         "before the engine": bench.runtime(engineConfig=first),
         "sidecar of the engine": bench.runtime(engineConfig=sidecar),
         "decoder": bench.runtime(decoderConfig=one),
@@ -114,10 +114,10 @@ def test_a_runtime_that_is_privileged_in_any_way_serves_models_of_the_cluster_al
     for part, runtime in everywhere(pod, main).items():
         parts = {"decoder": ONE, "router": ONE}
         assert plan(of(runtime, **parts)).children, part
-        told = refusal(of(runtime, AUTHORS, **parts))
-        assert "ClusterServingRuntime rt" in told, part
-        assert "BaseModel models/tiny" in told, part
-        assert "authors.privilegedModels" in told, part
+        message = refusal(of(runtime, AUTHORS, **parts))
+        assert "ClusterServingRuntime rt" in message, part
+        assert "BaseModel models/tiny" in message, part
+        assert "authors.privilegedModels" in message, part
         assert plan(of(runtime, AUTHORS, trusting("models/tiny"), **parts)), part
 
 
@@ -143,20 +143,20 @@ PRIVILEGED = bench.runtime(engineConfig={"hostNetwork": True, "runner": RUNNER})
     ],
 )
 def test_the_operator_names_models_one_by_one_by_namespace_or_all(named: str, free: bool) -> None:
-    asked = of(PRIVILEGED, AUTHORS, trusting(named))
-    assert plan(asked).children if free else refusal(asked)
+    case = of(PRIVILEGED, AUTHORS, trusting(named))
+    assert plan(case).children if free else refusal(case)
 
 
 def test_a_model_that_takes_the_name_of_one_of_the_cluster_is_its_authors() -> None:
-    asked = bench.world(bench.service(), CLUSTER, AUTHORS, PRIVILEGED, settings=STRICT)
-    assert "BaseModel models/tiny" in refusal(asked)
+    case = bench.world(bench.service(), CLUSTER, AUTHORS, PRIVILEGED, settings=STRICT)
+    assert "BaseModel models/tiny" in refusal(case)
 
 
 def test_adapters_of_the_cluster_make_an_authors_model_no_better() -> None:
     chosen = {"name": "tiny", "fineTunedWeights": ["sql"]}
     for model, free in ((CLUSTER, True), (AUTHORS, False)):
-        asked = bench.world(bench.service(model=chosen), model, bench.weight("sql"), PRIVILEGED, settings=STRICT)
-        assert plan(asked).children if free else refusal(asked)
+        case = bench.world(bench.service(model=chosen), model, bench.weight("sql"), PRIVILEGED, settings=STRICT)
+        assert plan(case).children if free else refusal(case)
     named = {"name": "sql", "kind": "FineTunedWeight"}
     refusal(bench.world(bench.service(model=named), AUTHORS, bench.weight("sql"), PRIVILEGED, settings=STRICT))
 
@@ -175,7 +175,7 @@ OF_THE_NAMESPACE: list[Object] = [
     volume(secret={"secretName": "code"}),
     volume(projected={"sources": [{"configMap": {"name": "code"}}]}),
     {"runner": {**RUNNER, "envFrom": [{"secretRef": {"name": "code"}}]}},
-    {"initContainers": [{**BESIDE, "envFrom": [{"configMapRef": {"name": "code"}}]}]},
+    {"initContainers": [{**TOOL, "envFrom": [{"configMapRef": {"name": "code"}}]}]},
 ]
 
 
@@ -204,15 +204,116 @@ def test_pods_of_before_an_upgrade_stay_as_they_are() -> None:
     """Rights that became narrower stop nothing that runs."""
     loose = of(PRIVILEGED, AUTHORS, trusting("*"))
     there = bench.observed(bench.made(loose, "Deployment", "chat-engine"))
-    asked = bench.world(bench.service(), AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
-    assert plan(asked).children
+    case = bench.world(bench.service(), AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
+    assert plan(case).children
     changed = bench.service(engine={**ONE, "runner": {"name": "ome-container", "args": ["--x"]}})
-    refusal(msgspec.structs.replace(asked, resource=changed))
+    refusal(msgspec.structs.replace(case, resource=changed))
 
 
 def test_a_canary_of_an_authors_model_is_refused() -> None:
     there = bench.observed(bench.made(of(PRIVILEGED), "Deployment", "chat-engine"))
     tried = bench.service(engine={**ONE, "canaryTrafficPercent": 10})
-    asked = bench.world(tried, AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
-    assert bench.made(asked, "Deployment", "chat-engine-canary")
-    refusal(asked)
+    case = bench.world(tried, AUTHORS, PRIVILEGED, settings=STRICT, children=(there,))
+    assert bench.made(case, "Deployment", "chat-engine-canary")
+    refusal(case)
+
+
+USUAL, THEIRS, MINE = (PROMETHEUS_SERVER, "https://prometheus.operator.example", "http://169.254.169.254")
+BY_KEDA = {"enableKeda": True}
+OF_CLUSTER = {"authenticationRef": {"name": "operator", "kind": CLUSTER_CREDENTIALS}, "authModes": "bearer"}
+OF_NAMESPACE = {"authenticationRef": {"name": "mine"}, "authModes": "bearer"}
+SERVER = "autoscaling.keda.sh/prometheus.serverAddress"
+
+
+def with_keda(**authors: tuple[str, ...]) -> Settings:
+    return Settings(system_namespace="slipway-system", authors=Authors(**authors))
+
+
+def queried(case: World) -> list[Object]:
+    return [one["spec"]["triggers"][0] for one in plan(case).children if one["kind"] == "ScaledObject"]
+
+
+def places(config: Object) -> dict[str, Object]:
+    """A service that says it in one place each."""
+    case, group = {**BY_KEDA, **config}, {**GROUP, "maxReplicas": 3}
+    return {
+        "service": {"kedaConfig": case},
+        "engine": {"engine": {"maxReplicas": 3, "kedaConfig": case}},
+        "decoder": {"decoder": {"maxReplicas": 3, "kedaConfig": case}},
+        "router": {"router": {"maxReplicas": 3, "kedaConfig": case}},
+        "group": {"engine": {**group, "kedaConfig": case}},
+    }
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        MINE,
+        "http://prometheus-operated.monitoring.svc.cluster.local:9090@mallory.example",
+        "http://mallory.example/?http://prometheus-operated.monitoring.svc.cluster.local:9090",
+        f"{USUAL}/../admin",
+        f"{USUAL}.mallory.example",
+        "http://PROMETHEUS-operated.monitoring.svc.cluster.local:9090/api",
+    ],
+)
+def test_keda_queries_no_server_that_an_author_chose(server: str) -> None:
+    for place, spec in places({"promServerAddress": server}).items():
+        message = refusal(of(bench.runtime(), **spec))
+        assert "serverAddress" in message, place
+        assert "authors.prometheusServers" in message, place
+        assert queried(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=(server,)), **spec)), place
+        assert queried(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=("*",)), **spec)), place
+        refusal(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=(THEIRS,)), **spec))
+
+
+def test_a_password_in_an_address_is_not_in_the_message() -> None:
+    message = refusal(
+        of(bench.runtime(), kedaConfig={**BY_KEDA, "promServerAddress": "https://me:hunter2@prometheus.example"})
+    )
+    assert "https://***@prometheus.example" in message
+    assert "hunter2" not in message
+
+
+def test_an_annotation_chooses_no_server_either() -> None:
+    for of_service, of_engine in (({SERVER: MINE}, {}), ({}, {SERVER: MINE})):
+        engine = {"maxReplicas": 3, "annotations": of_engine}
+        resource = bench.service(annotations=of_service, engine=engine, kedaConfig=BY_KEDA)
+        assert MINE in refusal(bench.world(resource, CLUSTER, bench.runtime(), settings=STRICT))
+
+
+def test_keda_uses_credentials_of_the_cluster_for_no_author() -> None:
+    for place, spec in places(OF_CLUSTER).items():
+        message = refusal(of(bench.runtime(), **spec))
+        assert "authenticationRef (operator)" in message, place
+        assert "authors.triggerAuthentications" in message, place
+        assert queried(of(bench.runtime(), CLUSTER, with_keda(trigger_authentications=("operator",)), **spec)), place
+        refusal(of(bench.runtime(), CLUSTER, with_keda(trigger_authentications=("other",)), **spec))
+
+
+def test_the_usual_server_and_credentials_of_the_namespace_are_free() -> None:
+    for config in ({}, OF_NAMESPACE, {"promServerAddress": USUAL}, {"promServerAddress": f"{USUAL}/"}):
+        for spec in places({"customPromQuery": "up", **config}).values():
+            assert queried(of(bench.runtime(), **spec))
+
+
+OPERATORS = bench.runtime(engineConfig={"runner": RUNNER, "kedaConfig": {"promServerAddress": THEIRS, **OF_CLUSTER}})
+
+
+def test_server_and_credentials_of_a_runtime_of_the_cluster_are_the_operators_together() -> None:
+    engine = {"maxReplicas": 3}
+    case = of(OPERATORS, engine=engine, kedaConfig={**BY_KEDA, "customPromQuery": "up", "scalingThreshold": "3"})
+    (trigger,) = queried(case)
+    assert (trigger["metadata"]["serverAddress"], trigger["metadata"]["query"]) == (THEIRS, "up")
+    assert trigger["authenticationRef"] == OF_CLUSTER["authenticationRef"]
+    assert queried(of(OPERATORS, AUTHORS, engine=engine, kedaConfig=BY_KEDA)), "an author's model sees neither of them"
+    others, credentials = with_keda(prometheus_servers=(MINE,)), {"name": "other", "kind": CLUSTER_CREDENTIALS}
+    for config in ({"promServerAddress": MINE}, {"authenticationRef": credentials}):
+        refusal(of(OPERATORS, CLUSTER, others, engine={**engine, "kedaConfig": {**BY_KEDA, **config}}))
+
+
+def test_a_runtime_of_the_namespace_gives_neither() -> None:
+    spec = OPERATORS["spec"]
+    own = bench.runtime(namespace="models", **{name: spec[name] for name in ("engineConfig",)})
+    message = refusal(of(own, engine={"maxReplicas": 3}, kedaConfig=BY_KEDA))
+    assert "authors.prometheusServers" in message
+    assert "authors.triggerAuthentications" in message
