@@ -14,10 +14,12 @@ from tests.gateway.conftest import Api, Engine, settle, wait_for
 from tests.gateway.standalone import PATIENCE, Standalone
 
 CHAT = "/v1/chat/completions"
+REFUSED = {"theirs": "NotAllowed", "their/theirs": "NotAllowed", "mine": "InvalidSpec", "my/bad": "InvalidSpec"}
 RIGHTS: dict[str, dict[str, Any]] = {
     "reader": {"models": ["m2"]},
     "team": {"selector": "team=search"},
     "space": {"models": ["static/*"]},
+    "named": {"models": ["m2", "mine", "my/*"]},
     "few": {"requestsPerMinute": 3},
     "spender": {"tokensPerMinute": 50},
     "single": {"requestsAtOnce": 2},
@@ -37,7 +39,7 @@ def limited(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
         "m2": [engine.endpoint],
         "m3": {"endpoints": [engine.endpoint], "route": {"labels": {"team": "search"}, "models": ["m3"]}},
     }
-    made.route(models, {name: key(name) for name in NAMES}, rights=RIGHTS)
+    made.route(models, {name: key(name) for name in NAMES}, REFUSED, RIGHTS)
     with made:
         settle(made)
         yield made
@@ -76,6 +78,26 @@ def test_a_key_sees_and_asks_its_models_alone(
             assert (answer.status_code, shown) == (404, 404)
             assert answer.json()["error"]["code"] == "model_not_found"
             assert asked_by(engine) == before, "the engine was not asked"
+
+
+@pytest.mark.parametrize(
+    ("name", "learned"),
+    [("free", set(REFUSED)), ("reader", set()), ("team", set()), ("space", set()), ("named", {"mine", "my/bad"})],
+)
+def test_a_key_learns_of_refused_models_only_if_it_may_use_them(
+    limited: Standalone, name: str, learned: set[str]
+) -> None:
+    with Api(limited.url, key(name)) as api:
+        for model in (*REFUSED, "nothing"):
+            answers = {
+                "chat": api.post(CHAT, json={"model": model}),
+                "card": api.get(f"/v1/models/{model}"),
+                "stored response": api.get("/v1/responses/resp_1", params={"model": model}),
+            }
+            for place, answer in answers.items():
+                expected = (503, "model_not_ready") if model in learned else (404, "model_not_found")
+                assert (answer.status_code, answer.json()["error"]["code"]) == expected, (place, model)
+                assert ("refused" in answer.text) == (model in learned), (place, model)
 
 
 def test_a_client_cannot_pass_for_another_key_at_the_model_list(limited: Standalone) -> None:

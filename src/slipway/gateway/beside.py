@@ -56,8 +56,8 @@ backend {NAME} from base
     http-request {errors.return_rule(errors.NO_QUERY)} unless model
     http-request set-var(txn.be) var(txn.model),map_str({run}/models.map)
     http-request set-var(txn.shown) var(txn.model),bytes(0,128)
-    http-request lua.unknown_model unless {{ var(txn.be) -m found }}
 {limits.restrict(settings)}\
+    http-request lua.unknown_model unless {{ var(txn.be) -m found }}
     http-request lua.select_model if {{ req.fhdr({HEADER}) -m found }}
     http-request lua.unknown_model if {{ var(txn.selected) -m str no }}
     http-request {errors.return_rule(errors.BAD_SELECTOR)} if {{ var(txn.selected) -m str bad }}

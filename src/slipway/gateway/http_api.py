@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from slipway.gateway import errors
 from slipway.gateway.keys import UNLIMITED, Rights
-from slipway.gateway.limits import KEY_HEADER, backends_of
+from slipway.gateway.limits import KEY_HEADER, backends_of, learns_refusal
 from slipway.gateway.selector import HEADER
 from slipway.gateway.settings import address
 from slipway.gateway.table import EMPTY, Card, RoutingTable
@@ -95,7 +95,7 @@ def model_list(
         if card and permitted and chosen(requirements, card.labels):
             return web.json_response(card.public())
         reason = table.refused.get(model)
-        if reason and not own.restricted:
+        if reason and learns_refusal(own, model):
             body = errors.not_ready(model, "is refused", reason)
             return web.Response(status=503, text=body, content_type="application/json", headers={"Retry-After": "10"})
         return _respond(_unknown(model))

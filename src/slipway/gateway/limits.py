@@ -22,6 +22,8 @@ TABLE = "keys"
 _SLOT = 3
 _EVERY = "/*"
 """What follows a namespace where all of its models are meant."""
+_REFUSED = "refused"
+"""Between a key and the id of a refused model in allowed.map. Names of backends have no slash."""
 
 
 def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
@@ -38,14 +40,32 @@ def backends_of(rights: Rights, table: RoutingTable) -> frozenset[str]:
     return frozenset(named)
 
 
+def learns_refusal(rights: Rights, model: str) -> bool:
+    """Whether a key learns why a model is refused: a restricted one does if its rights name the id or the namespace."""
+    return not rights.restricted or any(right in rights.models for right in _naming(model))
+
+
 def allowed(rights: Mapping[str, Rights], table: RoutingTable) -> dict[str, str]:
-    """Entries ``key/backend`` for each backend that a restricted key may ask."""
-    return {
-        f"{name}/{backend}": "1"
-        for name, own in rights.items()
-        if own.restricted
-        for backend in sorted(backends_of(own, table))
+    """Entries ``key/backend`` for each backend that a restricted key may ask, and those of refused models."""
+    restricted = {name: own for name, own in rights.items() if own.restricted}
+    backends = {name: sorted(backends_of(own, table)) for name, own in restricted.items()}
+    by_right: dict[str, list[str]] = {}
+    for model in table.refused:
+        for right in _naming(model):
+            by_right.setdefault(right, []).append(model)
+    refused = {
+        name: [model for right in own.models for model in by_right.get(right, ())] for name, own in restricted.items()
     }
+    return {
+        **{f"{name}/{backend}": "1" for name, own in backends.items() for backend in own},
+        **{f"{name}/{_REFUSED}/{model}": "1" for name, own in refused.items() for model in own},
+    }
+
+
+def _naming(model: str) -> tuple[str, ...]:
+    """The rights that name a refused model: its id, and all of its namespace if the id has one."""
+    space, slash, _name = model.partition("/")
+    return (model, f"{space}{_EVERY}") if slash else (model,)
 
 
 class Permissions:
@@ -55,6 +75,7 @@ class Permissions:
         self._rights: Mapping[str, Rights] = {}
         self._models: Mapping[str, str] = {}
         self._routes: Mapping[str, Route] = {}
+        self._refused: Mapping[str, str] = {}
         self._entries: Mapping[str, str] = {}
 
     def of(self, rights: Mapping[str, Rights], table: RoutingTable) -> Mapping[str, str]:
@@ -62,8 +83,9 @@ class Permissions:
         if not any(own.restricted for own in rights.values()):
             return {}
         routes = {name: backend.route for name, backend in table.backends.items()}
-        if (rights, table.models, routes) != (self._rights, self._models, self._routes):
-            self._rights, self._models, self._routes = rights, table.models, routes
+        known = (self._rights, self._models, self._routes, self._refused)
+        if (rights, table.models, routes, table.refused) != known:
+            self._rights, self._models, self._routes, self._refused = rights, table.models, routes, table.refused
             self._entries = allowed(rights, table)
         return self._entries
 
@@ -103,14 +125,17 @@ def introduce(settings: Settings) -> str:
 
 
 def restrict(settings: Settings) -> str:
-    """Rules once the backend is known: what a key may not ask, it cannot tell from what there is not."""
+    """Rules before the answer about an unknown model: a key cannot tell a model that it may not use from one that does
+    not exist, whether it is served or refused."""
     if not settings.api_keys_secret:
         return ""
     run = settings.run_directory
-    allowed = f"{{ var(txn.key),concat(/,txn.be),map_str({run}/allowed.map) -m found }}"
-    return (
-        f"    http-request lua.unknown_model if {{ var(txn.key),map_str({run}/restricted.map) -m found }} !{allowed}\n"
-    )
+    hide = f"http-request lua.hide_model if {{ var(txn.key),map_str({run}/restricted.map) -m found }}"
+    served, allowed = "{ var(txn.be) -m found }", f"map_str({run}/allowed.map) -m found"
+    return f"""\
+    {hide} {served} !{{ var(txn.key),concat(/,txn.be),{allowed} }}
+    {hide} !{served} !{{ var(txn.key),concat(/{_REFUSED}/,txn.model),{allowed} }}
+"""
 
 
 def rules(settings: Settings) -> tuple[str, ...]:

@@ -30,13 +30,17 @@ local function not_ready(txn, before, reason)
         type = "server_error", code = "model_not_ready", reason = reason or false})
 end
 
+local function hide_model(txn)
+    answer(txn, 404, {message = "The model `" .. escaped(txn:get_var("txn.model")) .. "` does not exist.",
+        type = "invalid_request_error", param = "model", code = "model_not_found"})
+end
+
 local function unknown_model(txn)
     local model = txn:get_var("txn.model")
     -- One that is known has labels that the request's selector leaves out.
     local reason = not txn:get_var("txn.be") and reasons.of_id(model)
     if reason then return not_ready(txn, "is refused", reason) end
-    answer(txn, 404, {message = "The model `" .. escaped(model) .. "` does not exist.",
-        type = "invalid_request_error", param = "model", code = "model_not_found"})
+    hide_model(txn)
 end
 
 local function unsupported_endpoint(txn)
@@ -56,6 +60,7 @@ local function refuse(txn)
 end
 
 core.register_action("refuse", {"http-req"}, refuse)
+core.register_action("hide_model", {"http-req"}, hide_model)
 core.register_action("unknown_model", {"http-req"}, unknown_model)
 core.register_action("unsupported_endpoint", {"http-req"}, unsupported_endpoint)
 core.register_action("unready_model", {"http-req"}, unready_model)
