@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from slipway.kube.objects import PRIORITY_CLASS, SERVICE_ACCOUNT, Key, Kind, Object, key
+from slipway.kube.objects import PRIORITY_CLASS, ROLE_BINDING, SERVICE_ACCOUNT, Key, Kind, Object, key
 from slipway.serving.api import Api, InvalidSpecError, Plan, View, World
 from slipway.serving.freedoms import Freedom, Labels, Setting, freedoms, templates
 from slipway.serving.settings import PROMETHEUS_SERVER, Settings
@@ -84,7 +84,14 @@ def _makes(plan: Plan, kind: Kind | None, name: str) -> bool:
         return False
     wanted = kind.api_version, kind.kind, name
     made = (*plan.children, *plan.shared)
-    return any((one["apiVersion"], one["kind"], one["metadata"]["name"]) == wanted for one in made)
+    named = any((one["apiVersion"], one["kind"], one["metadata"]["name"]) == wanted for one in made)
+    return named and not (kind == SERVICE_ACCOUNT and _has_rights(plan, name))
+
+
+def _has_rights(plan: Plan, account: str) -> bool:
+    """Whether a plan binds an account to a Role: then a pod that runs with it can do more than its author."""
+    bindings = (one for one in plan.children if one["kind"] == ROLE_BINDING.kind)
+    return any(subject["name"] == account for one in bindings for subject in one["subjects"])
 
 
 def _class(name: str, settings: Settings) -> bool:
@@ -140,7 +147,7 @@ ALLOW: dict[Setting, Callable[[str, Settings], bool]] = {
     "": lambda _value, _settings: False,
 }
 NAMES: dict[Setting, Kind] = {"service_accounts": SERVICE_ACCOUNT, "priority_classes": PRIORITY_CLASS}
-"""Kind of what a freedom names. The plan's own may be named always."""
+"""Kind of what a freedom names. The plan's own may be named, unless it brings rights."""
 SETTINGS: dict[Setting, str] = {
     "service_accounts": "authors.serviceAccounts",
     "priority_classes": "authors.priorityClasses",

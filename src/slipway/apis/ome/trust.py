@@ -15,6 +15,11 @@ from slipway.serving.grants import Files
 from slipway.serving.settings import Settings
 from slipway.serving.table import TAKE_OUT
 
+ROUTER = (
+    "The account of a router can read all pods of the namespace. Use the router of a ClusterServingRuntime without "
+    "changes, or set serviceAccountName: default for a router that does not look for pods."
+)
+
 
 def files_of(service: Service, settings: Settings) -> Files:
     """Models of the cluster are the operator's. A BaseModel is its author's, unless the operator trusts it."""
@@ -28,6 +33,8 @@ def files_of(service: Service, settings: Settings) -> Files:
 
 def remedy(service: Service, settings: Settings, refused: frozenset[Freedom], alone: Iterable[Object]) -> str:
     """``alone``: what the operator's runtime makes by itself."""
+    if any(one.setting == "service_accounts" and one.value == files_of(service, settings).account for one in refused):
+        return ROUTER
     if service.runtime is None or not refused & freedoms(alone):
         return TAKE_OUT
     runtime = f"The ClusterServingRuntime {key(service.runtime).name} has it"

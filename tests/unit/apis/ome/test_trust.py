@@ -225,7 +225,7 @@ OF_NAMESPACE = {"authenticationRef": {"name": "mine"}, "authModes": "bearer"}
 SERVER = "autoscaling.keda.sh/prometheus.serverAddress"
 
 
-def with_keda(**authors: tuple[str, ...]) -> Settings:
+def allowing(**authors: tuple[str, ...]) -> Settings:
     return Settings(system_namespace="slipway-system", authors=Authors(**authors))
 
 
@@ -261,9 +261,9 @@ def test_keda_queries_no_server_that_an_author_chose(server: str) -> None:
         message = refusal(of(bench.runtime(), **spec))
         assert "serverAddress" in message, place
         assert "authors.prometheusServers" in message, place
-        assert queried(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=(server,)), **spec)), place
-        assert queried(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=("*",)), **spec)), place
-        refusal(of(bench.runtime(), CLUSTER, with_keda(prometheus_servers=(THEIRS,)), **spec))
+        assert queried(of(bench.runtime(), CLUSTER, allowing(prometheus_servers=(server,)), **spec)), place
+        assert queried(of(bench.runtime(), CLUSTER, allowing(prometheus_servers=("*",)), **spec)), place
+        refusal(of(bench.runtime(), CLUSTER, allowing(prometheus_servers=(THEIRS,)), **spec))
 
 
 def test_a_password_in_an_address_is_not_in_the_message() -> None:
@@ -286,8 +286,8 @@ def test_keda_uses_credentials_of_the_cluster_for_no_author() -> None:
         message = refusal(of(bench.runtime(), **spec))
         assert "authenticationRef (operator)" in message, place
         assert "authors.triggerAuthentications" in message, place
-        assert queried(of(bench.runtime(), CLUSTER, with_keda(trigger_authentications=("operator",)), **spec)), place
-        refusal(of(bench.runtime(), CLUSTER, with_keda(trigger_authentications=("other",)), **spec))
+        assert queried(of(bench.runtime(), CLUSTER, allowing(trigger_authentications=("operator",)), **spec)), place
+        refusal(of(bench.runtime(), CLUSTER, allowing(trigger_authentications=("other",)), **spec))
 
 
 def test_the_usual_server_and_credentials_of_the_namespace_are_free() -> None:
@@ -306,7 +306,7 @@ def test_server_and_credentials_of_a_runtime_of_the_cluster_are_the_operators_to
     assert (trigger["metadata"]["serverAddress"], trigger["metadata"]["query"]) == (THEIRS, "up")
     assert trigger["authenticationRef"] == OF_CLUSTER["authenticationRef"]
     assert queried(of(OPERATORS, AUTHORS, engine=engine, kedaConfig=BY_KEDA)), "an author's model sees neither of them"
-    others, credentials = with_keda(prometheus_servers=(MINE,)), {"name": "other", "kind": CLUSTER_CREDENTIALS}
+    others, credentials = allowing(prometheus_servers=(MINE,)), {"name": "other", "kind": CLUSTER_CREDENTIALS}
     for config in ({"promServerAddress": MINE}, {"authenticationRef": credentials}):
         refusal(of(OPERATORS, CLUSTER, others, engine={**engine, "kedaConfig": {**BY_KEDA, **config}}))
 
@@ -317,3 +317,71 @@ def test_a_runtime_of_the_namespace_gives_neither() -> None:
     message = refusal(of(own, engine={"maxReplicas": 3}, kedaConfig=BY_KEDA))
     assert "authors.prometheusServers" in message
     assert "authors.triggerAuthentications" in message
+
+
+ROUTED = {"router": ONE}
+MAIN = bench.ROUTER["runner"]
+OWN_ROUTERS: list[Object] = [
+    {"runner": {"name": "router", "image": "mine:1"}},
+    {"runner": {"name": "router", "command": ["sh", "-c", "cat /var/run/secrets/kubernetes.io/serviceaccount/token"]}},
+    {"runner": {"name": "router", "args": ["--x"]}},
+    {"runner": {"name": "router", "env": [{"name": "PYTHONWARNINGS", "value": "x"}]}},
+    {"runner": {"name": "router", "lifecycle": {"postStart": {"exec": {"command": ["sh"]}}}}},
+    {"config": {"PYTHONWARNINGS": "x"}},
+    {"containers": [TOOL]},
+    {"initContainers": [TOOL]},
+    {"initContainers": [{**TOOL, "restartPolicy": "Always"}]},
+    {"volumes": [{"name": "x", "configMap": {"name": "code"}}]},
+]
+
+
+@pytest.mark.parametrize("part", OWN_ROUTERS, ids=[str(one)[:70] for one in OWN_ROUTERS])
+def test_what_an_author_runs_in_a_router_does_not_have_the_routers_account(part: Object) -> None:
+    spec = {"router": {**ONE, **part}}
+    message = refusal(of(bench.runtime(), **spec))
+    assert "serviceAccountName (chat-router) of the Deployment chat-router: setting authors.serviceAccounts" in message
+    assert "all pods of the namespace" in message
+    for accounts in (("chat-router",), ("*",)):
+        assert plan(of(bench.runtime(), CLUSTER, allowing(service_accounts=accounts), **spec)).children
+    without = {"router": {**spec["router"], "serviceAccountName": "default"}}
+    assert plan(of(bench.runtime(), **without)).children
+
+
+def test_a_router_of_the_operators_has_its_account_for_everybodys_models() -> None:
+    for model in (CLUSTER, AUTHORS):
+        assert plan(of(bench.runtime(), model, **ROUTED)).children
+        assert plan(
+            of(bench.runtime(), model, router={"minReplicas": 2, "maxReplicas": 3, "labels": {"a": "b"}})
+        ).children
+
+
+def test_a_router_that_reads_an_authors_files_has_no_account() -> None:
+    reading = {**MAIN, "args": ["--tokenizer-path", "$(MODEL_PATH)"]}
+    runtime = bench.runtime(routerConfig={"runner": reading})
+    assert plan(of(runtime, **ROUTED)).children
+    assert "all pods of the namespace" in refusal(of(runtime, AUTHORS, **ROUTED))
+    assert plan(of(runtime, AUTHORS, trusting("models/tiny"), **ROUTED)).children
+    for source in ({"configMap": {"name": "x"}}, {"persistentVolumeClaim": {"claimName": "x"}}):
+        refusal(of(bench.runtime(routerConfig={"runner": MAIN, **volume(**source)}), **ROUTED))
+
+
+def test_a_router_of_the_authors_own_runtime_has_no_account() -> None:
+    refusal(of(bench.runtime(namespace="models"), **ROUTED))
+    all_own = {"engine": {**ONE, "runner": RUNNER}, "router": {**ONE, "runner": MAIN}}
+    refusal(bench.world(bench.service(model=None, **all_own), CLUSTER, settings=STRICT))
+
+
+@pytest.mark.parametrize("part", ["engine", "decoder"])
+def test_no_other_pod_names_the_account_of_the_router(part: str) -> None:
+    for name in ("serviceAccountName", "serviceAccount"):
+        message = refusal(of(bench.runtime(), **ROUTED, **{part: {**ONE, name: "chat-router"}}))
+        assert f"{name} (chat-router) of the Deployment chat-{part}" in message
+    token = volume(projected=TOKEN)
+    refusal(of(bench.runtime(), **ROUTED, engine={**ONE, "serviceAccountName": "chat-router", **token}))
+
+
+def test_a_router_of_before_an_upgrade_stays_as_it_is() -> None:
+    spec = {"router": {**ONE, **OWN_ROUTERS[0]}}
+    there = bench.observed(bench.made(of(bench.runtime(), **spec), "Deployment", "chat-router"))
+    case = bench.world(bench.service(**spec), CLUSTER, bench.runtime(), settings=STRICT, children=(there,))
+    assert plan(case).children
