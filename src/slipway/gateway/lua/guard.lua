@@ -3,8 +3,8 @@
 -- Engines in Python take the last of two equal keys and decode escapes in keys; a gateway that reads the first plain
 -- "model" could be led around. So the name is trusted only where the body can be read in one way:
 --
---   quick    the text "model" stands exactly once, no letter of it is escaped anywhere, its value is a plain string, and
---            the shorter side of the body proves that the key belongs to the outermost object
+--   quick    the text "model" stands exactly once in any case, no letter of it is escaped anywhere, its value is a plain
+--            string, and the shorter side of the body proves that the key belongs to the outermost object
 --   strict   otherwise the whole body is read by the rules of RFC 8259; a second "model" is refused
 --
 -- Only bodies larger than the argument are read quickly: what is broken elsewhere in them is left to the engine to refuse,
@@ -14,8 +14,7 @@
 -- Reading costs work, and nobody may order hours of it: each value and each escape is counted, and a body with more of
 -- them than WORK is refused. Only bodies of megabytes that hide their model well come near it.
 --
--- Engines in Go also take a key in other case ("Model") for it: such a key of the outermost object is refused wherever it
--- is seen, which is not in the longer part of a body that is read quickly.
+-- Engines in Go also take a key in other case ("Model") for it: such a key of the outermost object is refused.
 --
 -- Sets txn.model to the name, or txn.refused to one of: broken, missing, duplicate, case, type, control, complex.
 -- A second action finds the place of the name in a body whose engine knows the model by another one.
@@ -32,6 +31,7 @@ local WORK = 1000000
 local VALUE_WORK, ESCAPE_WORK = 4, 1
 local QUOTE, BACKSLASH, OPEN, CLOSE, COMMA, COLON = 0x22, 0x5C, 0x7B, 0x7D, 0x2C, 0x3A
 local OPEN_LIST, CLOSE_LIST = 0x5B, 0x5D
+local ROWS, OPENINGS = {"\\u004", "\\u006"}, {'"m', '"M'}
 
 -- Whether a key is "model" in other case.
 local function is_twin(key)
@@ -198,13 +198,29 @@ local function closes_object(text, at, work)
     return byte(text, at) == CLOSE and skip(text, at + 1) > #text
 end
 
--- Whether a letter of the word model is written as an escape somewhere. Some encoders escape other characters of the same
--- row, as the grave accent.
+-- Whether a letter of the word model, in any case, is written as an escape somewhere. Some encoders escape other characters
+-- of the same rows, as the grave accent.
 local function may_hide_key(text)
-    local at = find(text, "\\u006", 1, true)
-    while at do
-        if match(text, "^[45cCdDfF]", at + 5) then return true end
-        at = find(text, "\\u006", at + 6, true)
+    for _, row in ipairs(ROWS) do
+        local at = find(text, row, 1, true)
+        while at do
+            if match(text, "^[45cCdDfF]", at + 5) then return true end
+            at = find(text, row, at + 6, true)
+        end
+    end
+    return false
+end
+
+-- Whether "model" stands in any case elsewhere than at `first`, as a key or as a value. Searches for two plain characters,
+-- as patterns are many times slower where they do not match.
+local function is_repeated(text, first, work)
+    for _, opening in ipairs(OPENINGS) do
+        local at = find(text, opening, 1, true)
+        while at do
+            work.left = work.left - ESCAPE_WORK
+            if work.left < 0 or at ~= first and match(text, '^"[mM][oO][dD][eE][lL]"', at) then return true end
+            at = find(text, opening, at + 2, true)
+        end
     end
     return false
 end
@@ -212,7 +228,7 @@ end
 -- The name where the body is beyond doubt at a glance, nil, and the bounds of its value; nil where `strict` must decide.
 local function quick(text, work)
     local first, last = find(text, '"model"', 1, true)
-    if not first or find(text, '"model"', last + 1, true) or may_hide_key(text) then return nil end
+    if not first or is_repeated(text, first, work) or may_hide_key(text) then return nil end
     if byte(text, first - 1) == BACKSLASH then return nil end
     local from, name, after = match(text, '^[ \t\r\n]*:[ \t\r\n]*()"([^%c"\\]+)"()', last + 1)
     if not name then return nil end
