@@ -12,7 +12,9 @@ import msgspec
 
 from slipway.artifacts.capabilities import of_model, of_pipeline
 from slipway.artifacts.gguf import Gguf
-from slipway.artifacts.parameters import counted, estimated, in_words, number
+from slipway.artifacts.parameters import estimated, in_words, number
+from slipway.artifacts.quantization import Counted, Shapes, by_names, by_types
+from slipway.artifacts.quantization_methods import scheme_of, stated
 from slipway.decoding import decode_json
 
 CONFIG, PIPELINE = "config.json", "model_index.json"
@@ -36,12 +38,16 @@ ARCHITECTURES: Mapping[str, str] = {
     "multi_modality": "MultiModalityCausalLM",
 }
 """Of types whose repositories leave it out."""
-UNPACKED = ("fp8", "modelopt", "quark")
-"""Quantizations that keep one weight in each number."""
-BITS = (2, 3, 4, 8)
+QUANTIZATION_FILES: Mapping[str, str] = {
+    "hf_quant_config.json": "modelopt",
+    "quantize_config.json": "gptq",
+    "quant_config.json": "awq",
+}
+"""What some methods leave beside a config.json that says nothing of them -> the method."""
 SAFETENSORS, SAFETENSORS_VERSION = "safetensors", "1.0.0"
+PYTORCH = "pytorch"
 GGUF, PROJECTOR = ".gguf", "mmproj"
-OTHER_FORMATS: Mapping[str, str] = {".bin": "pytorch", ".pt": "pytorch", ".pth": "pytorch", ".onnx": "onnx"}
+OTHER_FORMATS: Mapping[str, str] = {".bin": PYTORCH, ".pt": PYTORCH, ".pth": PYTORCH, ".onnx": "onnx"}
 """Ending of a file -> the format of models that have no safetensors."""
 PARTS: Mapping[str, str] = {
     "scheduler": "scheduler",
@@ -78,6 +84,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     parameters: int = 0
     exact: bool = False
     """Whether the parameters were counted, rather than estimated."""
+    stored_size: str = ""
+    """``4.65B``: the numbers in all tensors. Fewer than the parameters where several weights share a number, and more
+    where scales are among them."""
     max_tokens: int = 0
     quantization: str = ""
     capabilities: tuple[str, ...] = ()
@@ -106,25 +115,29 @@ def read(text: bytes) -> Mapping[str, Any]:
 
 
 def facts_of(
-    configuration: Mapping[str, Any], *, files: Collection[str] = (), tensors: Mapping[str, int] | None = None
+    configuration: Mapping[str, Any],
+    *,
+    files: Collection[str] = (),
+    tensors: Mapping[str, int] | None = None,
+    shapes: Shapes | None = None,
 ) -> ModelFacts:
     """By a config.json, or a model_index.json, which has a ``_class_name``.
 
     ``files``: all that the model has; none: they are safetensors. ``tensors``: type such as ``BF16`` -> the numbers of
-    that type in the headers of all its safetensors files; none: the parameters are estimated.
+    that type in the headers of all its safetensors files; none: the parameters are estimated. ``shapes``: the tensors
+    themselves, where their names are known; by types alone scales are only told from weights where their types differ.
     """
     if _text(configuration.get("_class_name")):
         return _of_pipeline(configuration, tensors or {})
-    parts = (configuration.get(name) for name in TEXT)
-    text = next((part for part in parts if isinstance(part, Mapping)), configuration)
+    text = text_part(configuration)
     model_type = _text(configuration.get("model_type"))
     architecture = _architecture(configuration) or ARCHITECTURES.get(model_type, "")
     quantization = _quantization(configuration) or _quantization(text)
-    packed = bool(quantization) and quantization not in UNPACKED
     named = bool(model_type or architecture)
     sees, embeds = _sees(configuration), _embeds(configuration, files)
-    known = counted(tensors or {}, packed=packed, bits=_bits(configuration))
-    parameters = known or estimated(configuration, text)
+    counted = counted_in(configuration, tensors or {}, shapes)
+    estimate = 0 if counted.known and counted.parameters else estimated(configuration, text)
+    parameters = estimate or counted.parameters
     return ModelFacts(
         model_type=model_type,
         architecture=architecture,
@@ -132,7 +145,8 @@ def facts_of(
         framework=Named("transformers", _text(configuration.get("transformers_version"))) if named else None,
         parameter_size=in_words(parameters),
         parameters=parameters,
-        exact=bool(known) and not packed,
+        exact=counted.exact and counted.parameters > 0,
+        stored_size=in_words(sum((tensors or {}).values())),
         max_tokens=_context(text) or _context(configuration),
         quantization=quantization,
         capabilities=of_model(model_type, architecture, sees=sees, embeds=embeds) if named else (),
@@ -156,6 +170,33 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
     )
 
 
+def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> Counted:
+    """The parameters in tensors, as far as the configuration says what they hold."""
+    scheme = scheme_of(configuration, _parts(configuration))
+    return by_names(scheme, shapes) if shapes else by_types(scheme, tensors)
+
+
+def text_part(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part about text of a model of several parts; of another one all of it."""
+    return next(iter(_parts(configuration)), configuration)
+
+
+def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A config.json with what the QUANTIZATION_FILES beside it say, where it does not say it itself."""
+    if stated(configuration, _parts(configuration)):
+        return configuration
+    for name, method in QUANTIZATION_FILES.items():
+        if found := beside.get(name):
+            inner = found.get("quantization")
+            own = inner if isinstance(inner, Mapping) else found
+            return {**configuration, "quantization_config": {"quant_method": method, **own}}
+    return configuration
+
+
+def _parts(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [part for name in TEXT if isinstance(part := configuration.get(name), Mapping)]
+
+
 def _of_pipeline(index: Mapping[str, Any], tensors: Mapping[str, int]) -> ModelFacts:
     name, version = _text(index["_class_name"]), _text(index.get("_diffusers_version"))
     components = {
@@ -167,14 +208,16 @@ def _of_pipeline(index: Mapping[str, Any], tensors: Mapping[str, int]) -> ModelF
     pipeline = {"className": name, **{PARTS[part]: components[part] for part in PARTS if part in components}}
     if others:
         pipeline["additionalComponents"] = {part[:LONGEST]: components[part] for part in others}
-    parameters = counted(tensors, packed=False)
+    counted = by_types(None, tensors)
+    parameters = counted.parameters
     return ModelFacts(
         architecture=name,
         format=Named("diffusers", version),
         framework=Named("diffusers", version),
         parameter_size=in_words(parameters),
         parameters=parameters,
-        exact=bool(parameters),
+        exact=counted.exact and parameters > 0,
+        stored_size=in_words(parameters),
         capabilities=of_pipeline(name),
         diffusion_pipeline=pipeline,
     )
@@ -208,14 +251,6 @@ def _quantization(config: Mapping[str, Any]) -> str:
 def _method(config: Mapping[str, Any]) -> str:
     found = config.get("quantization_config") or config.get("compression_config")
     return _text(found.get("quant_method")).lower() if isinstance(found, Mapping) else ""
-
-
-def _bits(config: Mapping[str, Any]) -> int:
-    found = config.get("quantization_config")
-    bits = number(found, "bits", "w_bit", "num_bits") if isinstance(found, Mapping) else 0
-    if isinstance(found, Mapping) and found.get("load_in_8bit") is True:
-        return 8
-    return bits if bits in BITS else 4
 
 
 def _context(config: Mapping[str, Any]) -> int:

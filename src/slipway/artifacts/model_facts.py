@@ -53,6 +53,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     tensors: Mapping[str, int] = {}
     """Type -> numbers in all safetensors files; none: not all could be counted."""
+    shapes: Mapping[str, tuple[str, Sequence[int]]] = {}
+    """The tensors themselves, with their types and shapes."""
     headers: tuple[tuple[Gguf, ...], ...] = ()
     """Of each GGUF model, of each of its parts."""
     template: str = ""
@@ -81,9 +83,9 @@ def facts(told: Told) -> Facts:
 
 
 def _safetensors(told: Told) -> tuple[Facts, Sequence[str]]:
-    found = config.facts_of(told.configuration, files=told.files, tensors=told.tensors)
+    found = config.facts_of(told.configuration, files=told.files, tensors=told.tensors, shapes=told.shapes)
     declared = _declared(told.configuration)
-    text = next((part for name in config.TEXT if isinstance(part := told.configuration.get(name), Mapping)), {})
+    text = config.text_part(told.configuration)
     known = Facts(
         format="Safetensors",
         family=_word(found.model_type.lower() or _family(found.architecture)),

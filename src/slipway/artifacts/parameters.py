@@ -1,4 +1,4 @@
-"""Parameters of a model: counted by the headers of its files, or else estimated by the dimensions in its config.json.
+"""Parameters of a model, estimated by the dimensions in its config.json.
 
 An estimate adds up the matrices that a transformer of these dimensions has. It leaves out biases and norms, which are
 less than a hundredth of it. Pure.
@@ -13,8 +13,6 @@ import msgspec
 
 MOST = 1 << 24
 """Of any dimension; no model has nearly as many."""
-PACKED: Mapping[str, int] = {"I32": 32, "U8": 8, "I8": 8}
-"""Types of tensors that hold several quantized weights in one number -> their bits."""
 UNITS = ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K"))
 
 HIDDEN = ("hidden_size", "d_model", "n_embd", "dim")
@@ -52,15 +50,6 @@ LLAMA: Mapping[str, int] = {
     "vocab_size": 32000,
 }
 """What a configuration of Llama leaves out where it is so."""
-
-
-def counted(tensors: Mapping[str, int], *, packed: bool, bits: int = 4) -> int:
-    """The parameters in tensors of these types. ``packed``: the model is quantized by a method that keeps several
-    weights of ``bits`` bits in one number."""
-    return sum(
-        count * max(1, PACKED[type_] // bits) if packed and type_ in PACKED else count
-        for type_, count in tensors.items()
-    )
 
 
 def in_words(count: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -58,11 +58,13 @@ class Budget:
             raise MalformedFileError("the headers of all its files together are longer than any model's")
 
 
-def parse(read: Read, budget: Budget | None = None) -> Safetensors:
+def parse(
+    read: Read, budget: Budget | None = None, shapes: dict[str, tuple[str, Sequence[int]]] | None = None
+) -> Safetensors:
     """The header of the file that ``read`` reads. Raises MalformedFileError for one that is not sound.
 
     ``size`` is what the header promises: a file of another size is cut off or has something else behind. ``budget``: of
-    the source, where the file is one of several.
+    the source, where the file is one of several. ``shapes`` gets the types and shapes of its tensors, by their names.
     """
     reader = RangeReader(read, LENGTH + LONGEST)
     length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")
@@ -82,6 +84,8 @@ def parse(read: Read, budget: Budget | None = None) -> Safetensors:
         if count > LARGEST:
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         parameters[tensor.dtype] = parameters.get(tensor.dtype, 0) + count
+        if shapes is not None:
+            shapes[name] = tensor.dtype, tensor.shape
     if len(parameters) > MOST_TYPES:
         raise MalformedFileError(f"its tensors have {len(parameters)} types, more than any file")
     if sum(parameters.values()) > LARGEST:

@@ -38,18 +38,21 @@ def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) ->
     files = _Files(source, listing.entries, retry)
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
     tensors: Mapping[str, int] = {}
+    shapes: dict[str, tuple[str, Sequence[int]]] = {}
     headers: tuple[tuple[Gguf, ...], ...] = ()
     if chosen.format == "GGUF":
         headers = tuple(files.gguf(parts) for parts in _models(chosen.weights))
     else:
-        tensors = files.tensors(chosen, main)
+        tensors = files.tensors(chosen, main, shapes)
+    beside = {name: files.json(name, config.MOST_BYTES) for name in config.QUANTIZATION_FILES if main == CONFIG}
     told = Told(
         format=chosen.format,
         tasks=listing.tasks,
         features=listing.features,
-        configuration=files.json(main, config.MOST_BYTES) if main else {},
+        configuration=config.completed(files.json(main, config.MOST_BYTES), beside) if main else {},
         files=tuple(sorted(chosen.files)),
         tensors=tensors,
+        shapes=shapes if tensors else {},
         headers=headers,
         template=files.template(),
     )
@@ -80,9 +83,10 @@ class _Files:
             found = " ".join(str(one.get("template", "")) for one in found if isinstance(one, dict))
         return found if isinstance(found, str) else ""
 
-    def tensors(self, chosen: Chosen, main: str) -> Mapping[str, int]:
-        """Of all safetensors files together; none where one of them says nothing that is sound."""
-        parse = partial(safetensors.parse, budget=safetensors.Budget())
+    def tensors(self, chosen: Chosen, main: str, shapes: dict[str, tuple[str, Sequence[int]]]) -> Mapping[str, int]:
+        """Of all safetensors files together; none where one of them says nothing that is sound. ``shapes`` as of
+        ``safetensors.parse``."""
+        parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
         total: Counter[str] = Counter()
         names = [name for name in chosen.weights if name.endswith(".safetensors")]
         if len(names) != len(chosen.weights) or len(names) > MOST_HEADERS:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -48,11 +49,24 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
         whole = [main] if "-00001-of-" not in main else parts
         return config.facts_of_gguf([_read(folder / name, partial(gguf.parse, count=True)) for name in whole])
     told = config.read(_beginning(folder / main)) if main else {}
+    told = config.completed(told, _quantization_files(folder, names, main))
+    shapes: dict[str, tuple[str, Sequence[int]]] = {}
     try:
-        tensors = _tensors(folder, counted(names, main)).parameters
+        tensors = _tensors(folder, counted(names, main), shapes).parameters
     except (MalformedFileError, OSError):
-        tensors = {}
-    return config.facts_of(told, files=names, tensors=tensors)
+        tensors, shapes = {}, {}
+    return config.facts_of(told, files=names, tensors=tensors, shapes=shapes)
+
+
+def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[str, Mapping[str, Any]]:
+    """What lies beside the configuration and says how the weights are quantized, as far as it can be read."""
+    read: dict[str, Mapping[str, Any]] = {}
+    for name in config.QUANTIZATION_FILES:
+        path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")
+        if path in names:
+            with suppress(DecodingError, OSError):
+                read[name] = config.read(_beginning(folder / path))
+    return read
 
 
 def counted(names: Sequence[str], main: str) -> list[str]:
@@ -74,9 +88,11 @@ def _beginning(path: Path) -> bytes:
         return stream.read(config.MOST_BYTES + 1)
 
 
-def _tensors(folder: Path, names: Sequence[str]) -> Safetensors:
-    """What the parts of a model come to."""
-    parse = partial(safetensors.parse, budget=safetensors.Budget())
+def _tensors(
+    folder: Path, names: Sequence[str], shapes: dict[str, tuple[str, Sequence[int]]] | None = None
+) -> Safetensors:
+    """What the parts of a model come to; ``shapes`` as of ``safetensors.parse``."""
+    parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
     found = [_read(folder / name, parse) for name in names]
     parameters: Counter[str] = Counter()
     for one in found:

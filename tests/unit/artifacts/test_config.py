@@ -48,6 +48,7 @@ def test_a_config_and_headers_say_what_a_model_is() -> None:
         parameter_size="8.03B",
         parameters=COUNT,
         exact=True,
+        stored_size="8.03B",
         max_tokens=131072,
         capabilities=("TEXT_TO_TEXT",),
     )
@@ -157,7 +158,7 @@ def test_a_number_of_parameters_has_two_decimals_at_most(count: int, words: str)
 PACKED: list[tuple[dict[str, Any], dict[str, int], int]] = [
     ({"quant_method": "awq", "bits": 4}, {"I32": 1000, "F16": 50}, 8050),
     ({"quant_method": "gptq", "bits": 8}, {"I32": 1000, "F16": 50}, 4050),
-    ({"quant_method": "mxfp4"}, {"U8": 1000, "BF16": 50}, 2050),
+    ({"quant_method": "mxfp4"}, {"U8": 1700, "BF16": 50}, 3250),
     ({"quant_method": "bitsandbytes", "load_in_4bit": True}, {"U8": 1000}, 2000),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, {"I8": 1000}, 1000),
 ]
@@ -326,6 +327,7 @@ def test_a_pipeline_is_told_with_its_parts() -> None:
         parameter_size="20B",
         parameters=20_000_000_000,
         exact=True,
+        stored_size="20B",
         capabilities=("TEXT_TO_IMAGE",),
         diffusion_pipeline={
             "className": "QwenImagePipeline",

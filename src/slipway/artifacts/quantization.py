@@ -1,0 +1,168 @@
+"""Quantization: how many weights the tensors of a model hold, by the way in which each group of them is kept. Pure.
+
+Scales, zero points and lookup tables are no weights: the name of a tensor tells them from weights, and often its type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from slipway.artifacts import name_patterns
+from slipway.artifacts.tensor_names import is_auxiliary, module_of
+
+Rates = Mapping[str, Fraction]
+"""Type of a tensor -> the weights that one of its numbers holds."""
+Shapes = Mapping[str, tuple[str, Sequence[int]]]
+"""Tensor -> its type and its shape."""
+FLOATS = frozenset(("F64", "F32", "F16", "BF16", "C64"))
+FP8 = ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+POWERS = "F8_E8M0"
+"""The type of powers of two: scales, never weights."""
+SMALL = frozenset((*FP8, "F4", "F6_E2M3", "F6_E3M2"))
+OTHERS = frozenset(("I64", "U64", "BOOL"))
+"""Types of indexes and masks, which a model has with or without a quantization."""
+MOST_PARTS, MOST_PATTERNS = 32, 128
+"""Of the name of a module that are looked at, and of all groups together."""
+FEW = 1000
+"""One number in so many may be of a type of which nothing is known: buffers have such, too."""
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Weights that are kept in one way."""
+
+    rates: Rates
+    scales: Mapping[str, Fraction] = {}
+    """Type that scales have -> scales per weight; only where that is fixed by the format."""
+    names: frozenset[str] = frozenset()
+    """Of its modules, or the ends of their names from a dot on."""
+    patterns: tuple[str, ...] = ()
+    """Wildcard patterns of the names of its modules."""
+    rest: bool = False
+    """Whether it may have any module that no other group names."""
+
+    def has(self, module: str) -> bool:
+        """Whether the group names a module."""
+        parts = module.split(".")[-MOST_PARTS:]
+        ends = (".".join(parts[start:]) for start in range(len(parts)))
+        return (bool(self.names) and any(end in self.names for end in ends)) or name_patterns.fits(
+            module, self.patterns
+        )
+
+
+class Scheme(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is quantized."""
+
+    groups: tuple[Group, ...] = ()
+    """Empty: it is not known how."""
+    apart: bool = True
+    """Whether no zero point or scale has a type that quantized weights have, so that types alone tell them apart."""
+
+    def rate(self, module: str, type_: str) -> Fraction | None:
+        """Weights in each number of a tensor; None: unknown."""
+        own = [group for group in self.groups if group.has(module)]
+        found = own or [group for group in self.groups if group.rest]
+        return _same(group.rates.get(type_) for group in found)
+
+
+def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
+    """The same in as few groups as there are ways to keep weights: a configuration may name thousands of layers."""
+    by_way: dict[tuple[object, ...], list[Group]] = {}
+    for group in groups:
+        by_way.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(group)
+    made = [
+        msgspec.structs.replace(
+            same[0],
+            names=frozenset().union(*(one.names for one in same)),
+            patterns=tuple(dict.fromkeys(pattern for one in same for pattern in one.patterns)),
+        )
+        for same in by_way.values()
+    ]
+    if sum(len(group.patterns) for group in made) <= MOST_PATTERNS:
+        return tuple(made)
+    return tuple(msgspec.structs.replace(group, patterns=(), rest=True) for group in made)
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The parameters of a model."""
+
+    parameters: int
+    exact: bool
+    known: bool = True
+    """False: what the numbers of some tensors hold is not known; they count as one weight each."""
+
+
+UNKNOWN = Scheme()
+
+
+def by_names(scheme: Scheme | None, tensors: Shapes) -> Counted:
+    """The parameters in all tensors of a model. ``scheme``: None: it is not quantized."""
+    if scheme is None:
+        types: dict[str, int] = {}
+        for type_, shape in tensors.values():
+            types[type_] = types.get(type_, 0) + math.prod(shape)
+        return by_types(None, types)
+    total, known = Fraction(0), True
+    for name, (type_, shape) in tensors.items():
+        if not is_auxiliary(name) and type_ != POWERS:
+            rate = _rate_of(scheme, name, type_, shape, tensors)
+            total += math.prod(shape) * (1 if rate is None else rate)
+            known = known and rate is not None
+    return Counted(int(total), exact=known, known=known)
+
+
+def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
+    """The parameters where no more is known than type -> numbers of that type."""
+    if scheme is None:
+        numbers, odd = sum(tensors.values()), sum(count for type_, count in tensors.items() if _may_hold_several(type_))
+        few = odd * FEW <= numbers
+        return Counted(numbers, exact=few, known=few)
+    total, packed, exact, known = Fraction(0), Fraction(0), scheme.apart, True
+    scales = {type_: share for group in scheme.groups for type_, share in group.scales.items()}
+    for type_, count in tensors.items():
+        rates = {group.rates[type_] for group in scheme.groups if type_ in group.rates}
+        if type_ in FLOATS or type_ in OTHERS:
+            rates = {Fraction(1)}
+        elif type_ in scales and rates and max(rates) > 1:
+            rates = {1 / (1 / max(rates) + scales[type_])}  # blocks and their scales have one type
+        elif type_ in scales or type_ == POWERS:
+            continue
+        total += count * max(rates, default=Fraction(1))
+        packed += count * max(rates, default=Fraction(0)) if type_ not in FLOATS else 0
+        exact, known = exact and len(rates) == 1, known and bool(rates)
+    for type_, share in scales.items():
+        if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
+            # Scales of one group, and weights of another.
+            total, exact = total + max(Fraction(0), tensors[type_] - packed * share), False
+    return Counted(int(total), exact=exact and known, known=known)
+
+
+def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensors: Shapes) -> Fraction | None:
+    module, leaf = module_of(name), name.rpartition(".")[2]
+    if leaf == "q_weight" and f"{module}.q_invperm" in tensors and shape:  # exl2: its rows differ in their bits
+        return Fraction(math.prod(tensors[f"{module}.q_invperm"][1]) * shape[-1], max(1, math.prod(shape)))
+    if leaf == "trellis" and len(shape) == 3:  # exl3: tiles of 16 by 16 weights
+        return Fraction(256, max(1, shape[2]))
+    if f"{name}.absmax" in tensors:  # bitsandbytes may keep its bytes in numbers of any type
+        return Fraction(tensor_bits(type_), 4)
+    if type_ in FLOATS or type_ in SMALL or type_ in OTHERS:
+        return Fraction(1)
+    return scheme.rate(module, type_)
+
+
+def tensor_bits(type_: str) -> int:
+    """Bits of a number of this type; 8 for types without a number in their name."""
+    digits = "".join(character for character in type_.partition("_")[0] if character.isdigit())
+    return int(digits or 8)
+
+
+def _may_hold_several(type_: str) -> bool:
+    return type_ not in FLOATS and type_ not in OTHERS and type_ not in SMALL
+
+
+def _same(rates: Iterable[Fraction | None]) -> Fraction | None:
+    different = set(rates)
+    return different.pop() if len(different) == 1 else None

@@ -1,0 +1,328 @@
+"""Quantization methods: what the configuration of each says of how many weights a number holds. Pure.
+
+It follows from the method, from its format and from the bits of a tensor's group. What nothing states is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from slipway.artifacts import name_patterns
+from slipway.artifacts.quantization import FP8, SMALL, UNKNOWN, Group, Rates, Scheme, merged
+
+MOST_GROUPS = 4096
+MOST_BITS = 16
+WILD = frozenset("*?[")
+
+
+def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
+    """By a config.json, and its parts. None: the model is not quantized."""
+    found = stated(configuration, parts)
+    if not found:
+        return None
+    method = _word(found.get("quant_method"))
+    reader = next((reader for names, reader in READERS if _begins(method, names)), None)
+    if not method:
+        reader = _reader_without_method(found)
+    return reader(found) if reader else UNKNOWN
+
+
+def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
+    """What a configuration says of its quantization; empty: nothing."""
+    for place in (configuration, *parts):
+        for name in ("quantization_config", "compression_config", "quantization"):
+            found = place.get(name)
+            if isinstance(found, Mapping) and found:
+                return found
+    return {}
+
+
+def bits_in(found: Mapping[str, Any], *more: str) -> int:
+    """Bits of a weight; 0: not said."""
+    for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
+        value = found.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_BITS:
+            return int(value) if int(value) == value else 0
+    return 0
+
+
+# How numbers hold weights
+
+
+def _whole() -> Rates:
+    return {"I8": Fraction(1), "U8": Fraction(1), **dict.fromkeys(SMALL, Fraction(1))}
+
+
+def _bytes(bits: int) -> Rates:
+    rate = Fraction(8 // bits) if 0 < bits <= 8 else None
+    return {} if rate is None else {"U8": rate, "I8": rate}
+
+
+def _words(bits: int, *, dense: bool = False) -> Rates:
+    """``dense``: weights lie across the borders of numbers where their bits do not divide 32."""
+    if not 0 < bits <= 8:
+        return {}
+    rate = Fraction(32, bits) if dense else Fraction(32 // bits)
+    return {"I32": rate, "U32": rate}
+
+
+def _fp4(size: int) -> tuple[Rates, Mapping[str, Fraction]]:
+    """Two weights in a byte, and a scale of 8 bits for each block of ``size``."""
+    return {"U8": Fraction(2), "I8": Fraction(2), "F4": Fraction(1)}, {"F8_E4M3": Fraction(1, size)}
+
+
+def _kept(targets: Sequence[str] | None, rates: Rates, scales: Mapping[str, Fraction] | None = None) -> Group:
+    """``targets``: names and wildcard patterns of modules. Empty: all others. None: any; they are not understood."""
+    patterns = tuple(one for one in targets or () if WILD & set(one[: name_patterns.LONGEST]))
+    names = frozenset(targets or ()).difference(patterns)
+    return Group(rates=rates, scales=scales or {}, names=names, patterns=patterns, rest=not targets)
+
+
+def _scheme(groups: Sequence[Group], *, apart: bool = True) -> Scheme:
+    return Scheme(groups=merged(groups), apart=apart)
+
+
+# What the configurations of each method say
+
+
+def _gptq(found: Mapping[str, Any]) -> Scheme:
+    """GPTQ, AWQ and what keeps its weights as they do."""
+    dense = not _begins(_word(found.get("quant_method")), ("awq",))
+    bits = bits_in(found) or (0 if dense else 4)
+    others = [
+        _kept(patterns, _words(bits_in(own), dense=dense))
+        for name in ("dynamic", "extra_config")
+        for key, own in _entries(found.get(name))
+        if bits_in(own) in (2, 3, 4, 5, 6, 7, 8)
+        for patterns in [name_patterns.wildcards(key.removeprefix("+:"))]
+    ]
+    return _scheme((_kept((), _words(bits, dense=dense)), *others), apart=False)
+
+
+def _bitsandbytes(found: Mapping[str, Any]) -> Scheme:
+    eight = any(found.get(name) is True for name in ("load_in_8bit", "_load_in_8bit"))
+    return _scheme((_kept((), _whole() if eight else _bytes(4)),), apart=False)
+
+
+def _mxfp4(_found: Mapping[str, Any]) -> Scheme:
+    """Blocks of 32 weights in 16 bytes, and one byte of scale for each."""
+    return _scheme((_kept((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
+
+
+def _eight(_found: Mapping[str, Any]) -> Scheme:
+    """A weight in each number."""
+    return _scheme((_kept((), _whole()),))
+
+
+def _modelopt(found: Mapping[str, Any]) -> Scheme:
+    inner = found.get("quantization")
+    own = {**found, **inner} if isinstance(inner, Mapping) else found
+    algorithm = _word(own.get("quant_algo"))
+    layers = [
+        _kept((name,), *_algorithm(_word(one.get("quant_algo")), one))
+        for name, one in _entries(own.get("quantized_layers"))
+    ]
+    if layers:
+        return _scheme((*layers, _kept((), _whole())))
+    if not algorithm and _word(own.get("quant_method")).endswith(("fp4", "nvfp4")):
+        algorithm = "nvfp4"
+    if not algorithm and own.get("config_groups"):
+        return _compressed(own)
+    rates, scales = _algorithm(algorithm, own)
+    return _scheme((_kept((), rates, scales),)) if rates else UNKNOWN
+
+
+def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
+    """Of NVIDIA's model optimizer."""
+    size = own.get("group_size")
+    if "mxfp8" in algorithm:
+        return dict.fromkeys(FP8, Fraction(1)), {"U8": Fraction(1, 32)}
+    if "nvfp4" in algorithm:
+        return _fp4(size if isinstance(size, int) and size in (16, 32) else 16)
+    if "fp4" in algorithm:
+        return _fp4(32)[0], {}
+    if algorithm.startswith(("w4", "int4")):
+        return _bytes(4), {}
+    return (_whole(), {}) if "8" in algorithm else ({}, {})
+
+
+def _compressed(found: Mapping[str, Any]) -> Scheme:
+    """compressed-tensors: the format is the group's, or else that of all."""
+    groups, shared, apart = [], _word(found.get("format")), True
+    for _name, group in _entries(found.get("config_groups")):
+        weights = group.get("weights")
+        if not isinstance(weights, Mapping):
+            continue
+        named = _word(group.get("format")) or ("" if shared == "mixed-precision" else shared)
+        rates, scales = _format(named, bits_in(weights), _word(weights.get("type")))
+        apart = apart and weights.get("symmetric") is not False and bool(rates.keys() & {"I8", "U8", *FP8})
+        groups.append(_kept(_targets(group.get("targets")), rates, scales))
+    return _scheme(groups, apart=apart)
+
+
+def _format(name: str, bits: int, kind: str) -> tuple[Rates, Mapping[str, Fraction]]:
+    if "nvfp4" in name:
+        return _fp4(16)
+    if "mxfp4" in name:
+        return _fp4(32)[0], {"U8": Fraction(1, 32)}
+    if name == "marlin-24":
+        return {type_: 2 * rate for type_, rate in _words(bits).items()}, {}  # every second weight is zero
+    if "sparse" in name or not bits:
+        return {}, {}
+    if name == "pack-quantized":
+        return _words(bits), {}
+    if name in ("int-quantized", "float-quantized", "naive-quantized", "mxfp8-quantized", "dense"):
+        return _whole(), {}
+    if kind == "float" and bits == 4:
+        return _fp4(16)
+    if name:
+        return {}, {}
+    return {**_whole(), **_words(bits)} if bits < 8 else {**_whole(), **_words(8)}, {}
+
+
+def _quark(found: Mapping[str, Any]) -> Scheme:
+    groups = [
+        _kept((key,), rates, scales)
+        for key, own in _entries(found.get("layer_quant_config"))
+        for rates, scales in [_quark_weights(own)]
+    ]
+    shared = found.get("global_quant_config")
+    rates, scales = _quark_weights(shared if isinstance(shared, Mapping) else found)
+    return _scheme((_kept((), rates, scales), *groups), apart=False)
+
+
+def _quark_weights(own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction]]:
+    weight = own.get("weight")
+    first = weight[0] if isinstance(weight, list) and weight else weight
+    type_ = _word(first.get("dtype")) if isinstance(first, Mapping) else ""
+    if type_ in ("fp4", "mx4", "mxfp4"):
+        return {"U8": Fraction(2)}, {}
+    if type_ in ("int4", "uint4", "int3", "int2"):
+        return {**_words(int(type_[-1])), **_bytes(int(type_[-1]))}, {}
+    return (_whole(), {}) if "8" in type_ else ({}, {})
+
+
+def _hqq(found: Mapping[str, Any]) -> Scheme:
+    inner = found.get("quant_config")
+    own = inner if isinstance(inner, Mapping) else found
+    shared = own.get("weight_quant_params")
+    whole = bits_in(shared if isinstance(shared, Mapping) else found)
+    groups = [
+        _kept((name,), _hqq_rates(bits))
+        for name, one in _entries(own)
+        if name != "weight_quant_params"
+        for inside in [one.get("weight_quant_params")]
+        if (bits := bits_in(inside if isinstance(inside, Mapping) else one))
+    ]
+    return _scheme((_kept((), _hqq_rates(whole)), *groups), apart=False)
+
+
+def _hqq_rates(bits: int) -> Rates:
+    return _words(3) if bits == 3 else _bytes(bits)
+
+
+def _quanto(found: Mapping[str, Any]) -> Scheme:
+    kind = _word(found.get("weights"))
+    bits = int(kind[-1]) if kind[-1:].isdigit() else 0
+    return _scheme((_kept((), _whole() if bits == 8 else _bytes(bits)),), apart=False)
+
+
+def _torchao(found: Mapping[str, Any]) -> Scheme:
+    """Its types hold weights of 8 bits in one number each; those of 4 bits have several layouts."""
+    kind = found.get("quant_type")
+    text = repr(kind).lower()[:4096]
+    if "int4" in text or "uintx" in text or "intx" in text:
+        return _scheme((_kept((), _words(4) if "int4" in text else {}),), apart=False)
+    return _eight(found) if "8" in text else UNKNOWN
+
+
+def _aqlm(found: Mapping[str, Any]) -> Scheme:
+    """Each code stands for a piece of a row."""
+    inside, outside, books = (
+        bits_in({"bits": found.get(name)}) for name in ("in_group_size", "out_group_size", "num_codebooks")
+    )
+    rate = Fraction(inside * outside, books) if inside and outside and books else None
+    rates = dict.fromkeys(("I8", "I16", "U8", "U16"), rate) if rate else {}
+    return _scheme((_kept((), rates),), apart=False)
+
+
+def _bitnet(_found: Mapping[str, Any]) -> Scheme:
+    return _scheme((_kept((), _bytes(2)),))
+
+
+def _mlx(found: Mapping[str, Any]) -> Scheme:
+    groups = [
+        _kept((name,), _words(bits_in(own), dense=True)) for name, own in _entries(found) if 0 < bits_in(own) <= 8
+    ]
+    return _scheme((_kept((), _words(bits_in(found), dense=True)), *groups))
+
+
+def _exl2(found: Mapping[str, Any]) -> Scheme:
+    """Every row has bits of its own; what they are on average is stated."""
+    bits = found.get("bits")
+    if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
+        return UNKNOWN
+    return _scheme((_kept((), {"I32": Fraction(32) / Fraction(bits).limit_denominator(1000)}),), apart=False)
+
+
+READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]] = (
+    (("gptq", "awq", "auto-round", "autoround", "intel/auto-round", "auto_round", "marlin", "inc", "bitblas"), _gptq),
+    (("bitsandbytes", "bnb"), _bitsandbytes),
+    (("mxfp4",), _mxfp4),
+    (("modelopt", "nvfp4", "petit_nvfp4"), _modelopt),
+    (("fp8", "fbgemm_fp8", "w8a8", "eetq", "ptpc_fp8", "mxfp8", "smoothquant", "int8", "deepspeedfp"), _eight),
+    (("compressed-tensors", "compressed_tensors"), _compressed),
+    (("quark",), _quark),
+    (("hqq",), _hqq),
+    (("quanto",), _quanto),
+    (("torchao",), _torchao),
+    (("aqlm",), _aqlm),
+    (("bitnet",), _bitnet),
+    (("exl2",), _exl2),
+)
+"""Beginnings of the names of methods -> who reads their configuration."""
+
+
+def _reader_without_method(found: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
+    """By the fields that only one method has."""
+    if any(found.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
+        return _bitsandbytes
+    if isinstance(found.get("config_groups"), Mapping):
+        return _compressed
+    if "quant_algo" in found:
+        return _modelopt
+    if "desc_act" in found:
+        return _gptq
+    return _mlx if "bits" in found and "group_size" in found else None
+
+
+def _entries(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(value, Mapping):
+        return []
+    return [(key, own) for key, own in list(value.items())[:MOST_GROUPS] if isinstance(own, Mapping)]
+
+
+def _targets(value: Any) -> tuple[str, ...] | None:
+    """Wildcard patterns of a group of compressed-tensors. Classes of layers mean all layers."""
+    patterns: list[str] = []
+    for one in value[:MOST_GROUPS] if isinstance(value, list) else ():
+        if not isinstance(one, str):
+            continue
+        if one.startswith("re:"):
+            understood = name_patterns.wildcards(one[3:])
+            if understood is None:
+                return None
+            patterns += understood
+        elif one[:1].islower():
+            patterns.append(one)
+    return tuple(patterns)
+
+
+def _word(value: Any) -> str:
+    return value.strip().lower()[:64] if isinstance(value, str) else ""
+
+
+def _begins(method: str, names: Sequence[str]) -> bool:
+    return bool(method) and method.startswith(tuple(names))
