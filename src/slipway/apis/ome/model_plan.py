@@ -13,8 +13,10 @@ import msgspec
 from slipway.apis.ome import names, storage
 from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
 from slipway.apis.ome.model_resolve import MOUNTED, PINNED, View, sharers, wants
+from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
+from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, key, uid
 from slipway.serving.api import Plan
 from slipway.serving.diagnosis import remains
@@ -194,22 +196,30 @@ def _loads(job: Object) -> bool:
 
 
 def _filled(view: View, runs: Iterable[Run]) -> Object:
-    """The fields of the spec that nobody has set, by what a loader told of the files."""
+    """The fields of the spec that nobody has set, by what a loader told of the files.
+
+    Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
+    safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.
+    The real size of a quantized model stands beside it, for runtimes that are written for that."""
     spec, annotations = view.resource["spec"], annotations_of(view.resource)
     told = next((report.model for run in runs if (report := run.report) and report.model), None)
     fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind
     if told is None or fixed:
         return {}
+    format_ = Named(SAFETENSORS, SAFETENSORS_VERSION) if told.format == Named(PYTORCH) else told.format
     found = {
         "modelType": told.model_type,
         "modelArchitecture": told.architecture,
-        "modelFormat": told.format and msgspec.to_builtins(told.format),
+        "modelFormat": format_ and msgspec.to_builtins(format_),
         "modelFramework": told.framework and msgspec.to_builtins(told.framework),
-        "modelParameterSize": told.parameter_size,
+        "modelParameterSize": told.stored_size or told.parameter_size,
         "modelCapabilities": list(told.capabilities),
-        "quantization": told.quantization,
+        "quantization": told.quantization if told.quantization in QUANTIZATIONS else "",
         "maxTokens": min(told.max_tokens, MOST_TOKENS),
         "diffusionPipeline": told.diffusion_pipeline,
     }
     unset = {field: value for field, value in found.items() if value and not spec.get(field)}
+    differs = told.stored_size not in ("", told.parameter_size)
+    if differs and "modelParameterSize" in unset and PARAMETER_SIZE not in (spec.get("additionalMetadata") or {}):
+        unset["additionalMetadata"] = {PARAMETER_SIZE: told.parameter_size}
     return {"spec": unset} if unset else {}

@@ -26,6 +26,10 @@ Number64 = Annotated[int, Meta(extra_json_schema=INT64)]
 Operator = Annotated[str, Meta(extra_json_schema={"default": "Equal"})]
 Weight = Annotated[int, Meta(extra_json_schema=INT64 | {"default": 1})]
 State = Literal["Creating", "Importing", "In_Transit", "In_Training", "Ready", "Failed"]
+QUANTIZATIONS = ("fp8", "fbgemm_fp8", "int4")
+"""What OME's own type for a quantization has, and what it fills in itself. Its runtimes name no other one."""
+PARAMETER_SIZE = "parameterSize"
+"""Key of ``additionalMetadata``: the parameters that a model has, where ``modelParameterSize`` counts other numbers."""
 Conditions = Annotated[tuple[Condition, ...], Meta(extra_json_schema=CHECKED)]
 
 

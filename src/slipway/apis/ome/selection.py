@@ -15,10 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from slipway.apis.ome import names
-from slipway.apis.ome.candidates import Broken, Candidate
+from slipway.apis.ome.candidates import Broken, Candidate, parse_size
 from slipway.apis.ome.fit import NOT_OFFERED, Asked, Judged
-from slipway.apis.ome.model_types import BaseModelSpec, ModelFormat
+from slipway.apis.ome.model_types import PARAMETER_SIZE, BaseModelSpec, ModelFormat
 from slipway.artifacts.config import ModelFacts, Named
+from slipway.artifacts.parameters import in_words
 from slipway.kube.objects import Object, annotations_of, as_object
 from slipway.serving.api import InvalidSpecError, Reference
 from slipway.spelling import did_you_mean
@@ -82,7 +83,26 @@ def select(
     ``wanted``: the one that the service names. It serves though it does not fit, and is looked for by its name in the
     namespace, then in the cluster: its kind has a default that few mean. ``current``: the one that serves already, kept
     while it fits. ``required_classes``: accelerator classes that the service asks for.
+
+    ``model.parameter_size`` is what OME counts, the numbers that are stored. Of a quantized model ``model.parameters``
+    are more: a runtime for models of that size serves it where none for the other does.
     """
+    found = _select(model, candidates, wanted, current, required_classes)
+    size = in_words(model.parameters)
+    if not size or size == model.parameter_size or (found.chosen is not None and found.fits):
+        return found
+    real = msgspec.structs.replace(model, parameter_size=size)
+    other = _select(real, candidates, wanted, current, required_classes)
+    return other if other.chosen is not None and other.fits else found
+
+
+def _select(
+    model: ModelFacts,
+    candidates: Sequence[Candidate | Broken],
+    wanted: Reference | None,
+    current: Reference | None,
+    required_classes: frozenset[str],
+) -> Selection:
     asked = Asked(model, required_classes)
     if wanted is not None:
         return _named(wanted, candidates, asked)
@@ -108,11 +128,16 @@ def select(
 def facts(spec: BaseModelSpec) -> ModelFacts:
     """What a model's spec says of it, as far as it counts in a selection."""
     pipeline = spec.diffusion_pipeline
+    try:
+        parameters = parse_size(spec.additional_metadata.get(PARAMETER_SIZE, "0"))
+    except ValueError:
+        parameters = 0
     return ModelFacts(
         architecture=spec.model_architecture or "",
         format=_named_version(spec.model_format),
         framework=_named_version(spec.model_framework),
         parameter_size=spec.model_parameter_size or "",
+        parameters=parameters,
         quantization=spec.quantization or "",
         diffusion_pipeline=None if pipeline is None else msgspec.to_builtins(pipeline),
     )
