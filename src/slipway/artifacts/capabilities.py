@@ -70,7 +70,9 @@ TASKS: Mapping[str, str] = {
     TEXT_TO_VIDEO: "text-to-video",
     IMAGE_TEXT_TO_VIDEO: "image-to-video",
 }
-GENERATES = ("ForCausalLM", "LMHeadModel")
+ANY = "any-to-any"
+"""A task that says nothing: sources give it to models that their files describe better."""
+GENERATES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 
 def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -78,11 +80,15 @@ def endpoints(tasks: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     kinds: dict[str, None] = {}
     features: dict[str, None] = {}
     for task in tasks:
-        usual = task.lower().strip().replace("_", "-").replace(" ", "-")
-        found = ENDPOINTS.get(SAME_TASKS.get(usual, usual), ((), ()))
+        found = ENDPOINTS.get(SAME_TASKS.get(usual(task), usual(task)), ((), ()))
         kinds |= dict.fromkeys(found[0])
         features |= dict.fromkeys(found[1])
     return tuple(kinds), tuple(features)
+
+
+def usual(task: str) -> str:
+    """A task as most sources spell it."""
+    return task.lower().strip().replace("_", "-").replace(" ", "-")
 
 
 def of_pipeline(class_name: str) -> tuple[str, ...]:

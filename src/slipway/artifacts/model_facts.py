@@ -66,7 +66,8 @@ def facts(told: Told) -> Facts:
     known, can = {"Safetensors": _safetensors, "GGUF": _gguf, "Diffusers": _diffusers}[told.format](told)
     features = _words((*told.features, *(("tools",) if TOOLS.search(told.template) else ())))
     named = known.architecture if told.format == "Safetensors" else ""
-    tasks = _words(told.tasks) or _words((capabilities.task_of(can, named),))
+    declared = tuple(task for task in told.tasks if capabilities.usual(task) != capabilities.ANY)
+    tasks = _words(declared) or _words((capabilities.task_of(can, named),))
     endpoints, supported = capabilities.endpoints(tasks)
     if "tools" in features and "Chat" in endpoints:
         supported = (*supported, "ToolCalling")

@@ -218,3 +218,29 @@ def test_several_tasks_add_up_without_repeating() -> None:
         ("Chat", "ImageToText", "TextGeneration"),
         ("VisionInput", "MultiModalInput"),
     )
+
+
+@pytest.mark.parametrize("spelling", ["any-to-any", "Any to Any", "any_to_any"])
+@pytest.mark.parametrize(
+    ("configuration", "expected"),
+    [
+        ({"architectures": ["GemmaForConditionalGeneration"], "model_type": "gemma"}, CHAT),
+        (LLAMA, CHAT),
+        ({"architectures": ["XForConditionalGeneration"], "vision_config": {"depth": 1}}, ("Chat", "ImageToText")),
+        ({"architectures": ["WhisperForConditionalGeneration"]}, ("SpeechToText",)),
+    ],
+)
+def test_a_task_that_says_nothing_leaves_the_word_to_the_files(
+    spelling: str, configuration: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    found = of(configuration=configuration, tasks=(spelling,))
+
+    assert (found.endpoint_types, found.tasks) == (expected, (spelling,))
+
+
+def test_a_declared_task_counts_beside_one_that_says_nothing() -> None:
+    assert of(tasks=("any-to-any", "translation")).endpoint_types == ("Translation",)
+
+
+def test_a_task_without_an_entry_hides_what_the_files_say() -> None:
+    assert of(tasks=("unheard-of",)).endpoint_types == ()
