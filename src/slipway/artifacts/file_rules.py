@@ -1,16 +1,18 @@
 """File rules: which files of a source make up a model, and which format it has. Pure.
 
-Engines read weights, configurations and tokenizers. Pictures, documents, the same weights in other formats stay behind
-without a word; what could only do harm, or hides what it is, fails the publication.
+Engines read weights, configurations and tokenizers. Pictures, documents and the same weights once more stay behind
+without a word; what is small and not known enters. What could only do harm, or hides what it is, fails the publication.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 import msgspec
+
+from slipway.artifacts import copies
 
 Format = Literal["Safetensors", "GGUF", "Diffusers"]
 CONFIG, INDEX = "config.json", "model_index.json"
@@ -30,13 +32,47 @@ REJECTED = (
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 KEPT_NAMES = re.compile(
     r"(?:generation_config|tokenizer.*|special_tokens_map|preprocessor_config|processor_config|added_tokens|vocab|params"
-    r"|dtypes|modules|.*\.index)\.json|vocab\.txt|merges\.txt|tokenizer\.model|spiece\.model|sentencepiece\.bpe\.model"
+    r"|dtypes|modules|.*\.index)\.json|vocab\.txt|merges\.txt|tokenizer\.model.*|spiece\.model|sentencepiece\.bpe\.model"
     r"|chat_template\.jinja"
 )
-KEPT_ENDINGS = (".json", ".yaml", ".yml", ".xml", ".jinja", ".model", ".txt", ".tiktoken")
-DROPPED_NAMES = re.compile(
-    r"(?:readme|license|licence|notice|copying|changelog|use_policy|requirements)\b.*", re.IGNORECASE
+KEPT_ENDINGS = (".json", ".yaml", ".yml", ".xml", ".jinja", ".model", ".txt", ".tiktoken", ".spm", ".bpe", ".vocab")
+DROPPED_ENDINGS = (
+    *(".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".ico", ".tif", ".tiff", ".heic", ".avif"),
+    *(".mp3", ".mp4", ".wav", ".flac", ".ogg", ".m4a", ".webm", ".mov", ".mkv", ".avi"),
+    *(".md", ".pdf", ".rst", ".html", ".htm", ".css", ".doc", ".docx", ".pptx", ".tex", ".bib", ".log", ".cff"),
+    *(".csv", ".tsv", ".parquet", ".arrow", ".jsonl", ".ipynb", ".xlsx", ".db", ".sqlite"),
+    *(
+        ".py",
+        ".pyc",
+        ".pyi",
+        ".sh",
+        ".bash",
+        ".ps1",
+        ".bat",
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cu",
+        ".h",
+        ".js",
+        ".ts",
+        ".rs",
+        ".go",
+    ),
+    *(".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".keras", ".onnx", ".onnx_data", ".msgpack"),
+    *(".ot", ".npz", ".npy", ".mlmodel", ".mlpackage", ".tflite", ".pb", ".engine", ".plan", ".nemo", ".pdparams"),
+    *(".pdiparams", ".ggml", ".llamafile", ".safetensors", ".gguf", ".part", ".incomplete", ".lock"),
+    *(".md5", ".sha256", ".sha512", ".asc", ".sig", ".pem", ".key", ".crt", ".p12", ".env", ".bak", ".orig", ".rej"),
 )
+"""Documents, pictures, recordings, data, code, weights in other formats, and what is left over from copying them."""
+SMALL = 16 << 20
+"""Bytes of a file that enters though nothing is known of it: it may be a tokenizer of a kind that is new."""
+DROPPED_NAMES = re.compile(
+    r"(?:readme|license|licence|notice|copying|changelog|use_policy|requirements|dockerfile|makefile|citation|authors)\b.*",
+    re.IGNORECASE,
+)
+OTHER_INDEX = re.compile(r".*\.(?:bin|h5|msgpack|pt|pth)\.index\.json")
+"""Names the parts of weights that stay behind."""
 DIFFUSERS_BIN = re.compile(r"(?:diffusion_)?(?:pytorch_)?model.*\.bin")
 """Weights of a part of a pipeline that are not safetensors."""
 
@@ -56,15 +92,29 @@ class Chosen(msgspec.Struct, frozen=True):
         return self.weights | self.companions
 
 
-def choose(paths: Collection[str]) -> Chosen:
-    """Raises UnsupportedError."""
+def choose(
+    paths: Collection[str], *, sizes: Mapping[str, int | None] | None = None, indexed: Collection[str] = ()
+) -> Chosen:
+    """Raises UnsupportedError. ``sizes``: of the files, in bytes, where they are known; large files that nothing is
+    known of stay behind. ``indexed``: the weights that indexes name."""
     wanted = [path for path in paths if not _in_dropped_folder(path)]
     for path in sorted(wanted):
         if path.lower().endswith(REJECTED):
             raise UnsupportedError(f"{path} must not be part of a model: remove programs and archives from the source")
     format_ = _format(wanted)
-    weights = frozenset(path for path in wanted if _is_weight(path, format_))
-    companions = frozenset(path for path in wanted if path not in weights and _is_companion(path))
+    found = [path for path in wanted if _is_weight(path, format_)]
+    weights = copies.without(found, wanted, indexed=indexed, pipeline=format_ == "Diffusers")
+    gone = {path.partition("/")[0] for path in found if "/" in path} - {path.partition("/")[0] for path in weights}
+    left = {f"{copies.stem(path)}.index.json" for path in found if path not in weights}
+    left -= {f"{copies.stem(path)}.index.json" for path in weights}
+    companions = frozenset(
+        path
+        for path in wanted
+        if path not in found
+        and path not in left
+        and path.partition("/")[0] not in gone
+        and _is_companion(path, (sizes or {}).get(path))
+    )
     return Chosen(format_, weights, companions)
 
 
@@ -98,11 +148,15 @@ def _is_weight(path: str, format_: Format) -> bool:
     return name.endswith(SAFETENSORS)
 
 
-def _is_companion(path: str) -> bool:
+def _is_companion(path: str, size: int | None) -> bool:
     name = path.rpartition("/")[2].lower()
+    if OTHER_INDEX.fullmatch(name):
+        return False
     if KEPT_NAMES.fullmatch(name):
         return True
-    return name.endswith(KEPT_ENDINGS) and not DROPPED_NAMES.fullmatch(name)
+    if DROPPED_NAMES.fullmatch(name) or name.endswith(DROPPED_ENDINGS):
+        return False
+    return name.endswith(KEPT_ENDINGS) or size is None or size <= SMALL
 
 
 def _in_dropped_folder(path: str) -> bool:

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
-from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read
+from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, UnreadableError
 
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)
@@ -103,6 +103,16 @@ QUANTIZATIONS: Mapping[int, str] = {
     38: "MXFP4_MOE",
 }
 """``general.file_type`` -> the name that people know. The others are no longer in use."""
+BLOCKS: Mapping[int, Mapping[int, int]] = {
+    1: {0: 4, 1: 2, 24: 1, 25: 2, 26: 4, 27: 8, 28: 8, 30: 2},
+    32: {2: 18, 3: 20, 6: 22, 7: 24, 8: 34, 20: 18, 39: 17},
+    256: {10: 84, 11: 110, 12: 144, 13: 176, 14: 210, 15: 292, 16: 66, 17: 74, 18: 98, 19: 50, 21: 110, 22: 82}
+    | {23: 136, 29: 56, 34: 54, 35: 66},
+}
+"""Weights in a block -> type of a tensor, as the file numbers it -> bytes of a block."""
+BYTES = {type_: (weights, size) for weights, types in BLOCKS.items() for type_, size in types.items()}
+ALIGNMENT, USUAL_ALIGNMENT = "general.alignment", 32
+"""Key of the number that the beginning of the tensors is a multiple of."""
 PART = re.compile(r"-\d{5}-of-\d{5}(?=\.gguf\Z)", re.IGNORECASE)
 GENERAL = ("general.architecture", "general.name", "general.file_type", "general.license")
 OF_ARCHITECTURE = ("context_length", "embedding_length", "block_count", "attention.head_count")
@@ -125,24 +135,30 @@ class Gguf(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """In all tensors, where they were counted."""
 
 
-def parse(read: Read, *, count: bool = False) -> Gguf:
+def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
     """The header of the file that ``read`` reads. Raises MalformedFileError for one that is none.
 
-    ``count``: whether the list of tensors is read as well, which follows it, to count the parameters.
+    ``count``: whether the list of tensors is read as well, which follows it, to count the parameters. ``size``: of the
+    file, in bytes; with ``count`` a file that is too short for its tensors is none. 0: any.
     """
     reader = _Reader(RangeReader(read, MOST_BYTES))
     tensors, keys = reader.count("the number of tensors"), reader.count("the number of keys")
     if keys > MOST_KEYS:
-        raise MalformedFileError(f"it declares {keys} keys, more than any header")
+        raise UnreadableError(f"it declares {keys} keys, more than any header")
     found: dict[str, int | str] = {}
     for _unused in range(keys):
         key = reader.text(LONGEST_KEY, "a key")
         named = f"the value of {key[:64]!r}"
         value = reader.value(reader.type(named), named)
-        if value is not None and (key in GENERAL or key.endswith(OF_ARCHITECTURE)):
+        if value is not None and (key in (*GENERAL, ALIGNMENT) or key.endswith(OF_ARCHITECTURE)):
             found[key] = value
     reader.ends()
-    parameters = reader.parameters(tensors) if count else 0
+    parameters, data = reader.parameters(tensors) if count else (0, 0)
+    if count and size and tensors:
+        alignment = _number(found.get(ALIGNMENT)) or USUAL_ALIGNMENT
+        needed = -(-reader.position // alignment) * alignment + data
+        if size < needed:
+            raise MalformedFileError(f"it has {size} bytes, but its tensors need {needed}")
     return _summary(reader.version, tensors, parameters, found)
 
 
@@ -232,23 +248,30 @@ class _Reader:
         self._reader.position -= 1
         self._reader.take(1, "its last value")
 
-    def parameters(self, tensors: int) -> int:
-        """What the next entries of the list of tensors add up to. Raises MalformedFileError."""
+    @property
+    def position(self) -> int:
+        """Bytes before the next value."""
+        return self._reader.position
+
+    def parameters(self, tensors: int) -> tuple[int, int]:
+        """What the next entries of the list of tensors add up to, and the bytes that their data has at least. Raises
+        MalformedFileError."""
         if tensors > MOST_TENSORS:
-            raise MalformedFileError(f"it declares {tensors} tensors, more than any file")
-        total = 0
+            raise UnreadableError(f"it declares {tensors} tensors, more than any file")
+        total = end = 0
         for _unused in range(tensors):
             self.text(LONGEST_KEY, "the name of a tensor")
             dimensions = self._number("I", "the shape of a tensor")
             if dimensions > MOST_DIMENSIONS:
                 raise MalformedFileError(f"a tensor has {dimensions} dimensions, more than any")
             shape = [self.count("the shape of a tensor") for _unused in range(dimensions)]
-            total += math.prod(shape)
+            weights = math.prod(shape)
+            total += weights
             if total > LARGEST:
                 raise MalformedFileError("its tensors are larger than any file")
-            self._number("I", "the type of a tensor")
-            self._number("Q", "the place of a tensor")
-        return total
+            block, size = BYTES.get(self._number("I", "the type of a tensor"), (1, 0))
+            end = max(end, self._number("Q", "the place of a tensor") + weights // block * size)
+        return total, end
 
     def _pass_array(self, key: str, depth: int) -> None:
         kind, count = self.type(key), self.count(key)
@@ -262,7 +285,7 @@ class _Reader:
         else:
             self._lists -= count
         if self._texts < 0 or self._lists < 0:
-            raise MalformedFileError(f"{key} is longer than any header")
+            raise UnreadableError(f"{key} is longer than any header")
         if kind is Type.STRING:
             self._reader.skip_texts(count, struct.Struct(f"{self._order}{self._length}"), key)
             return

@@ -21,6 +21,10 @@ class MalformedFileError(ValueError):
     """The file is not in the format of its name, or is truncated; the message says where."""
 
 
+class UnreadableError(MalformedFileError):
+    """The file may be sound, but it is too much, or too far away, to be read. The message says why."""
+
+
 class RangeReader:
     """A position in a file, and the piece of it that was read last."""
 
@@ -61,7 +65,7 @@ class RangeReader:
 
     def _fetch(self, size: int, what: str) -> None:
         if size > self._left:
-            raise MalformedFileError(f"{what} is longer than any header")
+            raise UnreadableError(f"{what} is longer than any header")
         wanted = min(max(size, PIECE), self._left)
         piece = self._read(self.position, wanted)[:wanted]
         self._left -= len(piece)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read
+from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
@@ -55,7 +55,7 @@ class Budget:
         self._bytes -= len(document)
         self._fields -= document.count(b":")
         if self._bytes < 0 or self._fields < 0:
-            raise MalformedFileError("the headers of all its files together are longer than any model's")
+            raise UnreadableError("the headers of all its files together are longer than any model's")
 
 
 def parse(

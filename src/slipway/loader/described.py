@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.artifacts import config, gguf, safetensors
-from slipway.artifacts.file_rules import CONFIG, INDEX, Chosen
+from slipway.artifacts import config, gguf, safetensors, soundness
+from slipway.artifacts.file_rules import CONFIG, INDEX, Chosen, UnsupportedError, choose
 from slipway.artifacts.gguf import Gguf
 from slipway.artifacts.model_facts import Told, facts
 from slipway.artifacts.publication import Facts
-from slipway.artifacts.range_reader import MalformedFileError, Read
+from slipway.artifacts.range_reader import MalformedFileError, Read, UnreadableError
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.digests import hasher
 from slipway.loader.headers import MOST_HEADERS, counted
+from slipway.loader.selection import FaultError
 from slipway.loader.sources.base import Entry, Listing, Retry, Source
 from slipway.loader.stage import piece
 
 TOKENIZER, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+MOST_INDEX = 16 << 20
 MOST_TEMPLATE = 16 << 20
 """Bytes of a tokenizer's configuration, which has the template for chats in it."""
 T = TypeVar("T")
@@ -33,15 +35,37 @@ class Description(msgspec.Struct, frozen=True):
     """Types of the tensors."""
 
 
+def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
+    """The files that make the model. Raises LoadError where they are none, or not all there."""
+    files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
+    indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
+    indexed = {one for path, content in indexes.items() for one in soundness.named_by(path, content)}
+    try:
+        sizes = {entry.path: entry.size for entry in listing.entries}
+        chosen = choose(paths, sizes=sizes, indexed=indexed)
+    except UnsupportedError as error:
+        raise FaultError("UnsupportedSource", str(error)) from error
+    for path, content in indexes.items():
+        if path in chosen.files and (missing := soundness.missing_of_index(path, content, paths)):
+            raise FaultError("UnsupportedSource", soundness.incomplete(missing, path))
+    if missing := soundness.missing_part(chosen.weights):
+        raise FaultError("UnsupportedSource", soundness.incomplete(missing))
+    return chosen
+
+
 def described(source: Source, listing: Listing, chosen: Chosen, retry: Retry) -> Description:
-    """What cannot be read is not known. Raises LoadError for a source that fails."""
+    """What cannot be read is not known. Raises LoadError for a source that fails, and for files that are not what their
+    names say."""
     files = _Files(source, listing.entries, retry)
+    files.check(chosen.companions)
     main = {"Diffusers": INDEX, "Safetensors": CONFIG}.get(chosen.format, "")
     tensors: Mapping[str, int] = {}
     shapes: dict[str, tuple[str, Sequence[int]]] = {}
     headers: tuple[tuple[Gguf, ...], ...] = ()
     if chosen.format == "GGUF":
-        headers = tuple(files.gguf(parts) for parts in _models(chosen.weights))
+        models = _models(chosen.weights)
+        headers = tuple(files.gguf(parts) for parts in models)
+        files.gguf(sorted(chosen.weights.difference(*models)))
     else:
         tensors = files.tensors(chosen, main, shapes)
     beside = {name: files.json(name, config.MOST_BYTES) for name in config.QUANTIZATION_FILES if main == CONFIG}
@@ -88,22 +112,50 @@ class _Files:
         ``safetensors.parse``."""
         parse = partial(safetensors.parse, budget=safetensors.Budget(), shapes=shapes)
         total: Counter[str] = Counter()
-        names = [name for name in chosen.weights if name.endswith(".safetensors")]
-        if len(names) != len(chosen.weights) or len(names) > MOST_HEADERS:
+        names = [name for name in chosen.weights if name.lower().endswith(".safetensors")]
+        self.check(chosen.weights.difference(names))
+        if len(names) > MOST_HEADERS:
             return {}
-        for name in self._in_order(counted(sorted(names), main)):
-            found = self._header(name, parse)
-            if found is None or found.size != self._entries[name].size:
-                return {}
-            total.update(found.parameters)
-        return dict(sorted(total.items()))
+        model, complete = set(counted(sorted(names), main)), len(names) == len(chosen.weights)
+        for name in self._in_order(names):
+            found = self._header(name, parse if name in model else safetensors.parse)
+            complete = complete and found is not None
+            if found is not None:
+                self._check_size(name, found.size)
+                total.update(found.parameters if name in model else {})
+        return dict(sorted(total.items())) if complete else {}
 
     def gguf(self, parts: Sequence[str]) -> tuple[Gguf, ...]:
         """Of each part of one model; none where one of them says nothing that is sound."""
-        found = [self._header(name, partial(gguf.parse, count=True)) for name in parts[:MOST_HEADERS]]
+        found = [self._header(name, self._gguf_parser(name)) for name in parts[:MOST_HEADERS]]
         return tuple(one for one in found if one is not None) if all(found) else ()
 
-    def _in_order(self, names: Sequence[str]) -> list[str]:
+    def check(self, names: Collection[str]) -> None:
+        """Raises LoadError where one of them is something else than what its name says. Of companions only what is as
+        small as a pointer is read."""
+        read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ)]
+        for name in read[:MOST_HEADERS]:
+            size, weights = self._entries[name].size, name.lower().endswith(soundness.WEIGHTS)
+            if weights or (size or 0) <= soundness.POINTER_BYTES:
+                self._refuse(name, "")
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """Raises FaultError by what the file begins with, or else for the reason, if there is one."""
+        entry = self._entries[name]
+        head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
+        fault = soundness.fault_of(name, head, entry.size) or (f"{name} {reason}" if reason else "")
+        if fault:
+            raise FaultError("UnsupportedSource", fault[:600])
+
+    def _check_size(self, name: str, promised: int) -> None:
+        size = self._entries[name].size
+        if size is not None and size != promised:
+            raise FaultError("UnsupportedSource", soundness.cut_off(name, size, promised))
+
+    def _gguf_parser(self, name: str) -> Callable[[Read], Gguf]:
+        return partial(gguf.parse, count=True, size=self._entries[name].size or 0)
+
+    def _in_order(self, names: Collection[str]) -> list[str]:
         """As the source has them: some are read from their beginning to their end only."""
         wanted = set(names)
         return [path for path in self._entries if path in wanted]
@@ -111,7 +163,10 @@ class _Files:
     def _header(self, name: str, parse: Callable[[Read], T]) -> T | None:
         try:
             return self._retry(lambda: parse(partial(piece, self._source, self._entries[name])))
-        except (MalformedFileError, DecodingError):
+        except UnreadableError:
+            return None
+        except (MalformedFileError, DecodingError) as error:
+            self._refuse(name, f"cannot be read as what its name says: {error}: copy the file again")
             return None
 
     def _text(self, path: str, most: int) -> bytes:

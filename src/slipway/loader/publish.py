@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from slipway.artifacts import file_rules, modelpack
-from slipway.artifacts.file_rules import Chosen, UnsupportedError
+from slipway.artifacts import modelpack
+from slipway.artifacts.file_rules import Chosen
 from slipway.artifacts.modelpack import SMALL_FILES, TAR_TYPE, Layer, Origin, raw_type
 from slipway.artifacts.publication import Publication
 from slipway.artifacts.session import TAG as SESSION
 from slipway.decoding import DecodingError
 from slipway.loader import under_way
 from slipway.loader.contents import Content, FileContent, TarContent
-from slipway.loader.described import Description, described
+from slipway.loader.described import Description, chosen_of, described
 from slipway.loader.errors import LoadError
 from slipway.loader.folder import checked
 from slipway.loader.progress import human
@@ -70,7 +70,7 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
     if known is not None:
         log.info("%s has this revision already", target.host)
         return known
-    chosen = _chosen(listing)
+    chosen = _chosen(source, listing, retry)
     told = described(source, listing, chosen, retry)
     planned = _planned(source, listing, chosen, work)
     notes = UnderWay(target, work, retry, wish.resume)
@@ -134,12 +134,9 @@ def unpublish(target: Registry, retry: Retry, resume: str = "") -> int:
     return gone
 
 
-def _chosen(listing: Listing) -> Chosen:
+def _chosen(source: Source, listing: Listing, retry: Retry) -> Chosen:
     """Raises LoadError where these files are no model."""
-    try:
-        chosen = file_rules.choose({entry.path for entry in listing.entries})
-    except UnsupportedError as error:
-        raise FaultError("UnsupportedSource", str(error)) from error
+    chosen = chosen_of(source, listing, retry)
     checked([entry for entry in listing.entries if entry.path in chosen.files])
     return chosen
 

@@ -18,7 +18,7 @@ import msgspec
 
 from slipway.artifacts import gguf
 from slipway.artifacts.address_policy import AddressPolicy
-from slipway.artifacts.range_reader import MalformedFileError
+from slipway.artifacts.range_reader import MalformedFileError, UnreadableError
 from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
@@ -148,7 +148,7 @@ def piece(source: Source, entry: Entry, offset: int, size: int) -> bytes:
     with source.read(entry, offset) as body:
         before = offset - body.start
         if before > FARTHEST:
-            raise MalformedFileError("its server does not support ranges, and its header is long")
+            raise UnreadableError("its server does not support ranges, and its header is long")
         found = bytearray()
         while len(found) < before + size and (data := body.read(min(CHUNK, before + size - len(found)))):
             found += data

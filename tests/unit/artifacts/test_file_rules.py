@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipway.artifacts.file_rules import UnsupportedError, choose
+from slipway.artifacts.file_rules import SMALL, UnsupportedError, choose
 from tests.tables import each
 
 SAFETENSORS = ("config.json", "model.safetensors")
@@ -33,6 +33,14 @@ KEPT = [
     "settings.yaml",
     "openvino.xml",
     "qwen.tiktoken",
+    "tokenizer.model.v3",
+    "tokenizer.model.v11m",
+    "tekken.json",
+    "tokenizer.v7",
+    "sentencepiece.spm",
+    "bpe.codes",
+    "dict",
+    "1_Dense/pytorch_model.unknown",
 ]
 DROPPED = [
     *(".gitattributes", ".cache/x.json", "__MACOSX/config.json", "assets/a.json", "benchmarks/b.json", "docs/x.txt"),
@@ -42,6 +50,7 @@ DROPPED = [
     *("model.pt", "model.pth", "tf_model.h5", "model.onnx", "flax_model.msgpack", "rust_model.ot", "pytorch_model.bin"),
     *("README.md", "LICENSE", "LICENSE.txt", "NOTICE", "NOTICE.txt", "cover.png", "paper.pdf", "table.csv", "run.py"),
     *("convert.sh", "training_args.bin", "requirements.txt", "docs/archive.zip", "scripts/tool.exe"),
+    *("pytorch_model.bin.index.json", "tf_model.h5.index.json", "model.npz", "demo.mp4", "Makefile", "server.pem"),
 ]
 REJECTED = [".so", ".dll", ".dylib", ".exe", ".jar", ".class", ".wasm", ".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz"]
 
@@ -54,6 +63,53 @@ def test_what_engines_read_is_kept(path: str) -> None:
 @each(DROPPED)
 def test_what_nobody_reads_stays_behind_without_a_word(path: str) -> None:
     assert choose([*SAFETENSORS, path]).files == set(SAFETENSORS)
+
+
+def test_a_large_file_of_which_nothing_is_known_stays_behind() -> None:
+    sizes = {"tokenizer.json": SMALL + 1, "unknown": SMALL + 1, "small": SMALL}
+    assert choose([*SAFETENSORS, *sizes], sizes=sizes).companions == {"config.json", "tokenizer.json", "small"}
+
+
+INDEX = "model.safetensors.index.json"
+PARTS = tuple(f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
+PIPELINE = ("model_index.json", "unet/config.json")
+UNET = "unet/diffusion_pytorch_model"
+COPIES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+    # the model, and what stays behind
+    (("config.json", INDEX, *PARTS), ("consolidated.safetensors",)),
+    (("config.json", INDEX, *PARTS), ("consolidated.safetensors", "consolidated.safetensors.index.json")),
+    (("config.json", INDEX, *PARTS), ("consolidated-00001-of-00002.safetensors",)),
+    (("config.json", "model.safetensors"), ("consolidated.00.safetensors",)),
+    (("config.json", INDEX, *PARTS), ("model.safetensors",)),
+    (("config.json", "model.safetensors"), PARTS),
+    (("config.json", "model.safetensors"), ("model.fp16.safetensors", "model.bf16.safetensors")),
+    (("config.json", INDEX, *PARTS), ("model.fp16-00001-of-00002.safetensors", "model.fp16.safetensors.index.json")),
+    (("config.json", "model.safetensors"), ("fp16/model.safetensors", "4bit/model.safetensors")),
+    (("config.json", "model.safetensors"), ("original/model.safetensors", "pytorch_model.bin", "model.onnx")),
+    (("model.gguf",), ("model-00001-of-00002.gguf", "model-00002-of-00002.gguf")),
+    ((*PIPELINE, f"{UNET}.safetensors"), (f"{UNET}.fp16.safetensors", f"{UNET}.bin", f"{UNET}.non_ema.safetensors")),
+    ((*PIPELINE, f"{UNET}.safetensors"), ("sd_xl_base_1.0.safetensors", "flux1-dev.safetensors")),
+    ((*PIPELINE, f"{UNET}.safetensors", "vae/model.bin"), ("vae.safetensors",)),
+    # what is no copy
+    (("config.json", "consolidated.safetensors"), ()),
+    (("config.json", "model.fp16.safetensors"), ()),
+    (("config.json", "model.safetensors", "2_Dense/model.safetensors", "mtp.safetensors"), ()),
+    ((*PIPELINE, f"{UNET}.fp16.safetensors"), ()),
+    (("model-Q4.gguf", "model-Q8.gguf", "mmproj-f16.gguf"), ()),
+    (("config.json", "params.json", *PARTS), ()),
+]
+
+
+@each(COPIES)
+def test_of_the_same_weights_only_one_copy_enters(model: tuple[str, ...], copies: tuple[str, ...]) -> None:
+    assert choose([*model, *copies]).files == set(model)
+
+
+def test_the_copy_that_an_index_names_is_the_model() -> None:
+    found = choose(["config.json", "model.safetensors", *PARTS, INDEX], indexed={"model.safetensors"})
+    assert found.weights == {"model.safetensors"}
+    laid = choose([*SAFETENSORS, "consolidated.safetensors"], indexed={"consolidated.safetensors"})
+    assert "consolidated.safetensors" in laid.weights
 
 
 @pytest.mark.parametrize("ending", REJECTED)

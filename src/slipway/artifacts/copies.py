@@ -1,0 +1,72 @@
+"""Copies: of weights that lie in one source several times, which of them are the model. Pure.
+
+The same weights may be there in their maker's own layout, in several precisions, in one file and in parts, or in files
+of PyTorch. What an index names is the model, or else what has the usual names beside the configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+PART = re.compile(r"-\d{5}-of-\d{5}(?=\.[A-Za-z0-9]+\Z)")
+PRECISIONS = r"fp16|bf16|fp32|fp8|fp4|int8|int4|float16|bfloat16|float32|float8|half|non_ema|ema"
+VARIANT = re.compile(rf"[.](?:{PRECISIONS})(?=[.-])", re.IGNORECASE)
+FOLDER = re.compile(
+    rf"(?:{PRECISIONS}|nf4|awq|gptq|exl2|exl3|mlx|hqq|nvfp4|mxfp4|[2-8][-_]?bits?|quantized)", re.IGNORECASE
+)
+"""A folder that has the model once more, in another precision."""
+LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
+"""What makers call the weights in their own layout."""
+USUAL = re.compile(r"(?:pytorch_)?model(?:-\d{5}-of-\d{5})?\.safetensors", re.IGNORECASE)
+SAFETENSORS = ".safetensors"
+
+
+def without(
+    weights: Collection[str], paths: Collection[str], *, indexed: Collection[str] = (), pipeline: bool = False
+) -> frozenset[str]:
+    """The weights of a model without what they are copies of. ``paths``: of all files; ``indexed``: the weights that
+    indexes name; ``pipeline``: a diffusion pipeline, each folder of which is a part of it."""
+    kept = set(weights)
+    top = {path for path in kept if "/" not in path}
+    if not pipeline and top:
+        kept -= {path for path in kept - top if FOLDER.fullmatch(path.partition("/")[0])}
+    if pipeline and kept - top:
+        kept -= top
+    for folder in {path.rpartition("/")[0] for path in kept}:
+        beside = {path for path in kept if path.rpartition("/")[0] == folder}
+        kept -= _copies(beside, frozenset(paths), frozenset(indexed))
+    return frozenset(kept)
+
+
+def stem(path: str) -> str:
+    """What all parts of a file that is split have in common; another file stands for itself."""
+    return PART.sub("", path)
+
+
+def _copies(beside: Collection[str], paths: frozenset[str], indexed: frozenset[str]) -> set[str]:
+    """Among the weights of one folder."""
+    stems = {stem(path) for path in beside}
+    copied = {path for path in beside if VARIANT.search(name := _name(path)) and _plain(path, name) in stems}
+    split = {stem(path) for path in beside if stem(path) != path} & set(beside)
+    for whole in split:
+        parts = {path for path in beside if stem(path) == whole and path != whole}
+        copied |= {whole} if whole not in indexed and f"{whole}.index.json" in paths else parts
+    if any(USUAL.fullmatch(_name(path)) for path in beside) and not (indexed & _laid_out(beside)):
+        copied |= _laid_out(beside)
+    if any(path.lower().endswith(SAFETENSORS) for path in beside):
+        copied |= {path for path in beside if path.lower().endswith(".bin")}
+    return copied
+
+
+def _laid_out(beside: Collection[str]) -> set[str]:
+    return {path for path in beside if LAYOUT.fullmatch(_name(path))}
+
+
+def _plain(path: str, name: str) -> str:
+    """The file, or all parts of it, without the word for its precision."""
+    return stem(path[: len(path) - len(name)] + VARIANT.sub("", name))
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

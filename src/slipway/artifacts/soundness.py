@@ -1,0 +1,86 @@
+"""Soundness: what shows that a file of weights is none, or that one is missing. Pure.
+
+Weights are what their content says, not what their names end with. A repository that was copied without Git LFS has
+pointers in their place, a server that asks for a login answers with a page, and of a model of several files one may be
+left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+HEAD = 512
+"""Bytes of a file that tell what it is instead of weights."""
+WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
+READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
+"""Endings of what engines read."""
+POINTER_BYTES = 1024
+"""No pointer is longer."""
+LFS = b"version https://git-lfs.github.com/spec/"
+PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
+ANSWERS = (b"<?xml", b"<error", b'{"error', b'{"message')
+PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.[A-Za-z0-9]+\Z)")
+MOST_PARTS = 10_000
+INDEX = ".safetensors.index.json"
+
+
+def fault_of(path: str, head: bytes, size: int | None) -> str:
+    """What a file is instead of what an engine reads, by its first bytes; empty: nothing that shows. ``size``: None: it
+    is not known."""
+    weights = path.lower().endswith(WEIGHTS)
+    if not path.lower().endswith(READ):
+        return ""
+    what = "the weights" if weights else "the file itself"
+    begin = head[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if begin.startswith(LFS):
+        return f"{path} is a Git LFS pointer, not {what}: run 'git lfs pull' in the repository and copy it again"
+    if begin.startswith(PAGES):
+        return f"{path} is a web page, not {what}: check the address and whether it needs a token"
+    if weights and begin.startswith(ANSWERS):
+        return (
+            f"{path} is an error message of a server, not the weights: check the address and whether it needs a token"
+        )
+    if weights and not head and not size:
+        return f"{path} is empty: copy the weights again"
+    return ""
+
+
+def missing_part(paths: Collection[str]) -> str:
+    """The first part that these files lack of weights that are split: ``model-00002-of-00002.safetensors``."""
+    parts: dict[tuple[str, str, str], set[int]] = {}
+    for path in paths:
+        found = PART.search(path)
+        if found and path.lower().endswith(WEIGHTS):
+            parts.setdefault((path[: found.start()], found[2], path[found.end() :]), set()).add(int(found[1]))
+    for (begin, total, ending), numbers in sorted(parts.items()):
+        first = 0 if 0 in numbers else 1
+        wanted = range(first, first + min(int(total), MOST_PARTS))
+        for number in wanted:
+            if number not in numbers:
+                return f"{begin}-{number:05}-of-{total}{ending}"
+    return ""
+
+
+def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
+    """The paths of the files that an index of weights names; ``index``: its own path."""
+    named, folder = content.get("weight_map"), index.rpartition("/")[0]
+    files = {one for one in named.values() if isinstance(one, str)} if isinstance(named, Mapping) else set()
+    return sorted(f"{folder}/{one}" if folder else one for one in files)
+
+
+def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[str]) -> str:
+    """The first file that an index of weights names and that is not among these."""
+    return next((path for path in named_by(index, content) if path not in paths), "")
+
+
+def cut_off(path: str, size: int, promised: int) -> str:
+    """The sentence that a file has another size than its header says."""
+    return f"{path} has {size} bytes, but its header promises {promised}: copy the file again"
+
+
+def incomplete(missing: str, by: str = "") -> str:
+    """The sentence that a file is missing. ``by``: what names it."""
+    named = f"{by} names it" if by else "other parts of it are there"
+    return f"{missing[:256]} is missing, but {named[:300]}: copy the whole model again"

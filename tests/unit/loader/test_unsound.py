@@ -1,0 +1,111 @@
+"""What has the name of a model and is none: neither published nor loaded, and the file that is to blame is named."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from slipway.artifacts.references import parse
+from slipway.loader.described import chosen_of
+from slipway.loader.errors import LoadError
+from slipway.loader.publish import Wish, publish
+from slipway.loader.registry import Registry
+from slipway.loader.sources.base import Access, open_source
+from slipway.loader.stage import Work
+
+from .conftest import HASTY, Service, work, write
+from .models import LLAMA, gguf, tensors
+from .oci import Oci
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 4976698672\n"
+PAGE = b"<!DOCTYPE html>\n<html><head><title>Log in</title></head></html>"
+CONFIG = LLAMA["config.json"]
+WEIGHTS = tensors("a", 1000)
+GGUF = gguf(1000)
+INDEX = "model.safetensors.index.json"
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+Files = dict[str, bytes]
+
+
+def index(*names: str) -> bytes:
+    return json.dumps({"metadata": {}, "weight_map": {str(place): name for place, name in enumerate(names)}}).encode()
+
+
+def llama(**files: bytes) -> Files:
+    return {"config.json": CONFIG} | {name.replace("__", "."): content for name, content in files.items()}
+
+
+UNSOUND: list[tuple[str, Files, str]] = [
+    ("pointer", llama(model__safetensors=POINTER), "model.safetensors is a Git LFS pointer, not the weights"),
+    ("page", llama(model__safetensors=PAGE), "model.safetensors is a web page, not the weights"),
+    ("page of another kind", llama(model__safetensors=b"\n <html>"), "model.safetensors is a web page"),
+    ("answer", llama(model__safetensors=b'{"error":"Invalid username or password."}'), "error message of a server"),
+    ("XML", llama(model__safetensors=b"<?xml version='1.0'?><Error/>"), "error message of a server"),
+    ("empty", llama(model__safetensors=b""), "model.safetensors is empty"),
+    ("cut off", llama(model__safetensors=WEIGHTS[:-1]), "model.safetensors has 2"),
+    ("half", llama(model__safetensors=WEIGHTS[:1000]), "model.safetensors has 1000 bytes"),
+    ("something behind", llama(model__safetensors=WEIGHTS + b"x"), "model.safetensors has 2"),
+    ("one of two", {"config.json": CONFIG, FIRST: WEIGHTS}, f"{SECOND} is missing"),
+    ("one of two and an index", {"config.json": CONFIG, FIRST: WEIGHTS, INDEX: index(FIRST, SECOND)}, SECOND),
+    ("an index alone names it", llama(model__safetensors=WEIGHTS) | {INDEX: index("extra.safetensors")}, "extra.safe"),
+    ("one pointer", {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: POINTER}, f"{SECOND} is a Git LFS pointer"),
+    ("GGUF, pointer", {"m.gguf": POINTER}, "m.gguf is a Git LFS pointer"),
+    ("GGUF, page", {"m.gguf": PAGE}, "m.gguf is a web page"),
+    ("GGUF, empty", {"m.gguf": b""}, "m.gguf is empty"),
+    ("GGUF, cut off", {"m.gguf": GGUF[:-1]}, "m.gguf"),
+    ("GGUF, header cut off", {"m.gguf": GGUF[:60]}, "m.gguf"),
+    ("GGUF, one of two", {"m-00001-of-00002.gguf": GGUF}, "m-00002-of-00002.gguf is missing"),
+    ("GGUF, second of two", {"m-00002-of-00002.gguf": GGUF}, "m-00001-of-00002.gguf is missing"),
+    ("projector, cut off", {"m.gguf": GGUF, "mmproj-m.gguf": GGUF[:-1]}, "mmproj-m.gguf"),
+    ("projector", {"m.gguf": GGUF, "mmproj-m.gguf": POINTER}, "mmproj-m.gguf is a Git LFS pointer"),
+    ("tokenizer", llama(model__safetensors=WEIGHTS, tokenizer__json=POINTER), "tokenizer.json is a Git LFS pointer"),
+    (
+        "pipeline",
+        {"model_index.json": b'{"_class_name": "X"}', "unet/model.bin": POINTER},
+        "unet/model.bin is a Git LFS pointer",
+    ),
+]
+
+
+@pytest.fixture
+def oci(start: Callable[[web.Application], Service]) -> Oci:
+    made = Oci()
+    made.service = start(made.app())
+    return made
+
+
+def published(oci: Oci, hub: Service) -> None:
+    source = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access())
+    target = Registry(parse(f"{oci.host}/models/m"), {})
+    publish(source, target, Wish(name="m"), Work(HASTY, threading.Event(), work().meter))
+
+
+@pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
+def test_what_is_no_model_is_not_published(
+    oci: Oci, hub: Service, root: Path, kind: str, files: Files, why: str
+) -> None:
+    write(root / "acme/m", files)
+    with pytest.raises(LoadError) as raised:
+        published(oci, hub)
+    assert str(raised.value).startswith("UnsupportedSource: ")
+    assert why in str(raised.value)
+    assert not raised.value.transient
+    assert not oci.received, kind
+
+
+def test_weights_that_are_nothing_at_all_are_not_published(oci: Oci, hub: Service, root: Path) -> None:
+    write(root / "acme/m", llama(model__safetensors=bytes(range(256)) * 64))
+    with pytest.raises(LoadError, match=r"^UnsupportedSource: model\.safetensors cannot be read as what its name says"):
+        published(oci, hub)
+
+
+def test_of_weights_that_lie_there_twice_one_copy_is_published(hub: Service, root: Path) -> None:
+    files = {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: tensors("b", 500), INDEX: index(FIRST, SECOND)}
+    write(root / "acme/m", {**files, "consolidated.safetensors": WEIGHTS, "tokenizer.model.v3": b"t"})
+    source, retry = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access()), work().retry("m")
+    assert chosen_of(source, source.listing(retry), retry).files == {*files, "tokenizer.model.v3"}
