@@ -8,6 +8,7 @@ name, and comes first among the containers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any, Literal
 
 import msgspec
@@ -61,7 +62,9 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
     """
     spec, base = as_object(service.get("spec")), as_object((runtime or {}).get("spec"))
     return tuple(
-        _component(name, _of_runtime(base, name), as_object(spec[name])) for name in NAMES if spec.get(name) is not None
+        _component(name, base, _of_runtime(base, name), as_object(spec[name]))
+        for name in NAMES
+        if spec.get(name) is not None
     )
 
 
@@ -86,10 +89,11 @@ def _of_runtime(spec: Object, name: Name) -> Object:
     return {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
 
 
-def _component(name: Name, base: Object, patch: Object) -> Component:
+def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Component:
     extension = _extension(name, base, patch)
     config = merged(*_both("config", base, patch))
     whole = Laid.over(base, patch)
+    computes = runtime if name != "router" else {}
     found = Component(
         name=name,
         extension=extension,
@@ -97,14 +101,36 @@ def _component(name: Name, base: Object, patch: Object) -> Component:
         config={str(key): str(value) for key, value in config.items()},
     )
     if not any(said.get(field) is not None for said in (base, patch) for field in GROUP):
-        return msgspec.structs.replace(found, pod=whole.pod_spec(name))
-    leader = Laid.over(*_both("leader", base, patch)).within(whole).pod_spec(f"{name}.leader")
+        return msgspec.structs.replace(found, pod=_pod(whole, name, computes, base, patch))
+    first = Laid.over(*_both("leader", base, patch)).within(whole)
+    leader = _pod(first, f"{name}.leader", computes, base, patch, "leader")
     found = msgspec.structs.replace(found, pod=whole.pod_spec(name) if whole.runs else leader, leader=leader)
     if base.get("worker") is None and patch.get("worker") is None:
         return found
     said = _both("worker", base, patch)
-    worker = Laid.over(*said).within(whole).pod_spec(f"{name}.worker")
+    others = Laid.over(*said).within(whole)
+    worker = _pod(others, f"{name}.worker", computes, base, patch, "worker")
     return msgspec.structs.replace(found, worker=worker, worker_size=_size(name, merged(*said).get("size", 1)))
+
+
+def _pod(laid: Laid, place: str, runtime: Object, base: Object, patch: Object, role: str = "") -> Object:
+    """The spec of a pod, with what the runtime says of all its pods. ``role``: leader or worker; empty: no group."""
+    spec, roles = laid.pod_spec(place), (role,) if role else ()
+    layers = [(one, *(as_object(one.get(role)) for role in roles)) for one in (base, patch)]
+    # As in OME, the runtime's own selector takes precedence over its parts', and the service's over both.
+    selectors = (as_object(one.get("nodeSelector")) for one in (*layers[0], runtime, *layers[1]))
+    selector = reduce(merged, selectors, Object())
+    if not any(as_object(as_object(one.get("runner")).get("resources")) for one in layers[1]):
+        spec["containers"] = [_with_resources(spec["containers"][0], runtime), *spec["containers"][1:]]
+    return spec | ({"nodeSelector": selector} if selector else {})
+
+
+def _with_resources(container: Object, runtime: Object) -> Object:
+    """The container, with resources of the runtime's own container of its name where it has none itself."""
+    own = (one for one in _objects(runtime.get("containers")) if one.get("name") == container.get("name"))
+    base, given = (as_object(one.get("resources")) for one in (next(own, {}), container))
+    base = {field: base[field] for field in ("limits", "requests") if field in base}
+    return container | ({"resources": merged(base, given)} if base else {})
 
 
 class Laid(msgspec.Struct, frozen=True):
@@ -134,8 +160,12 @@ class Laid(msgspec.Struct, frozen=True):
         return bool(self.runner or self.pod.get("containers"))
 
     def within(self, whole: Laid) -> Laid:
-        """This pod of a group; one that does not say what runs in it is like the component's own."""
-        return self if self.runs else Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
+        """This pod of a group, laid over the component's own; what runs in that one only counts if it says nothing of
+        it."""
+        if not self.runs:
+            return Laid(merged(whole.pod, self.pod, "PodSpec"), whole.runner, whole.first)
+        shared = {field: value for field, value in whole.pod.items() if field != "containers"}
+        return msgspec.structs.replace(self, pod=merged(shared, self.pod, "PodSpec"))
 
     def pod_spec(self, place: str) -> Object:
         """The spec of the pod, its runner the first container. Raises InvalidSpecError where nothing runs in it."""

@@ -95,7 +95,8 @@ class AcceleratorRequirements(msgspec.Struct, frozen=True, kw_only=True, rename=
 
 
 class ServingRuntimePodSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod, as runtimes of earlier versions have it. Of it, nodeSelector and the resources of containers count."""
+    """The engine's pod, as runtimes of earlier versions have it. With engineConfig, only nodeSelector and the resources
+    of the container with the runner's name count."""
 
     node_selector: dict[str, str] = {}
     """Labels that nodes need."""

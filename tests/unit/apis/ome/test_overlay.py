@@ -175,6 +175,123 @@ def test_runtimes_of_earlier_versions_are_read_as_an_engine() -> None:
     assert found.extension.labels == {"c": "d"}
 
 
+COMPUTING = ("engine", "decoder")
+GROUP: Object = {"leader": {"runner": MAIN}, "worker": {"size": 1, "runner": MAIN}}
+OLD: Object = {
+    "nodeSelector": {"pool": "gpu"},
+    "containers": [{**MAIN, "resources": {"limits": {"cpu": "4", "memory": "8Gi"}, "requests": {"cpu": "2"}}}],
+    "tolerations": [{"key": "gpu"}],
+    "labels": {"a": "b"},
+    "hostNetwork": True,
+}
+"""What a runtime says of a pod as those of earlier versions do."""
+
+
+def pods(name: str, part: Object, config: Object, **spec: Any) -> list[Object]:
+    """Those that a component consists of: one, or leader and worker."""
+    (found,) = components(service(**{name: part}), runtime(**{f"{name}Config": config}, **spec))
+    return [found.leader, found.worker] if found.leader and found.worker else [found.pod]
+
+
+@pytest.mark.parametrize("config", [{"runner": MAIN}, {"containers": [MAIN]}, GROUP], ids=["runner", "pod", "group"])
+@pytest.mark.parametrize("name", COMPUTING)
+def test_the_runtimes_own_selector_and_resources_count_beside_its_parts(name: str, config: Object) -> None:
+    for pod in pods(name, {}, config, **OLD):
+        assert pod == {
+            "nodeSelector": {"pool": "gpu"},
+            "containers": [{**MAIN, "resources": OLD["containers"][0]["resources"]}],
+        }
+
+
+def test_the_runtimes_own_selector_and_resources_are_not_for_routers() -> None:
+    assert pods("router", {}, {"runner": MAIN}, **OLD) == [{"containers": [MAIN]}]
+
+
+@pytest.mark.parametrize(
+    ("config", "engine", "expected"),
+    [
+        ({}, {}, {"pool": "gpu"}),
+        ({"nodeSelector": {"pool": "part", "disk": "ssd"}}, {}, {"pool": "gpu", "disk": "ssd"}),
+        ({}, {"nodeSelector": {"gpu": "h100"}}, {"pool": "gpu", "gpu": "h100"}),
+        ({}, {"nodeSelector": {"pool": "mine"}}, {"pool": "mine"}),
+    ],
+)
+@pytest.mark.parametrize("name", COMPUTING)
+@pytest.mark.parametrize("runs", [{"runner": MAIN}, GROUP], ids=["pod", "group"])
+def test_a_services_selector_goes_before_the_runtimes_and_that_before_its_parts(
+    runs: Object, name: str, config: Object, engine: Object, expected: Object
+) -> None:
+    for pod in pods(name, engine, {**runs, **config}, nodeSelector={"pool": "gpu"}):
+        assert pod["nodeSelector"] == expected
+
+
+@pytest.mark.parametrize(
+    ("runner", "expected"),
+    [
+        ({}, {"cpu": "1", "memory": "8Gi"}),
+        ({"resources": {}}, {"cpu": "1", "memory": "8Gi"}),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {"cpu": "1", "nvidia.com/gpu": "1"}),
+    ],
+)
+def test_resources_of_the_runtimes_own_container_fill_what_nobody_says(runner: Object, expected: Object) -> None:
+    config = {"runner": {**MAIN, "resources": {"limits": {"cpu": "1"}}}}
+    (pod,) = pods("engine", {"runner": runner}, config, **OLD)
+    assert pod["containers"][0]["resources"]["limits"] == expected
+
+
+def test_resources_of_another_container_are_not_the_runners() -> None:
+    (pod,) = pods("engine", {}, {"runner": {**MAIN, "name": "other"}}, **OLD)
+    assert "resources" not in pod["containers"][0]
+
+
+EVERYWHERE: Object = {
+    "nodeSelector": {"gpu": "h100"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "volumes": [{"name": "v", "emptyDir": {}}],
+    "imagePullSecrets": [{"name": "s"}],
+    "serviceAccountName": "sa",
+    "priorityClassName": "high",
+    "runtimeClassName": "nvidia",
+    "hostNetwork": True,
+    "initContainers": [{"name": "i", "image": "i"}],
+}
+
+
+@pytest.mark.parametrize("field", EVERYWHERE)
+@pytest.mark.parametrize("name", COMPUTING)
+@pytest.mark.parametrize("by", ["service", "runtime"])
+def test_what_is_said_of_a_component_holds_for_all_pods_of_a_group(by: str, name: str, field: str) -> None:
+    said = {field: EVERYWHERE[field]}
+    config, part = (GROUP, said) if by == "service" else ({**GROUP, **said}, {})
+    for pod in pods(name, part, config):
+        assert pod == {**said, "containers": [MAIN]}
+
+
+def test_a_leader_and_a_worker_go_before_the_component() -> None:
+    group = {
+        "leader": {"runner": MAIN, "nodeSelector": {"role": "leader"}, "tolerations": [{"key": "leader"}]},
+        "worker": {"size": 1, "runner": MAIN, "nodeSelector": {"gpu": "a100"}},
+    }
+    leader, worker = pods("engine", {"nodeSelector": {"gpu": "h100"}, "tolerations": [{"key": "all"}], **group}, GROUP)
+    assert leader["nodeSelector"] == {"gpu": "h100", "role": "leader"}
+    assert leader["tolerations"] == [{"key": "leader"}]
+    assert worker["nodeSelector"] == {"gpu": "a100"}
+    assert worker["tolerations"] == [{"key": "all"}]
+
+
+def test_a_services_selector_goes_before_one_of_the_runtimes_leader() -> None:
+    config = {**GROUP, "leader": {"runner": MAIN, "nodeSelector": {"gpu": "a100"}}}
+    leader, _worker = pods("engine", {"nodeSelector": {"gpu": "h100"}}, config)
+    assert leader["nodeSelector"] == {"gpu": "h100"}
+
+
+def test_containers_of_a_component_are_none_of_a_group_that_says_what_runs() -> None:
+    config = {**GROUP, "runner": {**MAIN, "image": "single:1"}, "containers": [{"name": "log", "image": "l"}]}
+    for pod in pods("engine", {}, config):
+        assert pod == {"containers": [MAIN]}
+
+
 @pytest.mark.parametrize(
     ("engine", "config", "reason", "text"),
     [
