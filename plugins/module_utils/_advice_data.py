@@ -240,6 +240,7 @@ ADVICE: Mapping[str, str] = {
     "ClassificationNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
     "LatencyNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
     "McpNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
+    "AuthNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
     "UnknownBackend": ("Correct what the message names."),
     "NoRoute": ("Correct what the message names."),
     "NotFailClosed": ("Correct what the message names."),

@@ -8,7 +8,7 @@ What no route can say is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -44,14 +44,18 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
     _check_size(spec)
     backends = {backend.name: backend for backend in spec.backends}
     _check(spec, backends)
-    named = (model for rule in spec.rules for model in rule.match.models)
-    aliases = tuple(dict.fromkeys(one for one in named if not _PATTERN & set(one) and one not in ids))
+    named: Iterable[str] = (model for rule in spec.rules for model in rule.match.models)
+    labels = {label_of(backend): backend for backend in spec.backends} if matches_names(spec) else {}
+    named = (*(one for one in named if not _PATTERN & set(one)), *labels)
+    aliases = tuple(dict.fromkeys(one for one in named if one not in ids))
     targets: list[Target] = []
     active = 0
     for rule in spec.rules:
         found = tuple(_of_rule(spec, rule, backends, (*ids, *aliases), len(targets)))
         targets += found
         active += bool(found)
+    for label, backend in labels.items():
+        targets.append(_target(spec, backend, When({}, (label,)), len(targets), ""))
     if spec.default_route:
         targets.append(_target(spec, backends[spec.default_route], When(), len(targets), ""))
     if not targets:
@@ -60,6 +64,16 @@ def routing(spec: ModelRouterSpec, ids: Sequence[str]) -> Routing:
         text = f"its rules name {len(targets)} backends together, and a route has {MOST_TARGETS} targets at most"
         raise InvalidSpecError("TooManyTargets", f"spec.rules: {text}")
     return Routing(targets=tuple(targets), aliases=aliases, active=active)
+
+
+def matches_names(spec: ModelRouterSpec) -> bool:
+    """Whether a request that no rule is for goes to the backend named like its model."""
+    return spec.default_route_strategy == "BackendNameMatch"
+
+
+def label_of(backend: Backend) -> str:
+    """The ID that a request names it by. A label that cannot be an ID is no more than a label."""
+    return backend.display_name if MODEL_ID.fullmatch(backend.display_name) else backend.name
 
 
 def _of_rule(
@@ -135,6 +149,9 @@ def _check(spec: ModelRouterSpec, backends: Mapping[str, Backend]) -> None:
     if spec.policy.budgets:
         text = "budgets in tokens and dollars are not kept for routers. Limit API keys instead (tokensPerMinute)"
         raise InvalidSpecError("BudgetNotServed", f"spec.policy.budgets: {text}")
+    if spec.data_plane == "Gateway" and spec.policy.auth and (spec.policy.auth.jwt or spec.policy.auth.allowlists):
+        text = "the gateway checks API keys, not tokens of an issuer. Remove it, and restrict keys to models"
+        raise InvalidSpecError("AuthNotServed", f"spec.policy.auth: {text}")
     if spec.policy.classification.mode != "header-only":
         text = "requests are not classified by what they say; only header-only is served"
         raise InvalidSpecError("ClassificationNotServed", f"spec.policy.classification.mode: {text}")

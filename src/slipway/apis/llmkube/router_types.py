@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from slipway.apis.llmkube.model_types import ATOMIC, INT32, INT64, Number64, SecretName, Time
+from slipway.apis.llmkube.operation_types import Gateway, GatewayName
 from slipway.apis.llmkube.service_types import Count, Port
 from slipway.kube.conditions import CHECKED, Condition
 from slipway.kube.core import core
@@ -19,6 +20,7 @@ KIND = Kind(group="inference.llmkube.dev", version="v1alpha1", kind="ModelRouter
 
 Dollars = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+Required = Annotated[str, Meta(min_length=1)]
 Positive = Annotated[int, Meta(ge=1, extra_json_schema=INT32)]
 Tier = Literal["local", "cloud"]
 
@@ -70,6 +72,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The name that rules use."""
     inference_service_ref: Annotated[ServiceName, Meta(extra_json_schema=ATOMIC)] | None = None
     """An InferenceService of the router's namespace."""
+    display_name: str = ""
+    """Name that BackendNameMatch compares with a request's model, if it can be the ID of a model. Absent: name."""
     external: External | None = None
     """A provider outside of the cluster, in its place."""
     tier: Tier = "local"
@@ -170,6 +174,40 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Seconds over which it is counted."""
 
 
+class JwtAuth(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that requests must have."""
+
+    provider: Required
+    """Name of the provider."""
+    issuer: Required
+    """URL of the issuer."""
+    jwks_uri: Required = msgspec.field(name="jwksURI")
+    """URL of the keys."""
+    team_claim: Required = msgspec.field(name="teamClaim")
+    """Claim with the team."""
+    header_key: str = msgspec.field(default="", name="headerKey")
+    """Header that receives the team."""
+
+
+class TeamAllowlist(msgspec.Struct, frozen=True, kw_only=True):
+    """Models that a team may use."""
+
+    team: Required
+    """The team."""
+    models: tuple[str, ...] = ()
+    """The models. Absent: all."""
+
+
+class Auth(msgspec.Struct, frozen=True, kw_only=True):
+    """Authentication by tokens. A router with it is refused if dataPlane is Gateway. With Proxy it has no effect, as in
+    the original."""
+
+    jwt: JwtAuth | None = None
+    """Tokens that requests must have."""
+    allowlists: tuple[TeamAllowlist, ...] = ()
+    """Models that each team may use."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What holds for all rules."""
 
@@ -179,6 +217,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What may be spent."""
     audit_log: AuditLog | None = None
     """The original's log."""
+    auth: Auth | None = None
+    """Authentication by tokens."""
 
 
 class Proxy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -190,8 +230,12 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Its image."""
     image_pull_secrets: tuple[Annotated[SecretName, Meta(extra_json_schema=ATOMIC)], ...] = ()
     """Secrets for its image."""
+    node_selector: dict[str, str] = {}
+    """Labels that its nodes need."""
     resources: Annotated[Object, core("ResourceRequirements")] | None = None
     """What its pods ask for."""
+    revision_history_limit: Annotated[int, Meta(ge=0, extra_json_schema=INT32)] | None = None
+    """Old ReplicaSets that it keeps."""
     quarantine_duration: str = ""
     """How long a backend that failed is passed over."""
     response_header_timeout: str = ""
@@ -199,7 +243,7 @@ class Proxy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     backend says. The only field here that counts."""
 
 
-class RouterEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+class RouterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The original's Service. There is none: the gateway has the router's id."""
 
     port: Port = 8080
@@ -208,6 +252,10 @@ class RouterEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Path that status.endpoint ends with."""
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Its type."""
+    node_port: Annotated[int, Meta(ge=30000, le=32767, extra_json_schema=INT32)] | None = None
+    """Its port on every node."""
+    gateway: Gateway | None = None
+    """A further name at a Gateway."""
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +268,10 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 class ModelRouterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Who may answer, and which rules decide."""
 
+    data_plane: Literal["Proxy", "Gateway"] = "Proxy"
+    """The original's data plane. The gateway routes with either."""
+    gateway_ref: GatewayName | None = None
+    """The original's Gateway. It has no effect."""
     backends: Annotated[tuple[Backend, ...], Meta(min_length=1)]
     """Who may answer."""
     rules: tuple[RouterRule, ...] = ()
@@ -227,6 +279,9 @@ class ModelRouterSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     and defaultRoute at last, unless it is failClosed."""
     default_route: str = ""
     """Name of the backend that answers all others."""
+    default_route_strategy: Literal["Static", "BackendNameMatch"] = "Static"
+    """BackendNameMatch: a request that no rule is for goes to the backend named like its model, if there is one. The
+    names of the backends become aliases of the router."""
     policy: Policy = Policy()
     """What holds for all rules."""
     proxy: Proxy = Proxy()
@@ -267,6 +322,19 @@ class BudgetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Part of the budget."""
 
 
+class RouterGatewayStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """State of the original's Gateway. Not written."""
+
+    endpoint: str | UnsetType = UNSET
+    """URL of the Gateway."""
+    model_name: str | UnsetType = UNSET
+    """Name of the model."""
+    route_ready: bool | UnsetType = UNSET
+    """Whether the Gateway has the route."""
+    auth_enabled: bool | UnsetType = UNSET
+    """Whether the Gateway checks tokens."""
+
+
 class ModelRouterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became of the router."""
 
@@ -280,6 +348,8 @@ class ModelRouterStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """What is known of each backend."""
     budget_utilization: tuple[BudgetStatus, ...] | UnsetType = UNSET
     """Not written."""
+    gateway: RouterGatewayStatus | UnsetType = UNSET
+    """Not written: status of the original's Gateway."""
     last_updated: Time | UnsetType = UNSET
     """When this status last changed."""
     observed_generation: Number64 | UnsetType = UNSET

@@ -18,7 +18,7 @@ from slipway.kube.names import fitting, label_value
 from slipway.kube.objects import SERVICE, Object, created_unix, key
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, StatusResult, Watch, World
 from slipway.serving.report import routed
-from slipway.serving.route import InvalidRouteError, Route, route_metadata, routed_service
+from slipway.serving.route import MODEL_ID, InvalidRouteError, Route, route_metadata, routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.status import build_status, first_rejection, permanent, verdict
 from slipway.serving.table import Table
@@ -29,6 +29,10 @@ CONDITIONS = frozenset({"Accepted", "Available", "Routed", "BackendsReady", "Fie
 """Types of the conditions that ModelRouters have."""
 ROUTER_LABEL = "inference.llmkube.dev/router"
 WITHOUT_EFFECT = {
+    "dataPlane": "the gateway routes, whatever it names",
+    "gatewayRef": "the gateway routes",
+    "policy.auth": "the gateway checks API keys, not tokens",
+    "backends[].displayName": "only BackendNameMatch compares it, and only if it can be the ID of a model",
     "proxy": "the gateway routes, but for responseHeaderTimeout",
     "endpoint": "the gateway has the router's id",
     "policy.auditLog": "the gateway has an access log",
@@ -185,15 +189,17 @@ def _fields_used(spec: Object) -> Condition:
 
 def _is_set(spec: Object, field: str) -> bool:
     if field.startswith("backends[]."):
-        backends = spec.get("backends")
-        name = field.removeprefix("backends[].")
-        return isinstance(backends, list) and any(isinstance(one, dict) and one.get(name) for one in backends)
+        backends, name = spec.get("backends"), field.removeprefix("backends[].")
+        values = [one.get(name) for one in backends if isinstance(one, dict)] if isinstance(backends, list) else []
+        if name == "displayName" and spec.get("defaultRouteStrategy") == "BackendNameMatch":
+            return any(value and not MODEL_ID.fullmatch(str(value)) for value in values)
+        return any(values)
     value: object = spec
     for name in field.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     if field == "proxy" and isinstance(value, dict):
         return bool(value.keys() - {"responseHeaderTimeout"})
-    return bool(value)
+    return value == "Gateway" if field == "dataPlane" else bool(value)
 
 
 ROUTERS = Table(

@@ -29,6 +29,7 @@ ROUTER_MANIFESTS = [
     for found in documents.load_all(path.read_text())
     if isinstance(found, dict) and found.get("kind") == "ModelRouter"
 ]
+JWT = {"provider": "p", "issuer": "https://i", "jwksURI": "https://i/keys", "teamClaim": "team"}
 OUTSIDE = {"name": "out", "external": {"provider": "openai", "model": "gpt"}}
 
 
@@ -163,6 +164,8 @@ def test_the_nearest_timeout_counts() -> None:
         ({"policy": {"budgets": [{"name": "x", "scope": "router", "maxUSD": "5"}]}}, "BudgetNotServed", "budgets"),
         ({"policy": {"classification": {"mode": "hybrid"}}}, "ClassificationNotServed", "mode"),
         ({"mcpServer": {"enabled": True}}, "McpNotServed", "mcpServer"),
+        ({"dataPlane": "Gateway", "policy": {"auth": {"jwt": JWT}}}, "AuthNotServed", "spec.policy.auth"),
+        ({"dataPlane": "Gateway", "policy": {"auth": {"allowlists": [{"team": "a"}]}}}, "AuthNotServed", "API keys"),
         ({"rules": [rule("a", "b", strategy="shadow")]}, "ShadowNotServed", "rules[rule-a-b].route.strategy"),
         ({"rules": [rule("a", match={"latencySLOMs": 200})]}, "LatencyNotServed", "latencySLOMs"),
         ({"rules": [rule("nobody")]}, "UnknownBackend", "'nobody'"),
@@ -222,6 +225,66 @@ def test_fields_without_effect_are_told() -> None:
     assert [one["status"] for one in quiet["conditions"] if one["type"] == "FieldsUsed"] == ["True"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "ignored"),
+    [
+        ({"dataPlane": "Proxy", "defaultRouteStrategy": "Static"}, ""),
+        ({"dataPlane": "Gateway"}, "dataPlane"),
+        ({"gatewayRef": {"name": "g", "namespace": "n"}}, "gatewayRef"),
+        ({"backends": [backend("a", displayName="A")]}, "backends[].displayName"),
+        ({"backends": [backend("a", displayName="A")], "defaultRouteStrategy": "BackendNameMatch"}, ""),
+        ({"backends": [backend("a", displayName="A b")], "defaultRouteStrategy": "BackendNameMatch"}, "displayName"),
+        ({"endpoint": {"type": "NodePort", "nodePort": 30080}}, "endpoint"),
+        ({"endpoint": {"gateway": {"enabled": True, "gatewayRef": {"name": "g"}, "modelName": "m"}}}, "endpoint"),
+        ({"policy": {"auth": {"jwt": JWT}}}, "policy.auth"),
+        ({"policy": {"auth": {"allowlists": [{"team": "a", "models": ["m"]}]}}}, "policy.auth"),
+        ({"policy": {"auth": {}}}, ""),
+        ({"proxy": {"nodeSelector": {"a": "b"}}}, "proxy"),
+        ({"proxy": {"revisionHistoryLimit": 0}}, "proxy"),
+    ],
+)
+def test_every_field_of_the_latest_original_is_taken_and_told_if_it_has_no_effect(
+    spec: dict[str, Any], ignored: str
+) -> None:
+    asked = {"backends": [backend("a")], "defaultRoute": "a"} | spec
+    assert faults(SCHEMA, asked) == []
+    assert targets(**asked)
+    [used] = [one for one in told(world(**asked))["conditions"] if one["type"] == "FieldsUsed"]
+    assert used["status"] == ("False" if ignored else "True")
+    assert ignored in used["message"]
+
+
+def test_a_router_as_an_original_api_server_returns_it_is_taken() -> None:
+    """With the defaults of 0.9.19, and its status."""
+    schema = schema_of(definition_of(MODEL_ROUTER))["properties"]
+    gateway = {"endpoint": "http://g", "modelName": "m", "routeReady": True, "authEnabled": False}
+    assert faults(schema["status"], {"phase": "Ready", "gateway": gateway}) == []
+    spec = filled(SCHEMA, {"backends": [backend("a")], "defaultRoute": "a"})
+    assert (spec["dataPlane"], spec["defaultRouteStrategy"]) == ("Proxy", "Static")
+
+
+def test_a_request_may_name_a_backend() -> None:
+    spec = {
+        "backends": [backend("a"), backend("b", displayName="gpt-4o"), backend("c", displayName="The third")],
+        "rules": [rule("a", match={"headers": {"x-team": "search"}})],
+        "defaultRoute": "c",
+        "defaultRouteStrategy": "BackendNameMatch",
+    }
+    found = route(**spec)
+    assert found.aliases == ("a", "gpt-4o", "c")
+    assert found.targets == (
+        Target("a", when=When({"x-team": ("search",)})),
+        Target("a", order=1, when=When({}, ("a",))),
+        Target("b", order=2, when=When({}, ("gpt-4o",))),
+        Target("c", order=3, when=When({}, ("c",))),
+        Target("c", order=4),
+    )
+    assert targets(**{**spec, "rules": [], "defaultRoute": ""}) == tuple(
+        Target(name, order=order, when=When({}, (label,)))
+        for order, (name, label) in enumerate((("a", "a"), ("b", "gpt-4o"), ("c", "c")))
+    )
+
+
 @pytest.mark.parametrize("found", ROUTER_MANIFESTS)
 def test_a_manifest_of_the_original_is_valid_and_read(found: dict[str, Any]) -> None:
     assert faults(SCHEMA, found["spec"]) == []
@@ -229,9 +292,10 @@ def test_a_manifest_of_the_original_is_valid_and_read(found: dict[str, Any]) -> 
     assert spec == msgspec.convert(found["spec"], ModelRouterSpec)
 
 
-def test_the_definition_agrees_with_the_original(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["llmkube", "llmkube-v0.8.7"])
+def test_the_definition_agrees_with_the_original(version: str, tmp_path: Path) -> None:
     shared = ROOT.parent / "shared"
-    reference = shared / "reference/crds/llmkube-v0.8.7-inference.llmkube.dev_modelrouters.yaml"
+    reference = shared / f"reference/crds/{version}-inference.llmkube.dev_modelrouters.yaml"
     if not reference.exists():
         pytest.skip("the original's definitions do not lie beside this checkout")
     (tmp_path / "ours.yaml").write_text(to_yaml(MODEL_ROUTER.manifest()))
