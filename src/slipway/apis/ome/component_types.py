@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from slipway.apis.ome.model_types import INT64, Number64, part
 from slipway.kube.core import core, inlined
-from slipway.kube.crd import INT_OR_STRING, Rule
+from slipway.kube.crd import INT_OR_STRING
 from slipway.kube.objects import Object
 
 Metric = Literal["cpu", "memory", "concurrency", "rps", "tps"]
@@ -21,11 +21,6 @@ PROBES = tuple(f"{what}Probe.{how}.port" for what in ("liveness", "readiness") f
 RunnerSpec = Annotated[Object, core("Container", optional=("name", *PROBES))]
 POD: Object = inlined("PodSpec", ("containers", "os.name", *(f"containers[].{path}" for path in PROBES)))
 """A pod of which any part may come from elsewhere."""
-
-IN_ORDER = Rule(
-    "!has(self.minReplicas) || !has(self.maxReplicas) || self.maxReplicas == 0 || self.minReplicas <= self.maxReplicas",
-    "minReplicas must not exceed maxReplicas.",
-)
 
 
 class AuthenticationRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +57,7 @@ class ComponentExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="
     min_replicas: Annotated[int, Meta(ge=0)] | None = None
     """Replicas that always run. 0: none while there are no requests. Absent: 1."""
     max_replicas: Annotated[int, Meta(ge=0)] | None = None
-    """Replicas that are never exceeded. Absent or 0: 3, of a router 2, or minReplicas where that is more."""
+    """Replicas that are never exceeded. Absent or 0: 3, of a router 2. Less than minReplicas: as many as that."""
     scale_target: int | None = None
     """What replicas shall have of the metric on average: percent of cpu or memory, requests of concurrency."""
     scale_metric: Metric | None = None
@@ -85,8 +80,6 @@ class ComponentExtensionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="
     """How new pods replace old ones, as in a Deployment."""
     keda_config: KedaConfig | None = None
     """How KEDA scales this component."""
-
-    validations: ClassVar[tuple[Rule, ...]] = (IN_ORDER,)
 
 
 class LeaderSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

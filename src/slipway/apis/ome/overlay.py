@@ -203,10 +203,9 @@ def _extension(name: Name, base: Object, patch: Object) -> ComponentExtensionSpe
         raise InvalidSpecError("InvalidSpec", f"spec.{name}: {error}") from error
     least = 1 if found.min_replicas is None else found.min_replicas
     most = found.max_replicas or max(MOST_REPLICAS[name], least)
-    if mine.min_replicas is not None and mine.max_replicas and most < least:
-        raise InvalidSpecError("InvalidSpec", f"spec.{name}: minReplicas {least} exceeds maxReplicas {most}")
-    # Of a bound of the service's and one of the runtime's, the service's stays.
-    if mine.max_replicas:
+    # Of a bound of the service's and one of the runtime's, the service's stays. Of two of one author, as in OME, the
+    # lower one does.
+    if mine.max_replicas and mine.min_replicas is None:
         least = min(least, most)
     return msgspec.structs.replace(found, min_replicas=least, max_replicas=max(least, most))
 

@@ -121,6 +121,11 @@ def test_a_runner_without_a_name_has_the_usual_one() -> None:
         ("engine", {"minReplicas": 8}, {"maxReplicas": 5}, (8, 8)),
         ("engine", {"maxReplicas": 2}, {"minReplicas": 4}, (2, 2)),
         ("engine", {}, {"minReplicas": 2, "maxReplicas": 5}, (2, 5)),
+        ("engine", {"minReplicas": 3, "maxReplicas": 2}, {}, (3, 3)),
+        ("decoder", {"minReplicas": 3, "maxReplicas": 2}, {}, (3, 3)),
+        ("router", {"minReplicas": 3, "maxReplicas": 1}, {}, (3, 3)),
+        ("engine", {}, {"minReplicas": 3, "maxReplicas": 2}, (3, 3)),
+        ("engine", {"minReplicas": 3, "maxReplicas": 2}, {"minReplicas": 5, "maxReplicas": 8}, (3, 3)),
     ],
 )
 def test_how_many_replicas_there_are(name: str, engine: Object, config: Object, bounds: tuple[int, int]) -> None:
@@ -298,7 +303,6 @@ def test_containers_of_a_component_are_none_of_a_group_that_says_what_runs() -> 
         ({}, None, "NoRunner", "spec.engine"),
         ({"worker": {"size": 1}}, {"leader": {"runner": MAIN}}, "NoRunner", "spec.engine.worker"),
         ({"runner": {"name": "a"}}, {"runner": {"name": "b", "args": ["c"]}}, "NoImage", "container a"),
-        ({"minReplicas": 3, "maxReplicas": 2}, {"runner": MAIN}, "InvalidSpec", "minReplicas 3 exceeds maxReplicas 2"),
         ({"minReplicas": -1}, {"runner": MAIN}, "InvalidSpec", "spec.engine: .*minReplicas"),
         ({"worker": {"size": 0}}, {"runner": MAIN}, "InvalidSpec", "size is 0"),
         ({"canaryTrafficPercent": 101}, {"runner": MAIN}, "InvalidSpec", "canaryTrafficPercent"),

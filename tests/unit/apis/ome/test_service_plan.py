@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from slipway.apis.ome import names
+from slipway.apis.ome.service_types import SERVICE as SERVICE_DEFINITION
 from slipway.apis.ome.services import SERVICES
 from slipway.kube.objects import DEPLOYMENT, ROLE, SCALED_OBJECT, SERVICE, Object
 from slipway.serving.api import InvalidSpecError
@@ -18,6 +19,7 @@ from slipway.serving.route import ROUTE, Route, Target
 from slipway.serving.scaling import ScaleTarget
 from slipway.serving.settings import NetworkPolicies, Settings
 from tests import worlds
+from tests.schemas import schema_of
 
 from . import services as bench
 from .services import made, objects, observed, plan, refusal, service, world
@@ -151,7 +153,6 @@ def test_who_asks_for_an_accelerator_class_is_refused(asked: Any) -> None:
         (world(model=None), "InvalidSpec"),
         (world(engine=None), "InvalidSpec"),
         (world(engine={"scaleMetric": "rps", "minReplicas": 1, "maxReplicas": 2}), "ScaleMetricNotServed"),
-        (world(engine={"minReplicas": 3, "maxReplicas": 2}), "InvalidSpec"),
         (world(engine={"annotations": {"ome.io/service-type": "ExternalName"}}), "InvalidSpec"),
         (world(service(model={"name": "tiny", "fineTunedWeights": ["none"]})), "FineTunedWeightNotFound"),
         (
@@ -258,6 +259,27 @@ def test_replicas_of_one_part_only_follow_the_requests_and_the_others_are_told()
     asked = world(engine={"minReplicas": 0}, router={"minReplicas": 0})
     assert made(asked, DEPLOYMENT, "chat-router")["spec"]["replicas"] == 1
     assert "router" in bench.conditions(asked)["FieldsIgnored"]["message"]
+
+
+@pytest.mark.parametrize("part", ["engine", "decoder", "router", "predictor"])
+@pytest.mark.parametrize("fields", [{}, {"scaleMetric": "memory"}, {"scaleMetric": "concurrency"}, "keda"])
+def test_a_minimum_above_the_maximum_is_served_with_as_many(part: str, fields: Object | str) -> None:
+    """OME serves it so."""
+    bounds = {"minReplicas": 3, "maxReplicas": 2} | (fields if isinstance(fields, dict) else {})
+    usual = {"decoder": {}, "engine": {}, "router": {}}
+    resource = service(annotations=KEDA if fields == "keda" else {}, **usual | {part: bounds})
+    if part == "predictor":
+        resource["spec"] = {"predictor": {"model": {"baseModel": "tiny"}, **bounds}}
+    schema = schema_of(SERVICE_DEFINITION.manifest())["properties"]["spec"]["properties"][part]
+    assert "x-kubernetes-validations" not in schema
+    name = "chat-engine" if part == "predictor" else f"chat-{part}"
+    asked = world(resource)
+    if fields == "keda":
+        scaled = made(asked, "ScaledObject", f"scaledobject-{name}")["spec"]
+        assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (3, 3)
+    else:
+        assert made(asked, DEPLOYMENT, name)["spec"]["replicas"] == 3
+        assert made(asked, "HorizontalPodAutoscaler", name) is None
 
 
 def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
