@@ -143,7 +143,7 @@ class Laid(msgspec.Struct, frozen=True):
 
     @classmethod
     def over(cls, base: Object, patch: Object) -> Laid:
-        below, above = _both_of(POD_FIELDS, base, patch)
+        below, above = (_with_account(one) for one in _both_of(POD_FIELDS, base, patch))
         for field in ("containers", "initContainers"):
             if above.get(field):
                 above[field] = [_named(one) for one in _objects(above[field])]
@@ -185,6 +185,12 @@ class Laid(msgspec.Struct, frozen=True):
             )
             raise InvalidSpecError("NoImage", text)
         return {**self.pod, "containers": [main, *(one for one in containers if one is not found)]}
+
+
+def _with_account(pod: Object) -> Object:
+    """A pod with the current name of the field serviceAccount, by which the service's replaces the runtime's."""
+    account = pod.pop("serviceAccount", None)
+    return pod | ({"serviceAccountName": account} if account and not pod.get("serviceAccountName") else {})
 
 
 def _named(container: Object) -> Object:

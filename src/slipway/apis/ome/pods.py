@@ -174,13 +174,15 @@ def _check_port(main: Object, seen: Recognised) -> None:
         raise InvalidSpecError("InvalidSpec", f"{text}: let both say the same")
 
 
+def router_account(pod: Object, service: str) -> str:
+    """The service account of a service's router, which lists the pods of its engines."""
+    return str(pod.get("serviceAccountName") or names.component_name(service, "router"))
+
+
 def _account(component: Component, spec: Object, context: PodContext) -> Object:
-    """A router finds engines by asking the API server; nothing else has to."""
-    if spec.get("serviceAccountName"):
-        return {}
     if component.name == "router":
-        return {"serviceAccountName": names.component_name(context.service["metadata"]["name"], component.name)}
-    return {"automountServiceAccountToken": False}
+        return {"serviceAccountName": router_account(spec, context.service["metadata"]["name"])}
+    return {} if spec.get("serviceAccountName") else {"automountServiceAccountToken": False}
 
 
 def _gpus(container: Object) -> int:

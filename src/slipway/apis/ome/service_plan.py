@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from slipway.apis.ome import names, overlay, scaling, trust
+from slipway.apis.ome.pods import router_account
 from slipway.apis.ome.service import Part, Service
 from slipway.apis.ome.service_resolve import View, resolve
 from slipway.apis.ome.service_rollout import APP, Rolled, canary_name, roll, startup_seconds
@@ -235,14 +236,15 @@ def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple
 
 
 def _account(service: Service, part: Part) -> list[Object]:
-    """A router's, by which it finds its engines."""
+    """A router's, by which it finds its engines. One that an author names gets the same rights."""
     if part.component.name != "router":
         return []
     name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
+    account = router_account(part.component.pod, service.name)
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
-    subject = {"kind": SERVICE_ACCOUNT.kind, "name": name, "namespace": namespace}
+    subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
     return [
-        child(SERVICE_ACCOUNT, name, namespace, own),
+        *([child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []),
         {**child(ROLE, name, namespace, own), "rules": [POD_READER]},
         {**child(ROLE_BINDING, name, namespace, own), "roleRef": role, "subjects": [subject]},
     ]

@@ -249,6 +249,22 @@ def test_resources_of_another_container_are_not_the_runners() -> None:
     assert "resources" not in pod["containers"][0]
 
 
+@pytest.mark.parametrize(
+    ("config", "engine", "expected"),
+    [
+        ({}, {"serviceAccount": "a"}, "a"),
+        ({"serviceAccount": "a"}, {}, "a"),
+        ({"serviceAccountName": "a"}, {"serviceAccount": "b"}, "b"),
+        ({"serviceAccount": "a"}, {"serviceAccountName": "b"}, "b"),
+        ({}, {"serviceAccount": "a", "serviceAccountName": "b"}, "b"),
+    ],
+)
+def test_a_service_account_is_known_by_either_field(config: Object, engine: Object, expected: str) -> None:
+    for name in ("engine", "decoder", "router"):
+        (pod,) = pods(name, engine, {"runner": MAIN, **config})
+        assert pod == {"containers": [MAIN], "serviceAccountName": expected}
+
+
 EVERYWHERE: Object = {
     "nodeSelector": {"gpu": "h100"},
     "tolerations": [{"key": "gpu", "operator": "Exists"}],

@@ -10,7 +10,7 @@ import pytest
 from slipway.apis.ome import names
 from slipway.apis.ome.service_types import SERVICE as SERVICE_DEFINITION
 from slipway.apis.ome.services import SERVICES
-from slipway.kube.objects import DEPLOYMENT, ROLE, SCALED_OBJECT, SERVICE, Object
+from slipway.kube.objects import DEPLOYMENT, ROLE, ROLE_BINDING, SCALED_OBJECT, SERVICE, SERVICE_ACCOUNT, Object
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.freedoms import NO_LABELS
@@ -280,6 +280,18 @@ def test_a_minimum_above_the_maximum_is_served_with_as_many(part: str, fields: O
     else:
         assert made(asked, DEPLOYMENT, name)["spec"]["replicas"] == 3
         assert made(asked, "HorizontalPodAutoscaler", name) is None
+
+
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+@pytest.mark.parametrize("by", ["service", "runtime"])
+def test_a_routers_own_account_may_list_the_pods_of_its_engines(by: str, field: str) -> None:
+    config = {"routerConfig": {**bench.ROUTER, field: "sa"}} if by == "runtime" else {}
+    asked = world(service(router={field: "sa"} if by == "service" else {}), bench.model(), bench.runtime(**config))
+    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "sa"
+    binding = made(asked, ROLE_BINDING, "chat-router")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "sa", "namespace": "models"}]
+    assert binding["roleRef"]["name"] == made(asked, ROLE, "chat-router")["metadata"]["name"]
+    assert made(asked, SERVICE_ACCOUNT, "chat-router") is None
 
 
 def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
