@@ -15,6 +15,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from slipway import engines
+from slipway.apis.llmkube import ranks
 from slipway.apis.llmkube.service_types import Runtime
 from slipway.artifacts.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, shown
@@ -181,10 +182,10 @@ def _names(launch: Launch) -> tuple[str, ...]:
 
 def _vllm_settings(launch: Launch) -> dict[str, Value]:
     """With what follows from the GPUs and the draft model."""
-    parallel = launch.settings.get("tensor_parallel_size", launch.gpus)
-    found = {name: value for name, value in launch.settings.items() if name != "tensor_parallel_size"}
+    parallel = launch.settings.get(ranks.TENSOR, ranks.tensor("vllm", launch))
+    found = {name: value for name, value in launch.settings.items() if name != ranks.TENSOR}
     if parallel not in (0, 1):
-        found["tensor_parallel_size"] = parallel
+        found[ranks.TENSOR] = parallel
     if launch.draft:
         found["speculative"] = _speculative(launch.draft)
     return found
@@ -237,7 +238,7 @@ def _sglang_args(launch: Launch) -> tuple[str, ...]:
     model = ("--model-path", model_of(launch.weights), *revision_of(launch.weights))
     place = () if "--host" in given else ("--host", launch.bind)
     name = () if SERVED in given else (SERVED, launch.served_name)
-    parallel: dict[str, Value] = {"tensor_parallel_size": launch.gpus} if launch.gpus > 1 else {}
+    parallel: dict[str, Value] = {ranks.TENSOR: size} if (size := ranks.tensor("sglang", launch)) > 1 else {}
     given_settings = {**parallel, **_spelled(launch.settings, SGLANG_WORDS)}
     settings = arguments(SGLANG_FLAGS, given_settings, launch.extra_args, launch.gpus)
     settings += _sglang_adapters(launch, given)

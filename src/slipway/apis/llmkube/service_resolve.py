@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slipway.apis.llmkube import loras, placement, quotas, service_flags, usage
+from slipway.apis.llmkube import loras, placement, quotas, ranks, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES, EVERY_ADDRESS, IMPLIED_MODE
 from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, sharing_fault
 from slipway.apis.llmkube.loras import Lora
@@ -119,10 +119,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     def fault(self) -> str | None:
         """Why its parts do not go together; found out here, as engines say it after minutes or not at all."""
-        spec, count = self.spec, self.accelerators.count
-        parallel = spec.vllm_config.tensor_parallel_size or 0
-        if spec.runtime == "vllm" and parallel > count > 0:
-            return f"vllmConfig.tensorParallelSize {parallel} is more than the {count} GPUs that a pod has"
+        spec, gpus = self.spec, self.accelerators
+        # How many devices a claim stands for is not known here.
+        count = 0 if gpus.claims else gpus.count
+        if many := ranks.fault(spec.runtime, self.engine.args(self.launch), spec.extra_args, count):
+            return many
         changed = self.engine.conflicting_args(self.launch)
         decoding = self.decoding
         companion = decoding.draft_model if decoding else ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.llmkube import autoscaling, operation, pods, service_flags, usage
+from slipway.apis.llmkube import autoscaling, operation, pods, ranks, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.fields_used import fields_used
 from slipway.apis.llmkube.placement import own_claim
@@ -53,6 +53,8 @@ CONDITIONS = REPORTED | {
     "VLLMSpecValid",
 }
 """Types of the conditions that InferenceServices have."""
+SPEC_VALID = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
+"""Runtime -> the condition of its settings."""
 MODEL_FAILED = "ModelFailed"
 PASSED_THROUGH = frozenset({"ModelNotReady", "NotScheduled", "LoadingAdapters", "QuotaReserved"})
 """Reasons that services go through on their way."""
@@ -284,7 +286,9 @@ def _at_gateway(found: Found, route: Sequence[Condition]) -> list[Condition]:
 
 def _others(view: View, found: Found) -> tuple[Condition, ...]:
     service, world = found.service, view.world
-    if service is None or found.rejection is OUT_OF_REACH:
+    if service is None:
+        return _spec_invalid(world.resource["spec"], found.rejection)
+    if found.rejection is OUT_OF_REACH:
         return ()
     conditions = [fields_used(unused(service, world.resource["spec"]))]
     if service.accelerators.count and _desired(world.resource, found.deployment):
@@ -367,6 +371,14 @@ def _scaling_active(world: World) -> Condition:
     if told is None:
         return Condition(autoscaling.ACTIVE, "Unknown", "NotYet", "The autoscaler has not looked at its metrics yet.")
     return Condition(autoscaling.ACTIVE, told["status"], told["reason"], told.get("message", ""))
+
+
+def _spec_invalid(spec: Object, rejection: Rejection | None) -> tuple[Condition, ...]:
+    """The runtime's own condition, if its settings are why the spec is refused."""
+    kind = SPEC_VALID.get(spec.get("runtime", ""))
+    if kind and rejection and rejection.message.startswith(ranks.PLACES):
+        return (Condition(kind, "False", rejection.reason, rejection.message),)
+    return ()
 
 
 def _vllm(world: World, service: Service) -> list[Condition]:

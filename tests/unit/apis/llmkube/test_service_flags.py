@@ -152,7 +152,7 @@ def test_tgi_is_told_each_field(spec: dict[str, Any], words: str) -> None:
     ],
 )
 def test_sglang_is_told_each_field(config: dict[str, Any], words: str) -> None:
-    assert f" {words} " in f" {line(runtime='sglang', model=HUB, sglangConfig=config, **ONE_GPU)} "
+    assert f" {words} " in f" {line(runtime='sglang', model=HUB, sglangConfig=config, resources={'gpu': 2})} "
 
 
 def test_sglang_proposes_tokens_where_all_is_said_that_this_needs() -> None:

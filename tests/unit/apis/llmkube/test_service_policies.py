@@ -32,8 +32,6 @@ from .services import GGUF, HUB, SINCE, VLLM, child, kinds, model, plan, pod, re
         {"extraArgs": ["--port", "9"]},
         {"extraArgs": ["--host", "127.0.0.1"]},
         {"contextSize": "many"},
-        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 2}, "resources": {"gpu": 1}},
-        {"runtime": "vllm", "vllmConfig": {"tensorParallelSize": 4}, "resources": {"gpu": 2}},
         {"model": HUB},
         {"runtime": "vllm", "skipModelInit": True},
     ],
@@ -43,6 +41,84 @@ def test_what_cannot_work_is_refused_and_crashes_nothing(spec: dict[str, Any]) -
     assert refused.reason == "InvalidSpec"
     status = worlds.status(SERVICES, world(**spec), None).status
     assert status["conditions"][0]["type"] == "Accepted"
+
+
+SGLANG, TGI = {"runtime": "sglang", "model": HUB}, {"runtime": "tgi", "model": HUB}
+
+
+def sglang(extra: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:
+    return {**SGLANG, "sglangConfig": config, "extraArgs": list(extra)}
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "message"),
+    [
+        ({**VLLM, "vllmConfig": {"tensorParallelSize": 2}}, 1, "spec.vllmConfig.tensorParallelSize 2 is more than"),
+        ({**VLLM, "vllmConfig": {"tensorParallelSize": 4}}, 2, "spec.vllmConfig.tensorParallelSize 4 is more than"),
+        ({**VLLM, "extraArgs": ["--tensor-parallel-size", "4"]}, 2, "spec.extraArgs --tensor-parallel-size 4"),
+        ({**VLLM, "extraArgs": ["--tensor_parallel_size=4"]}, 2, "spec.extraArgs --tensor-parallel-size 4"),
+        ({**VLLM, "extraArgs": ["-tp", "4"]}, 2, "spec.extraArgs -tp 4"),
+        ({**VLLM, "extraArgs": ["-tp", "2", "-pp", "2"]}, 2, "-tp 2 and extraArgs -pp 2 together need 4 GPUs"),
+        ({**VLLM, "extraArgs": ["-tp", "1", "--data-parallel-size", "4"]}, 2, "--data-parallel-size 4 is more"),
+        (sglang(tensorParallelSize=4), 2, "spec.sglangConfig.tensorParallelSize 4 is more than the 2 GPUs of a pod"),
+        (
+            sglang(tensorParallelSize=2, dataParallelSize=2),
+            2,
+            "dataParallelSize 2 together need 4 GPUs, and a pod has 2",
+        ),
+        (sglang(dataParallelSize=4), 2, "spec.sglangConfig.dataParallelSize 4 is more than"),
+        (sglang(expertParallelSize=4), 2, "spec.sglangConfig.expertParallelSize 4 is more than"),
+        (sglang(("--tp", "4")), 2, "spec.extraArgs --tp 4"),
+        (sglang(("--tp-size=2", "--dp-size=2")), 2, "together need 4 GPUs"),
+        (sglang(("--tensor-parallel-size", "2", "--pp-size", "2")), 2, "together need 4 GPUs"),
+        (sglang(("--dp", "2"), tensorParallelSize=2), 2, "extraArgs --dp 2 together need 4 GPUs"),
+        ({**TGI, "extraArgs": ["--num-shard", "4"]}, 2, "spec.extraArgs --num-shard 4"),
+    ],
+)
+@pytest.mark.parametrize("by", ["model", "service"])
+def test_an_engine_with_more_ranks_than_gpus_is_refused(by: str, spec: dict[str, Any], gpus: int, message: str) -> None:
+    if by == "model":
+        spec = {**spec, "model": {**HUB, "hardware": {"gpu": {"enabled": True, "count": gpus}}}}
+    else:
+        spec = {**spec, "resources": {"gpu": gpus}}
+    refused = refusal(**spec)
+    assert refused.reason == "InvalidSpec"
+    assert message in refused.message
+    conditions = {one["type"]: one for one in worlds.status(SERVICES, world(**spec), None).status["conditions"]}
+    kinds = {"vllm": "VLLMSpecValid", "sglang": "SGLangSpecValid"}
+    for kind in ("Accepted", *([kinds[spec["runtime"]]] if spec["runtime"] in kinds else [])):
+        assert (conditions[kind]["status"], conditions[kind]["reason"]) == ("False", "InvalidSpec")
+
+
+@pytest.mark.parametrize(
+    ("spec", "gpus", "args"),
+    [
+        (sglang(tensorParallelSize=2), 2, "--tp-size 2"),
+        (sglang(tensorParallelSize=1, dataParallelSize=2), 2, "--tp-size 1 --dp-size 2"),
+        (sglang(dataParallelSize=2), 2, "--dp-size 2"),
+        (sglang(dataParallelSize=2), 4, "--tp-size 2 --dp-size 2"),
+        (sglang(("--enable-dp-attention",), dataParallelSize=2), 2, "--tp-size 2 --dp-size 2"),
+        (sglang(("--enable-dp-attention",), tensorParallelSize=2, dataParallelSize=2), 2, "--tp-size 2 --dp-size 2"),
+        (sglang(tensorParallelSize=2, expertParallelSize=2), 2, "--tp-size 2 --ep-size 2"),
+        (sglang(("--tp", "8", "--nnodes", "4")), 2, "--tp 8 --nnodes 4"),
+        (sglang(tensorParallelSize=4), 0, "--tp-size 4"),
+        ({**VLLM, "extraArgs": ["-dp", "2"]}, 2, "-dp 2"),
+        ({**VLLM, "extraArgs": ["-dp", "2"]}, 4, "--tensor-parallel-size 2"),
+        ({**VLLM, "extraArgs": ["-tp", "many"]}, 2, "-tp many"),
+        ({**TGI, "extraArgs": ["--num-shard", "2"]}, 2, "--num-shard 2"),
+    ],
+)
+def test_an_engine_with_a_gpu_for_each_rank_starts(spec: dict[str, Any], gpus: int, args: str) -> None:
+    [container] = child(world(**{**spec, "resources": {"gpu": gpus}}), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert args in " ".join(container["args"])
+
+
+def test_how_many_gpus_a_claim_stands_for_is_not_known() -> None:
+    claimed = {"gpu": {"enabled": True, "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}]}}
+    spec = {**VLLM, "model": {**HUB, "hardware": claimed}, "vllmConfig": {"tensorParallelSize": 4}}
+    assert child(world(**spec), "Deployment")
 
 
 def test_the_history_is_as_long_as_it_is_told() -> None:

@@ -1,0 +1,105 @@
+"""Ranks: the processes that an engine starts, of which each needs a GPU of its pod. Pure.
+
+They are the product of what the command line gives for several kinds of parallelism, as settings of the API or as
+arguments of the author.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from slipway.engines.engine import Launch
+from slipway.engines.flags import given_flags
+
+
+class Axis(NamedTuple):
+    """One kind of parallelism."""
+
+    flags: tuple[str, ...]
+    field: str = ""
+    """Of the spec; empty: there is none."""
+
+
+TENSOR = "tensor_parallel_size"
+AXES: Mapping[str, Sequence[Axis]] = {
+    "vllm": (
+        Axis(("--tensor-parallel-size", "-tp"), "vllmConfig.tensorParallelSize"),
+        Axis(("--pipeline-parallel-size", "-pp")),
+        Axis(("--data-parallel-size", "-dp")),
+    ),
+    "sglang": (
+        Axis(("--tp-size", "--tp", "--tensor-parallel-size"), "sglangConfig.tensorParallelSize"),
+        Axis(("--dp-size", "--dp", "--data-parallel-size"), "sglangConfig.dataParallelSize"),
+        Axis(("--pp-size", "--pp", "--pipeline-parallel-size")),
+    ),
+    "tgi": (Axis(("--num-shard",)),),
+}
+"""Runtime -> the kinds that it multiplies, tensor parallelism first."""
+EXPERTS = Axis(("--ep-size", "--ep", "--expert-parallel-size"), "sglangConfig.expertParallelSize")
+"""Spread over the ranks of tensor parallelism."""
+WITHIN = {"--dp-size": "--enable-dp-attention"}
+"""Kind -> the flag by which its ranks are those of tensor parallelism."""
+PLACES = ("spec.vllmConfig.", "spec.sglangConfig.", "spec.extraArgs -")
+"""How the message of a fault begins."""
+ELSEWHERE = frozenset(("--nnodes", "--data-parallel-size-local", "--data-parallel-address"))
+"""Flags by which some of the ranks are in other pods."""
+
+
+def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
+    """Why an engine with this command line cannot start. ``extra``: the author's own part of it."""
+    given = given_flags(args)
+    if not gpus or given & ELSEWHERE:
+        return None
+    sizes = {_name(axis, extra): size for axis in _axes(runtime, given) if (size := value(args, axis.flags)) > 1}
+    if runtime == "sglang" and (experts := value(args, EXPERTS.flags)) > gpus:
+        sizes = {_name(EXPERTS, extra): experts}
+    ranks = math.prod(sizes.values())
+    if ranks <= gpus:
+        return None
+    first, *others = (f"{name} {size}" for name, size in sizes.items())
+    need = f"together need {ranks} GPUs, and a pod has {gpus}" if others else f"is more than the {gpus} GPUs of a pod"
+    return f"{' and '.join((first, *others))} {need}: lower {'one' if others else 'it'}, or ask for more GPUs"
+
+
+def tensor(runtime: str, launch: Launch) -> int:
+    """GPUs for tensor parallelism if no author says how many: those that the other kinds leave for each other."""
+    given = given_flags(launch.extra_args)
+    settings = {"sglang": {"--dp-size": launch.settings.get("data_parallel_size", 1)}}.get(runtime, {})
+    others = (
+        value(launch.extra_args, axis.flags, settings.get(axis.flags[0], 1)) for axis in _axes(runtime, given)[1:]
+    )
+    return max(launch.gpus // math.prod(others), 1) if launch.gpus else 0
+
+
+def value(args: Sequence[str], flags: Sequence[str], usual: object = 1) -> int:
+    """The number that the last of these flags has; ``usual`` if there is none, 1 if it is no positive number."""
+    for flag, given in reversed(list(_pairs(args))):
+        if flag in flags:
+            usual = given
+            break
+    text = str(usual)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 and int(text) else 1
+
+
+def _pairs(args: Sequence[str]) -> list[tuple[str, str]]:
+    following = (*args, "")[1:]
+    pairs = []
+    for arg, after in zip(args, following, strict=True):
+        flag, equals, text = arg.partition("=")
+        flag = flag.replace("_", "-") if flag.startswith("--") else flag
+        if arg.startswith("-"):
+            pairs.append((flag, text if equals else after))
+    return pairs
+
+
+def _axes(runtime: str, given: frozenset[str]) -> list[Axis]:
+    axes = AXES.get(runtime, ())
+    return [axis for axis in axes if WITHIN.get(axis.flags[0]) not in given]
+
+
+def _name(axis: Axis, extra: Sequence[str]) -> str:
+    """Where an author finds it."""
+    own = next((flag for flag in axis.flags if flag in given_flags(extra)), "")
+    return f"extraArgs {own}" if own or not axis.field else axis.field
