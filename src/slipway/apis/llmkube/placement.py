@@ -18,7 +18,7 @@ from slipway.apis.llmkube.model_types import ModelSpec
 from slipway.apis.llmkube.service_types import InferenceServiceSpec
 from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import HubRepository, MountedFolder, Unnamed, Weights
-from slipway.kube.objects import Object
+from slipway.kube.objects import Object, deleting, generation
 from slipway.serving import volumes
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.server import Mount
@@ -178,3 +178,22 @@ def _own_volume(wanted: Wanted, service: InferenceServiceSpec, settings: Setting
     if service.model_cache.claim_name:
         return volumes.claim(names.CACHE_VOLUME, service.model_cache.claim_name)
     return volumes.scratch(SCRATCH_VOLUME, service.resources.ephemeral_storage)
+
+
+def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
+    """Reason and message while a Model is not ready; None: it is. What its status says of an older spec does not
+    count."""
+    name, status = model["metadata"]["name"], model.get("status") or {}
+    if deleting(model):
+        return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
+    if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
+        return "ModelNotReady", f"The Model {name} is being looked at."
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    available = conditions.get("Available") or conditions.get("Accepted") or {}
+    if status["phase"] == "Ready":
+        elsewhere = way == "cache" and available.get("reason") == usage.BY_EACH_POD
+        return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
+    told = str(available.get("message", ""))
+    if status["phase"] == "Failed":
+        return "ModelFailed", f"The Model {name} cannot be served: {told or 'its status says why'}"
+    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"

@@ -35,6 +35,7 @@ TAKEN, WAITING, DENIED, RESERVED = "taken", "waiting", "denied", "reserved"
 granted all that it wants; those of them that have set nothing aside for it, and those that have set something aside."""
 DIGITS = 16
 """Of what one service may take: 8 GPUs of 100 replicas need ten."""
+PRIORITY_TOO_LOW = "PriorityTooLow"
 OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
 
 
@@ -163,9 +164,9 @@ def held(world: World, running: int) -> Record:
     return Record(names=names, gpus=gpus, wanted=gpus) if names else Record()
 
 
-def judge(world: World, wanted: int, running: int, priority: int) -> Verdict:
+def judge(world: World, wanted: int, running: int, priority: int, *, starts: bool = False) -> Verdict:
     """Whether the service, which could start else, may have so many GPUs. ``running``: see :func:`had`; ``priority``:
-    its number."""
+    its number; ``starts``: whether it gets its first pods, if it needs no GPUs."""
     service, listers = world.resource, world.listers
     covered = _quotas(world)
     if not covered:
@@ -173,7 +174,7 @@ def judge(world: World, wanted: int, running: int, priority: int) -> Verdict:
     before, has = record_of(service), had(service, running)
     record = Record(names=_names(covered), gpus=min(has, wanted), wanted=wanted)
     if wanted <= has:
-        return Verdict(record)
+        return Verdict(record, _too_low(covered, priority) if starts else None)
     if out := _too_low(covered, priority) or _too_small(covered, wanted):
         return Verdict(msgspec.structs.replace(record, wanted=record.gpus), out)
     if before.reserved and before.names == record.names and before.taken == wanted:
@@ -215,7 +216,7 @@ def _too_low(quotas: Iterable[Object], priority: int) -> tuple[str, str] | None:
         least = one["spec"].get("minPriority")
         if least and priority < VALUES.get(least, 0):
             text = f"The GPUQuota {key(one)} starts services from the priority {least} on."
-            return "PriorityTooLow", text
+            return PRIORITY_TOO_LOW, text
     return None
 
 

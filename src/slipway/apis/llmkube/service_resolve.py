@@ -10,7 +10,7 @@ from slipway.apis.llmkube.hardware import Accelerators, accelerators, gpus_of, s
 from slipway.apis.llmkube.loras import Lora
 from slipway.apis.llmkube.model_types import KIND as MODEL
 from slipway.apis.llmkube.model_types import ModelSpec
-from slipway.apis.llmkube.placement import Delivery, Placed, Wanted
+from slipway.apis.llmkube.placement import Placed, Wanted
 from slipway.apis.llmkube.quotas import Record
 from slipway.apis.llmkube.runtime_types import SpeculativeDecoding
 from slipway.apis.llmkube.scheduling import VALUES, has_node
@@ -20,7 +20,7 @@ from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.flags import Value, given_flags
 from slipway.kube.names import label_value
-from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, generation, key
+from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, key
 from slipway.kube.quantity import multiply
 from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.diagnosis import ended
@@ -183,6 +183,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if self.waits is None or not self.quota.names or self.deployment is None:
             return None
         each = _each(self.deployment, self.service)
+        if not each and self.waits[0] == quotas.PRIORITY_TOO_LOW:
+            return 0
         written = quotas.had(self.world.resource, self.running)
         return min(self.quota.gpus, written) // each if each else None
 
@@ -220,7 +222,8 @@ def resolve(world: World) -> View:
         return msgspec.structs.replace(view, quota=_kept(view, service))
     known = priority(world, service)
     number = VALUES["normal"] if known is None else known
-    verdict = quotas.judge(world, _most(service) * _count(service), view.running, number)
+    wanted, starts = _most(service) * _count(service), _starts_without_gpus(service, deployment)
+    verdict = quotas.judge(world, wanted, view.running, number, starts=starts)
     return msgspec.structs.replace(view, waits=verdict.waits, quota=verdict.record)
 
 
@@ -239,6 +242,13 @@ def _most(service: Service) -> int:
     if spec.suspend or spec.replicas == 0:
         return 0
     return spec.autoscaling.max_replicas if spec.autoscaling else spec.replicas
+
+
+def _starts_without_gpus(service: Service, deployment: Object | None) -> bool:
+    """Whether it gets its first pods, and these need no GPUs."""
+    runs = bool(deployment and deployment["spec"].get("replicas", 1))
+    needless = not _count(service) and service.model.hardware.accelerator != METAL
+    return needless and not runs and bool(_most(service))
 
 
 def _count(service: Service) -> int:
@@ -393,25 +403,9 @@ def waits_for(world: World, service: Service) -> tuple[str, str] | None:
     """
     models = ((service.placed, model_of(world, service.spec.model_ref)), (service.draft, draft_of(world)))
     for place, model in models:
-        found = unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
+        found = (
+            placement.unready(model, place.way) if place and model and place.way not in ("loader", "image") else None
+        )
         if found:
             return found
     return None
-
-
-def unready(model: Object, way: Delivery = "engine") -> tuple[str, str] | None:
-    """The same of one Model; what its status says of an older spec does not count."""
-    name, status = model["metadata"]["name"], model.get("status") or {}
-    if deleting(model):
-        return "ModelLeaving", f"The Model {name} is being deleted: what runs serves on, and nothing new is started."
-    if status.get("observedGeneration", 0) < generation(model) or not status.get("phase"):
-        return "ModelNotReady", f"The Model {name} is being looked at."
-    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
-    available = conditions.get("Available") or conditions.get("Accepted") or {}
-    if status["phase"] == "Ready":
-        elsewhere = way == "cache" and available.get("reason") == usage.BY_EACH_POD
-        return ("ModelNotReady", f"The weights of the Model {name} are not in the cache yet.") if elsewhere else None
-    told = str(available.get("message", ""))
-    if status["phase"] == "Failed":
-        return "ModelFailed", f"The Model {name} cannot be served: {told or 'its status says why'}"
-    return "ModelNotReady", f"The Model {name} is not ready yet{': ' + told if told else '.'}"

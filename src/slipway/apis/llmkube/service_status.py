@@ -9,7 +9,7 @@ import msgspec
 from slipway.apis.llmkube import autoscaling, operation, pods, ranks, service_flags, usage
 from slipway.apis.llmkube.engines import ENGINES
 from slipway.apis.llmkube.fields_used import fields_used
-from slipway.apis.llmkube.placement import own_claim
+from slipway.apis.llmkube.placement import own_claim, unready
 from slipway.apis.llmkube.scheduling import (
     VALUES,
     WAITING,
@@ -26,7 +26,6 @@ from slipway.apis.llmkube.service_resolve import (
     mode,
     model_of,
     priority,
-    unready,
 )
 from slipway.apis.llmkube.updated import stamped
 from slipway.engines.flags import NOT_KNOWN

@@ -484,6 +484,50 @@ def test_a_least_priority_keeps_others_out(priority: str) -> None:
         assert cluster.waits("a") == "PriorityTooLow"
 
 
+@pytest.mark.parametrize("gpus", [0, 1])
+@pytest.mark.parametrize(
+    ("spec", "starts"),
+    [
+        ({"priority": "low"}, False),
+        ({"priority": "normal"}, False),
+        ({}, False),
+        ({"priority": "low", "autoscaling": {"minReplicas": 1, "maxReplicas": 2}}, False),
+        ({"priority": "high"}, True),
+        ({"priority": "critical"}, True),
+    ],
+)
+def test_a_least_priority_holds_with_gpus_and_without(spec: dict[str, Any], starts: bool, gpus: int) -> None:
+    cluster = Cluster(quota(4, minPriority="high"), service("a", gpus, **spec))
+    cluster.settle()
+    assert cluster.running() == ({"a": 1} if starts else {})
+    if not starts:
+        assert cluster.waits("a") == "PriorityTooLow"
+        assert cluster.record("a").wanted == 0
+    cluster.objects["GPUQuota", "team"] = quota(4)
+    cluster.settle()
+    assert "a" in cluster.running()
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_least_priority_stops_nothing_that_runs_and_lets_nothing_start_again(gpus: int) -> None:
+    cluster = Cluster(service("a", gpus, priority="low"))
+    cluster.settle()
+    cluster.pods["a"] = [pod(gpus)]
+    cluster.objects["GPUQuota", "team"] = quota(4, minPriority="high")
+    cluster.settle()
+    assert cluster.running() == {"a": 1}
+    assert cluster.waits("a") != "PriorityTooLow"
+    cluster.edit("a", suspend=True)
+    cluster.settle()
+    cluster.pods["a"] = []
+    assert cluster.running() == {"a": 0}
+    assert cluster.waits("a") != "PriorityTooLow"
+    cluster.edit("a", suspend=False)
+    cluster.settle()
+    assert cluster.running() == {"a": 0}
+    assert cluster.waits("a") == "PriorityTooLow"
+
+
 def test_who_waits_for_its_model_takes_nothing() -> None:
     cluster = Cluster(quota(1), service("a", 1, 1, modelRef="none"), service("b", 1, 2))
     cluster.settle(["b"])
