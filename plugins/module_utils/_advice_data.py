@@ -157,6 +157,11 @@ ADVICE: Mapping[str, str] = {
         "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
     ),
     "FieldsIgnored": ("Remove the fields, or take the runtime that knows them."),
+    "RetiredFlags": (
+        "Remove the flags from spec.args, or write the successor that the message names. If you need the old "
+        "flag, set spec.image to a version that has it: the controller does not change the arguments of an image "
+        "that you choose."
+    ),
     "SpeculativeMissingModel": ("Make the Model, or name another one; say what is missing."),
     "SpeculativeMissingConfig": ("Make the Model, or name another one; say what is missing."),
     "IdleCheckUnsupported": ("Raise controller_drain_seconds above the length of your longest answers."),

@@ -12,6 +12,7 @@ from slipway.artifacts.weights import Weights
 from slipway.engines.flags import FlagTable, Value, without_effect
 from slipway.engines.log_patterns import LogPattern, match_log
 from slipway.engines.python import PYTHON
+from slipway.engines.retired import Renewal, Retired, is_ours, renewed
 from slipway.serving.diagnosis import Failure
 from slipway.serving.drain import Drain
 from slipway.serving.server import Probe, Probes
@@ -169,6 +170,12 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
     is refused."""
+    retired: tuple[Retired, ...] = ()
+    """Flags that earlier versions had and the images above do not have."""
+    older_images: frozenset[str] = frozenset()
+    """The accelerators whose image is of a version that still has those flags."""
+    abbreviates: bool = False
+    """Whether it takes the beginning of a flag for the flag, as argparse does."""
     metrics: Metrics | None = None
     """What Prometheus reads at its path ``/metrics``; None: it has none."""
     token: str = TOKEN
@@ -189,6 +196,13 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         """The settings that are given and have no effect, and why. ``field``: of the spec, that has the user's
         arguments."""
         return without_effect(self.flags, launch.settings, launch.extra_args, launch.gpus, field)
+
+    def renewed(self, args: Sequence[str], *, author_image: str, image: str) -> Renewal:
+        """An author's arguments, as the ``image`` takes them that runs: without retired flags if it is a default one.
+        With an image of the author's, ``author_image``, they stay unchanged."""
+        if author_image or not is_ours(image, self.images, self.older_images):
+            return Renewal(tuple(args))
+        return renewed(args, self.retired, abbreviated=self.abbreviates)
 
     def paths_of(self, *replaced: object) -> tuple[str, ...]:
         """What it serves; empty where something of it is replaced by the user's own, such as its image: that may serve

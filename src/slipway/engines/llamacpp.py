@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipway.artifacts.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.weights import HubRepository, MountedFolder, shown
+from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
 from slipway.engines.log_patterns import (
     ARGUMENT,
@@ -99,6 +100,7 @@ LLAMACPP = Engine(
     cache_path=CACHE,
     log_patterns=LOG_PATTERNS,
     port=8080,
+    retired=retired_flags.LLAMACPP,
     images={
         "": "ghcr.io/ggml-org/llama.cpp:server-v0.5.0",
         "cuda": "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0",

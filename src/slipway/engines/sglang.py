@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
 from slipway.artifacts.weights import BucketFolder
+from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of
 from slipway.serving.paths import SESSION, all_but
@@ -39,6 +40,8 @@ SGLANG = Engine(
     env=lambda launch: environment(launch.hub_mirror),
     owned=_owned,
     port=30000,
+    retired=retired_flags.SGLANG,
+    abbreviates=True,
     images={"": "lmsysorg/sglang:v0.5.23", "rocm": "lmsysorg/sglang:v0.5.23-rocm720-mi30x"},
     paths=all_but("/v1/moderations", "/v1/images/variations", "/v2/rerank", "/v2/embed", SESSION),
     metrics=Metrics(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
 from slipway.artifacts.weights import BucketFolder
+from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
 from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
@@ -63,6 +64,9 @@ VLLM = Engine(
     log_patterns=PYTHON + PATTERNS,
     adapters=True,
     port=PORT,
+    retired=retired_flags.VLLM,
+    abbreviates=True,
+    older_images=frozenset(("tpu",)),
     images={
         "": "vllm/vllm-openai:v0.33.0",
         "cpu": "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.33.0",

@@ -131,3 +131,13 @@ def test_a_refused_spec_keeps_a_ready_model_ready() -> None:
     assert status["phase"] == "Ready"
     assert conditions["Accepted"] == ("False", "InvalidSpec")
     assert conditions["Available"] == ("True", "Ready")
+
+
+def test_flags_that_the_default_image_no_longer_has_are_replaced_and_named() -> None:
+    planned = world(args=["--draft-max", "8", "--slots-endpoint-disable"])
+    assert container(planned)["args"][-3:] == ["--spec-draft-n-max", "8", "--no-slots"]
+    found = {one["type"]: one for one in worlds.status(KRYPTON, planned).status["conditions"]}["FieldsIgnored"]
+    assert found["reason"] == "RetiredFlags"
+    assert "--draft-max (replaced by --spec-draft-n-max 8)" in found["message"]
+    theirs = world(args=["--draft-max", "8"], image="ghcr.io/ggml-org/llama.cpp:server-v0.5.0")
+    assert container(theirs)["args"][-2:] == ["--draft-max", "8"]

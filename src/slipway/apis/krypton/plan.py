@@ -8,6 +8,7 @@ from slipway.apis.krypton.resolve import Model, View
 from slipway.apis.krypton.types import ModelSpec
 from slipway.engines.engine import Launch
 from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.retired import Renewal
 from slipway.kube.objects import created_unix
 from slipway.serving.api import InvalidSpecError, Plan
 from slipway.serving.env import without
@@ -51,13 +52,22 @@ def granted(view: View, _plan: Plan) -> frozenset[Freedom]:
     return freedoms(workload(server, Scale(1), ()).children)
 
 
+def image(spec: ModelSpec, settings: Settings) -> str:
+    return spec.image or settings.images.get(LLAMACPP.name, LLAMACPP.image(""))
+
+
+def renewal(spec: ModelSpec, settings: Settings) -> Renewal:
+    """The author's arguments, as the image takes them that the Model gets."""
+    return LLAMACPP.renewed(spec.args or (), author_image=spec.image or "", image=image(spec, settings))
+
+
 def _server(model: Model, settings: Settings) -> ModelServer:
     spec = model.spec
     launch = Launch(
         weights=model.weights,
         served_name=model.name,
         port=spec.port,
-        extra_args=tuple(spec.args or ()),
+        extra_args=renewal(spec, settings).args,
         hub_mirror=settings.hugging_face_endpoint,
     )
     conflicts = LLAMACPP.conflicting_args(launch)
@@ -87,7 +97,7 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
     own_env = (*variables({**settings.home(), **LLAMACPP.env(launch)}), *renamed_token(env, env_from))
     return Container(
         name=LLAMACPP.container,
-        image=spec.image or settings.images.get(LLAMACPP.name, LLAMACPP.image("")),
+        image=image(spec, settings),
         image_pull_policy=spec.image_pull_policy,
         args=LLAMACPP.args(launch),
         env=(*env, *without(own_env, env)),

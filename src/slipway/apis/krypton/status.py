@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from slipway.apis.krypton.plan import renewal
 from slipway.apis.krypton.resolve import DEFAULT_STARTUP_SECONDS, View
 from slipway.engines.llamacpp import LLAMACPP
+from slipway.engines.retired import sentence
+from slipway.kube.conditions import Condition
 from slipway.kube.objects import DEPLOYMENT, key
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Limits, diagnose
@@ -25,7 +28,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
     reported = report(
         (Component(deployment, diagnosis),),
         rejection,
-        (routed(f"{namespace}/{name}", (name,), world.routed),),
+        (routed(f"{namespace}/{name}", (name,), world.routed), *_ignored(view)),
     )
     found = {
         "phase": reported.phase,
@@ -34,3 +37,10 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         "url": f"http://{name}.{namespace}.svc:{world.resource['spec'].get('port', 8080)}/v1",
     }
     return build_status(world.resource, found, reported.conditions, rechecks=(diagnosis.recheck_seconds,))
+
+
+def _ignored(view: View) -> tuple[Condition, ...]:
+    """Flags that the default image no longer has, if the Model names any."""
+    changes = renewal(view.model.spec, view.world.settings).changes if view.model else {}
+    text = sentence(changes, "spec.args")
+    return (Condition("FieldsIgnored", "True", "RetiredFlags", text),) if text else ()

@@ -83,7 +83,8 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     observed_generation: int | msgspec.UnsetType = msgspec.UNSET
     """Generation of the spec that this status speaks of."""
     conditions: tuple[Condition, ...] | msgspec.UnsetType = msgspec.UNSET
-    """Accepted, Available, Progressing and Routed, each with a reason and a message."""
+    """Accepted, Available, Progressing and Routed, and FieldsIgnored if something has no effect; each with a reason and
+    a message."""
 
 
 MODEL = CustomResource(

@@ -12,6 +12,7 @@ from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
 from slipway.engines.engine import Engine, Launch, Task
+from slipway.engines.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
 from slipway.serving.api import InvalidSpecError, Reference, World
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
@@ -67,6 +68,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         return max(upper or 0, self.spec.min_replicas)
 
     @property
+    def renewal(self) -> Renewal:
+        """Its arguments, as the image takes them that it gets."""
+        spec = self.spec
+        try:
+            image = spec.image or self.config.image(spec.engine, self.config.resource_profile(spec.resource_profile))
+        except InvalidSpecError:
+            image = ""
+        return self.engine.renewed(spec.args, author_image=spec.image, image=image)
+
+    @property
     def launch(self) -> Launch:
         return Launch(
             weights=access.weights(self.url, self.engine.reads, self.place.path if self.place else ""),
@@ -74,7 +85,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             port=PORT,
             tasks=frozenset(TASKS[feature] for feature in self.spec.features),
             adapters=bool(self.spec.adapters),
-            extra_args=self.spec.args,
+            extra_args=self.renewal.args,
             hub_mirror=self.settings.hugging_face_endpoint,
         )
 

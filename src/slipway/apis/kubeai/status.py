@@ -6,6 +6,7 @@ import msgspec
 
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.resolve import Model, View
+from slipway.engines.retired import sentence
 from slipway.kube.conditions import Condition
 from slipway.kube.objects import Object, deleting
 from slipway.serving.adapters import standings
@@ -77,9 +78,11 @@ def _ignored(view: View) -> list[Condition]:
         texts.append(f"{text}: {', '.join(withheld)}.")
     if unknown:
         texts.append(f"The system configuration has keys that are not known and have no effect: {', '.join(unknown)}.")
-    if not texts:
+    retired = sentence(view.model.renewal.changes, "spec.args") if isinstance(view.model, Model) else ""
+    if not texts and not retired:
         return []
-    return [Condition("FieldsIgnored", "True", "ReservedLabels" if withheld else "UnknownKeys", " ".join(texts))]
+    reason = "ReservedLabels" if withheld else "UnknownKeys" if unknown else "RetiredFlags"
+    return [Condition("FieldsIgnored", "True", reason, " ".join((*texts, retired)).strip())]
 
 
 class _Cache(msgspec.Struct, frozen=True, kw_only=True):

@@ -162,19 +162,11 @@ def adapters(service: Service) -> AdapterSet:
 
 
 def image(service: Service) -> str:
-    """The user's, else the one of :func:`own_image`. Raises InvalidSpecError: NoImage."""
-    found = service.spec.image or own_image(service)
+    """The user's, else the one that we have. Raises InvalidSpecError: NoImage."""
+    found = service.spec.image or service.own_image
     if not found:
         raise InvalidSpecError("NoImage", f"spec.image: the runtime {service.spec.runtime} has no image of its own")
     return found
-
-
-def own_image(service: Service) -> str:
-    """The operator's, else the engine's public one for the accelerator; empty: there is none."""
-    images, backend, engine = service.settings.images, service.accelerators.backend, service.engine
-    # What the operator has for CPUs would leave GPUs idle, without a word.
-    plain = "" if backend and backend in engine.images else images.get(engine.name, "")
-    return images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
 
 
 def _env(service: Service) -> tuple[Object, ...]:

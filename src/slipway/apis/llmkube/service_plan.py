@@ -40,7 +40,7 @@ def plan(view: View) -> Plan:
 def granted(view: View, plan: Plan) -> frozenset[Freedom]:
     """Images alone, as nothing else that the operator sets needs trust."""
     service, made = view.valid(), freedoms((*plan.children, *plan.pending))
-    own = (pods.own_image(service), service.settings.loader_image)
+    own = (service.own_image, service.settings.loader_image)
     images = (one for one in made if one.setting == "image_prefixes")
     return frozenset(one for one in images if one.field.startswith(BEFORE) or one.value in own)
 

@@ -19,6 +19,7 @@ from slipway.apis.llmkube.settings import llmkube
 from slipway.artifacts.weights import Unnamed
 from slipway.engines.engine import ANYWHERE, Draft, Engine, Launch, Sharding, Task
 from slipway.engines.flags import Value, given_flags
+from slipway.engines.retired import Renewal
 from slipway.kube.names import label_value
 from slipway.kube.objects import DEPLOYMENT, PRIORITY_CLASS, Object, deleting, key
 from slipway.kube.quantity import multiply
@@ -98,6 +99,20 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         return loras.looked_after(self.spec.runtime, self.loras, self.spec.extra_args)
 
     @property
+    def own_image(self) -> str:
+        """The operator's, else the engine's public one for the accelerator; empty: there is none."""
+        images, backend, engine = self.settings.images, self.accelerators.backend, self.engine
+        # What the operator has for CPUs would leave GPUs idle, without a word.
+        plain = "" if backend and backend in engine.images else images.get(engine.name, "")
+        return images.get(f"{engine.name}-{backend}") or plain or engine.image(backend)
+
+    @property
+    def renewal(self) -> Renewal:
+        """The arguments that it gives its engine, as the image takes them that it gets."""
+        own = self.spec.image or "".join(self.spec.command[:1])
+        return self.engine.renewed(user_args(self.spec), author_image=own, image=self.own_image)
+
+    @property
     def launch(self) -> Launch:
         spec, gpu, draft = self.spec, self.model.hardware.gpu, self.draft
         return Launch(
@@ -108,7 +123,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, ANYWHERE[0]),
             tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
             adapters=self.looked_after,
-            extra_args=user_args(spec),
+            extra_args=self.renewal.args,
             hub_mirror=self.settings.hugging_face_endpoint,
             settings=_settings(spec, self.placed, self.decoding),
             gpus=self.accelerators.count,

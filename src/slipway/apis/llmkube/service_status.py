@@ -314,6 +314,8 @@ def unused(service: Service, written: Object) -> dict[str, str]:
     found |= {field: f"{other} is taken" for field, other in service_flags.outdone(spec).items()}
     idle, place = service.engine.without_effect(service.launch, "extraArgs"), service.placed
     found |= {one.field: idle[one.setting] for one in service_flags.given(spec) if one.setting in idle}
+    retired = service.renewal.changes
+    found |= {f"extraArgs {flag}": f"the default image does not have it, {what}" for flag, what in retired.items()}
     found |= _outdone(service) | operation.without_effect(service)
     cache = spec.model_cache
     if (cache.claim_name or cache.persistence) and place.way not in ("cache", "loader"):

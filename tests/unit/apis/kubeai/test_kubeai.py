@@ -23,6 +23,7 @@ from tests.worlds import at
 UID = "33333333-0000-0000-0000-000000000001"
 CACHED = {"cacheProfile": "shared"}
 CONFIG = "cacheProfiles: {shared: {sharedFilesystem: {storageClassName: nfs}}}"
+OLD_IMAGES = "modelServers: {VLLM: {images: {default: vllm/vllm-openai:v0.10.2, cpu: acme/vllm-cpu:v0.10.2}}}"
 DELETED = "2026-11-21T09:00:00Z"
 NOW = unix_time("2026-11-21T09:05:00Z")
 
@@ -60,6 +61,10 @@ def service_of(asked: World) -> dict[str, Any]:
 def container(asked: World) -> dict[str, Any]:
     made: dict[str, Any] = child(asked, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     return made
+
+
+def condition(asked: World, type_: str) -> dict[str, Any] | None:
+    return next((one for one in worlds.status(KUBEAI, asked).status["conditions"] if one["type"] == type_), None)
 
 
 def environment(asked: World) -> dict[str, Any]:
@@ -648,3 +653,21 @@ def test_a_spec_that_cannot_be_read_has_a_status_all_the_same() -> None:
     status = worlds.status(KUBEAI, asked, Rejection("InvalidSpec", "no")).status
     reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
     assert reasons["CacheLoaded"] == reasons["AdaptersLoaded"] == reasons["Accepted"] == "InvalidSpec"
+
+
+def test_a_flag_that_the_default_image_no_longer_has_is_left_out_and_named() -> None:
+    asked = world(args=["--max-model-len=1024", "--disable-log-requests", "--enable-chunked-prefill=false"])
+    assert "--disable-log-requests" not in container(asked)["args"]
+    assert container(asked)["args"][-2:] == ["--max-model-len=1024", "--no-enable-chunked-prefill"]
+    told = condition(asked, "FieldsIgnored")
+    assert told
+    assert told["reason"] == "RetiredFlags"
+    assert "--disable-log-requests (left out)" in told["message"]
+    assert "--enable-chunked-prefill (replaced by --no-enable-chunked-prefill)" in told["message"]
+
+
+@pytest.mark.parametrize("chosen", [{"image": "vllm/vllm-openai:v0.33.0"}, {"config": OLD_IMAGES}])
+def test_with_an_image_of_an_author_or_operator_every_flag_stays(chosen: dict[str, str]) -> None:
+    asked = world(args=["--disable-log-requests"], **chosen)
+    assert "--disable-log-requests" in container(asked)["args"]
+    assert condition(asked, "FieldsIgnored") is None

@@ -325,3 +325,17 @@ def test_a_field_that_has_no_effect_is_told(spec: dict[str, Any], field: str) ->
 
 def test_a_service_whose_fields_all_count_has_nothing_to_tell() -> None:
     assert not unused(contextSize=4096, jinja=True, flashAttention=True, **ONE_GPU)
+
+
+OLD_FLAG: dict[str, Any] = {**VLLM, "extraArgs": ["--disable-log-requests", "--seed", "1"]}
+
+
+def test_flags_that_the_default_image_no_longer_has_are_left_out_and_named() -> None:
+    assert line(**OLD_FLAG).endswith("--seed 1")
+    assert "--disable-log-requests" not in line(**OLD_FLAG)
+    assert "extraArgs --disable-log-requests" in unused(**OLD_FLAG)
+
+
+@pytest.mark.parametrize("own", [{"image": "vllm/vllm-openai:v0.33.0"}, {"command": ["vllm", "serve"]}])
+def test_with_an_image_or_command_of_the_author_every_flag_stays(own: dict[str, Any]) -> None:
+    assert "--disable-log-requests" in line(**OLD_FLAG, **own)

@@ -1,0 +1,137 @@
+"""Which flags of each engine are retired, by the parsers of the versions that are our defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from slipway.engines.retired import VALUE, Retired
+
+PAIRS = re.compile(r"([a-z_]{1,40})=([0-9]{1,6})")
+OFF, ON = "false", "true"
+SWITCHES = (
+    "--enable-chunked-prefill",
+    "--enable-prefix-caching",
+    "--enable-expert-parallel",
+    "--enable-auto-tool-choice",
+    "--enable-sleep-mode",
+    "--enable-lora",
+    "--enforce-eager",
+    "--trust-remote-code",
+    "--disable-sliding-window",
+    "--disable-custom-all-reduce",
+)
+"""Flags of vLLM that have no value any more."""
+
+
+def _limits(value: str) -> tuple[str, ...] | None:
+    """``image=4,video=1`` in the form of today, which is JSON."""
+    pairs = PAIRS.findall(value)
+    if not re.fullmatch(rf"{PAIRS.pattern}(?:,{PAIRS.pattern})*", value):
+        return None
+    return ("--limit-mm-per-prompt", json.dumps({kind: int(number) for kind, number in pairs}))
+
+
+def _is_switch(flag: str) -> Retired:
+    off = flag.replace("--", "--no-", 1)
+    return Retired(flag, "boolean", by_value={OFF: (off,), ON: (flag,)})
+
+
+def _gone(takes: str, flags: str) -> Iterable[Retired]:
+    return (Retired(flag, "value" if takes == "value" else "nothing") for flag in flags.split())
+
+
+VLLM = (
+    Retired("--disable-log-requests"),
+    *(_is_switch(flag) for flag in SWITCHES),
+    *_gone(
+        "nothing",
+        "--calculate-kv-scales --disable-async-output-proc --disable-frontend-multiprocessing --enable-lora-bias"
+        " --enable-prompt-adapter --enable-reasoning --engine-use-ray --guided-decoding-disable-additional-properties"
+        " --guided-decoding-disable-any-whitespace --guided-decoding-disable-fallback",
+    ),
+    *_gone(
+        "value",
+        "--device --long-lora-scaling-factors --lora-extra-vocab-size --max-context-len-to-capture"
+        " --max-long-partial-prefills --max-num-partial-prefills --max-prompt-adapter-token --max-prompt-adapters"
+        " --max-seq-len-to-capture --num-lookahead-slots --num-scheduler-steps --preemption-mode"
+        " --quantization-param-path --scheduler-delay-factor --spec-decoding-acceptance-method"
+        " --speculative-disable-by-batch-size --swap-space --tokenizer-pool-extra-config --tokenizer-pool-size"
+        " --tokenizer-pool-type",
+    ),
+    *(Retired(flag, "boolean") for flag in ("--multi-step-stream-outputs", "--use-v2-block-manager")),
+    Retired("--cuda-graph-sizes", "values", lambda text: ("--cudagraph-capture-sizes", *text.split())),
+    Retired("--disable-mm-preprocessor-cache", successor=("--mm-processor-cache-gb=0",)),
+    Retired("--enable-multimodal-encoder-data-parallel", successor=("--mm-encoder-tp-mode=data",)),
+    Retired("--limit-mm-per-prompt", "value", _limits),
+    Retired("--num-speculative-tokens", "value", ("--spec-tokens", VALUE)),
+    Retired("--override-pooler-config", "value", ("--pooler-config", VALUE)),
+    Retired("--speculative-model", "value", ("--spec-model", VALUE)),
+    Retired("--worker-use-ray", successor=("--distributed-executor-backend=ray",)),
+    Retired(
+        "--guided-decoding-backend",
+        "value",
+        by_value={
+            "auto": (),
+            **{
+                name: (f'--structured-outputs-config={{"backend": "{name}"}}',)
+                for name in ("guidance", "lm-format-enforcer", "outlines", "xgrammar")
+            },
+        },
+    ),
+    Retired(
+        "--task",
+        "value",
+        by_value={
+            "auto": (),
+            "generate": ("--runner=generate",),
+            "transcription": ("--runner=generate",),
+            "embed": ("--runner=pooling", "--convert=embed"),
+            "embedding": ("--runner=pooling", "--convert=embed"),
+            "classify": ("--runner=pooling", "--convert=classify"),
+            "score": ("--runner=pooling", "--convert=classify"),
+            "reward": ("--runner=pooling",),
+        },
+    ),
+)
+"""By the parser of 0.32.0. ``--rope-scaling`` and ``--rope-theta`` are not among them: they change answers, and what
+replaces them needs values of the model that a manifest does not have."""
+
+LLAMACPP = (
+    *_gone(
+        "nothing",
+        "--dump-kv-cache -dkvc --log-enable --low-vram --memory-f32 --mlock --mmap --no-mul-mat-q -nommq --penalize-nl",
+    ),
+    *_gone(
+        "value",
+        "--ctx-size-draft -cd --grp-attn-n -gan --grp-attn-w -gaw --log-format --lora-base --system-prompt"
+        " --system-prompt-file -spf",
+    ),
+    *(Retired(flag, "value", ("--spec-draft-n-max", VALUE)) for flag in ("--draft-max", "--draft", "--draft-n")),
+    *(Retired(flag, "value", ("--spec-draft-n-min", VALUE)) for flag in ("--draft-min", "--draft-n-min")),
+    Retired("--samplers-seq", "value", ("--sampling-seq", VALUE)),
+    Retired("--slots-endpoint-disable", successor=("--no-slots",)),
+    *(Retired(flag, "value", by_value={"": (flag, "on")}) for flag in ("--flash-attn", "-fa")),
+)
+"""By the parser of the build that the tests run."""
+
+SGLANG = (
+    *_gone(
+        "nothing",
+        "--disable-disk-cache --disable-jump-forward --disable-mla --disable-nan-detection --disable-penalizer"
+        " --disable-regex-jump-forward --efficient-weight-load --enable-ep-moe --enable-mla --enable-overlap-schedule"
+        " --prefill-round-robin-balance",
+    ),
+    Retired("--enable-deepep-moe", successor=("--moe-a2a-backend=deepep",)),
+    Retired("--enable-flashinfer-cutlass-moe", successor=("--moe-runner-backend=flashinfer_cutlass",)),
+    Retired("--enable-flashinfer-mla", successor=("--attention-backend=flashinfer",)),
+    Retired("--enable-flashinfer-moe", successor=("--moe-runner-backend=flashinfer_cutlass",)),
+    Retired("--enable-flashinfer-trtllm-moe", successor=("--moe-runner-backend=flashinfer_trtllm",)),
+    Retired("--enable-flashmla", successor=("--attention-backend=flashmla",)),
+    Retired("--max-micro-batch-size", "value", ("--pp-max-micro-batch-size", VALUE)),
+    Retired("--return-hidden-states", successor=("--enable-return-hidden-states",)),
+    Retired("--schedule-heuristic", "value", ("--schedule-policy", VALUE)),
+    Retired("--stream-output", successor=("--incremental-streaming-output",)),
+)
+"""By the sources of 0.5.23."""
