@@ -101,8 +101,8 @@ def test_the_older_of_two_models_has_their_name(
     name, older, younger = unique("rival"), new_namespace(), new_namespace()
     cluster.make_model(older, name)
     cluster.wait_ready(older, name)
-    # Their answers tell the two engines apart: only the younger one asks for a key.
-    cluster.make_model(younger, name, args=["--api-key", "of-the-younger"])
+    # Their answers tell the two engines apart: only the younger one has embeddings.
+    cluster.make_model(younger, name, args=["--embedding", "--pooling", "mean"])
     conflict = cluster.wait_condition(younger, name, "Routed", "False", "NameConflict")
     assert f"{older}/{name}" in conflict["message"]
     cluster.wait_ready(younger, name)
@@ -116,13 +116,13 @@ def test_the_older_of_two_models_has_their_name(
 
     cluster.wait_routed(older, name)
     cluster.wait_routed(younger, f"{younger}/{name}")
-    assert asked(gateway_url, name) == 200
-    assert asked(gateway_url, f"{older}/{name}") == 200
-    assert asked(gateway_url, f"{younger}/{name}") == 401
+    assert embedded(gateway_url, name) == 501
+    assert embedded(gateway_url, f"{older}/{name}") == 501
+    assert embedded(gateway_url, f"{younger}/{name}") == 200
 
     cluster.delete("Model", older, name)
     cluster.wait_condition(younger, name, "Routed", "True", "Routed")
-    wait("the younger one has the name", PATIENCE, lambda: asked(gateway_url, name), lambda status: status == 401)
+    wait("the younger one has the name", PATIENCE, lambda: embedded(gateway_url, name), lambda status: status == 200)
 
 
 def asked(url: str, model: str) -> int:
@@ -130,6 +130,16 @@ def asked(url: str, model: str) -> int:
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
     try:
         client.chat.completions.create(model=model, messages=[{"role": "user", "content": "hi"}], max_tokens=1)
+    except openai.APIStatusError as error:
+        return error.status_code
+    return 200
+
+
+def embedded(url: str, model: str) -> int:
+    """The status that a request for embeddings ends with."""
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    try:
+        client.embeddings.create(model=model, input="hi", encoding_format="float")
     except openai.APIStatusError as error:
         return error.status_code
     return 200

@@ -6,12 +6,16 @@ backslashes at the ends of lines, stays one.
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from slipway.engines.recognition import is_flag, recognise, script_of, spelling
+from slipway.engines.recognition import given, is_flag, recognise, script_of, spelling
 from slipway.kube.objects import Object
 
+CONFIG = "--config"
+"""Of vLLM and SGLang: a file with flags, one a line."""
+SETTING = re.compile(r"^([A-Za-z][\w-]{0,63})[ \t]*:", re.MULTILINE)
 JOINED = " \\\n"
 """What ends each line but the last of a script."""
 
@@ -38,6 +42,13 @@ def told(container: Object, flags: Sequence[str]) -> Object | None:
     # A flag that comes twice counts as it is said last.
     words[place] = " ".join((words[place].rstrip().rstrip("\\").rstrip(), shlex.join(flags)))
     return {**container, field: words}
+
+
+def configured(args: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
+    """The flags that the file behind ``--config`` sets, if it is one of these: path -> text."""
+    words = given(args, CONFIG)
+    text = files.get(words[0], "") if words else ""
+    return tuple(f"--{name}" for name in SETTING.findall(text))
 
 
 def _apart(container: Object, command: Sequence[str], args: Sequence[str], flags: Sequence[str]) -> Object:

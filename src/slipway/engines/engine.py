@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
-from slipway.engines.flags import FlagTable, Value, without_effect
+from slipway.engines.flags import FlagTable, Value, names_flag, without_effect
 from slipway.engines.log_patterns import LogPattern, match_log
 from slipway.engines.python import PYTHON
 from slipway.engines.retired import Renewal, Retired, is_ours, renewed
+from slipway.engines.sealed import Seals, cleared, seals_in
+from slipway.kube.objects import Object
 from slipway.serving.diagnosis import Failure
 from slipway.serving.drain import Drain
 from slipway.serving.server import Probe, Probes
@@ -170,6 +172,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
     is refused."""
+    sealed_by: Seals = Seals()
+    """What makes it refuse requests without credentials of its own."""
     retired: tuple[Retired, ...] = ()
     """Flags that earlier versions had and the images above do not have."""
     older_images: frozenset[str] = frozenset()
@@ -185,7 +189,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
     def conflicting_args(self, launch: Launch) -> tuple[str, ...]:
         """The flags that the user's arguments set to something with which the model would not be reached or found."""
-        return conflicting_flags(launch.extra_args, self.owned(launch))
+        return conflicting_flags(launch.extra_args, self.owned(launch), abbreviated=self.abbreviates)
 
     def conflicting_env(self, launch: Launch, env: Mapping[str, str]) -> tuple[str, ...]:
         """The same of the user's variables."""
@@ -203,6 +207,17 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         if author_image or not is_ours(image, self.images, self.older_images):
             return Renewal(tuple(args))
         return renewed(args, self.retired, abbreviated=self.abbreviates)
+
+    def seals(self, container: Object, words: Sequence[str]) -> tuple[str, ...]:
+        """The flags and variables by which its container refuses what the gateway sends; ``words``: the command line of
+        it."""
+        return seals_in(container, words, self.sealed_by, abbreviated=self.abbreviates)
+
+    def cleared(self, env: Iterable[Object], env_from: Sequence[Object], image: str) -> tuple[Object, ...]:
+        """Variables that keep what is in Secrets and ConfigMaps from sealing it."""
+        today = is_ours(image, self.images, self.older_images)
+        names = (*self.sealed_by.clearable, *(self.sealed_by.clearable_today if today else ()))
+        return cleared(env, env_from, names)
 
     def paths_of(self, *replaced: object) -> tuple[str, ...]:
         """What it serves; empty where something of it is replaced by the user's own, such as its image: that may serve
@@ -243,7 +258,7 @@ def tcp_probes(startup_seconds: int) -> Probes:
     return http_probes("", startup_seconds)
 
 
-def conflicting_flags(args: Sequence[str], owned: Owned) -> tuple[str, ...]:
+def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = False) -> tuple[str, ...]:
     """The flags among ``args`` that set something else than they may, as the user spelled them.
 
     A flag's value is what follows its ``=``, or the next argument. An underscore in a long flag is a hyphen.
@@ -251,7 +266,8 @@ def conflicting_flags(args: Sequence[str], owned: Owned) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for position, arg in enumerate(args):
         spelled, equals, value = arg.partition("=")
-        flag = spelled.replace("_", "-") if spelled.startswith("--") else spelled
-        if flag in owned and (value if equals else "".join(args[position + 1 : position + 2])) not in owned[flag]:
+        given = value if equals else "".join(args[position + 1 : position + 2])
+        meant = [one for one in owned if names_flag(spelled, one, abbreviated=abbreviated)]
+        if meant and not any(given in owned[one] for one in meant):
             found[spelled] = None
     return tuple(found)

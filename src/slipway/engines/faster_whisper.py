@@ -5,6 +5,7 @@ from __future__ import annotations
 from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import Engine, Launch, http_probes
 from slipway.engines.python import model_of
+from slipway.engines.sealed import Seals
 from slipway.serving.paths import SESSION
 
 PORT = 8000
@@ -33,6 +34,8 @@ FASTER_WHISPER = Engine(
         "/v1/chat/completions",
         SESSION,
     ),
+    # It does not mind the case of its variables.
+    sealed_by=Seals(variables=("API_KEY", "api_key")),
     port=PORT,
     images={
         "": "fedirz/faster-whisper-server:0.6.0-rc.3-cpu",

@@ -89,3 +89,12 @@ def given_flags(args: Sequence[str]) -> frozenset[str]:
     """The flags among arguments; an underscore in a long one is a hyphen."""
     spelled = (arg.partition("=")[0] for arg in args if arg.startswith("-"))
     return frozenset(flag.replace("_", "-") if flag.startswith("--") else flag for flag in spelled)
+
+
+def names_flag(spelled: str, flag: str, *, abbreviated: bool) -> bool:
+    """Whether an argument's flag, ``--api-k``, means this one. ``abbreviated``: whether the engine takes the beginning
+    of a flag for the flag, as argparse does."""
+    if not spelled.startswith("--"):
+        return spelled == flag
+    plain = spelled.replace("_", "-")
+    return plain == flag or (abbreviated and len(plain) > len("--") and flag.startswith(plain))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Program, http_probes
 from slipway.engines.python import model_of
+from slipway.engines.sealed import Seals
 
 PREFIX = "/v1"
 """Without it the API would begin at the root, where no client of OpenAI's looks."""
@@ -31,6 +32,7 @@ INFINITY = Engine(
     env=_env,
     owned_env=frozenset(("INFINITY_PORT", "INFINITY_SERVED_MODEL_NAME", "INFINITY_URL_PREFIX")),
     owned=lambda launch: {"--host": ANYWHERE, "--port": (str(launch.port),), "--url-prefix": (PREFIX,)},
+    sealed_by=Seals(flags=("--api-key",), variables=("INFINITY_API_KEY",), clearable=("INFINITY_API_KEY",)),
     port=7997,
     images={
         "": "michaelf34/infinity:0.0.77",

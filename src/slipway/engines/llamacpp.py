@@ -17,6 +17,7 @@ from slipway.engines.log_patterns import (
     UNSUPPORTED,
     log_patterns,
 )
+from slipway.engines.sealed import Seals
 
 CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}
@@ -99,6 +100,16 @@ LLAMACPP = Engine(
     shared_memory=False,
     cache_path=CACHE,
     log_patterns=LOG_PATTERNS,
+    sealed_by=Seals(
+        flags=("--api-key", "--api-key-file", "--ssl-key-file", "--ssl-cert-file"),
+        variables=(
+            "LLAMA_API_KEY",
+            "LLAMA_ARG_API_KEY_FILE",
+            "LLAMA_ARG_SSL_KEY_FILE",
+            "LLAMA_ARG_SSL_CERT_FILE",
+        ),
+        clearable_today=("LLAMA_API_KEY", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"),
+    ),
     port=8080,
     retired=retired_flags.LLAMACPP,
     images={

@@ -7,6 +7,7 @@ from slipway.artifacts.weights import BucketFolder
 from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.python import adapter_pairs, model_of
+from slipway.engines.sealed import Seals
 from slipway.serving.paths import SESSION, all_but
 
 
@@ -39,6 +40,7 @@ SGLANG = Engine(
     args=_args,
     env=lambda launch: environment(launch.hub_mirror),
     owned=_owned,
+    sealed_by=Seals(flags=("--api-key", "--ssl-certfile", "--ssl-keyfile")),
     port=30000,
     retired=retired_flags.SGLANG,
     abbreviates=True,

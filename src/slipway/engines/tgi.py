@@ -6,6 +6,7 @@ from slipway.artifacts.huggingface import environment
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.flags import FlagSpec, FlagTable, Value, arguments, given_flags
 from slipway.engines.python import adapter_pairs, model_of, revision_of
+from slipway.engines.sealed import Seals
 
 MODEL_ID = "--model-id"
 FLAGS: FlagTable = (
@@ -41,6 +42,7 @@ TGI = Engine(
     env=lambda launch: environment(launch.hub_mirror),
     owned=_owned,
     flags=FLAGS,
+    sealed_by=Seals(flags=("--api-key",), variables=("API_KEY",)),
     port=80,
     images={
         "": "ghcr.io/huggingface/text-generation-inference:3.3.7",

@@ -8,6 +8,7 @@ from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, http_probes
 from slipway.engines.log_patterns import ARGUMENT, NO_FILE, UNSUPPORTED, log_patterns
 from slipway.engines.python import ABSENT, PYTHON, UNKNOWN, adapter_pairs, model_of
+from slipway.engines.sealed import Seals
 from slipway.serving.paths import all_but
 
 UNFIT = "One of the engine's arguments does not go with this model, or with this version of the engine"
@@ -21,6 +22,7 @@ PATTERNS = log_patterns(
     (r"Invalid repository ID or local directory specified", NO_FILE, NO_CONFIG),
     (r"appears path-like, but doesn't exist", NO_FILE, ABSENT),
 )
+
 """What vLLM says beyond the libraries that it uses, as version 0.32.0 was seen to. First match wins."""
 PORT = 8000
 """Where it listens unless it is told."""
@@ -63,6 +65,11 @@ VLLM = Engine(
     owned=_owned,
     log_patterns=PYTHON + PATTERNS,
     adapters=True,
+    sealed_by=Seals(
+        flags=("--api-key", "--ssl-certfile", "--ssl-keyfile"),
+        variables=("VLLM_API_KEY",),
+        clearable=("VLLM_API_KEY",),
+    ),
     port=PORT,
     retired=retired_flags.VLLM,
     abbreviates=True,

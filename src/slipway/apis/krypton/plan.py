@@ -6,6 +6,7 @@ import msgspec
 
 from slipway.apis.krypton.resolve import Model, View
 from slipway.apis.krypton.types import ModelSpec
+from slipway.apis.sealed import refuse_sealed
 from slipway.engines.engine import Launch
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.retired import Renewal
@@ -39,6 +40,7 @@ def plan(view: View) -> Plan:
         paths=LLAMACPP.paths_of(model.spec.image),
     )
     made = workload(server, scale, (ServiceSpec(server.name, server.selector, route),))
+    refuse_sealed(made.deployment, LLAMACPP.container, LLAMACPP)
     guards = ingress(server, world.settings, policed=world.policed)
     return Plan(children=(*guards, *made.children, *disruption_budget(server, scale, world.settings)))
 
@@ -100,7 +102,7 @@ def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container
         image=image(spec, settings),
         image_pull_policy=spec.image_pull_policy,
         args=LLAMACPP.args(launch),
-        env=(*env, *without(own_env, env)),
+        env=(*env, *without(own_env, env), *LLAMACPP.cleared(env, env_from, image(spec, settings))),
         env_from=env_from,
         resources=spec.resources or {},
         mounts=(Mount(CACHE_VOLUME, LLAMACPP.cache_path),),

@@ -6,8 +6,9 @@ import msgspec
 
 from slipway.apis.kubeai import cache, names, pods
 from slipway.apis.kubeai.cache import Filling
-from slipway.apis.kubeai.resolve import Model, View
+from slipway.apis.kubeai.resolve import CONTAINER, Model, View
 from slipway.apis.labels import RESERVED
+from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import CONFIG_MAP, JOB, Object, labels
 from slipway.serving import network, policies, workload
 from slipway.serving.api import Plan, Reference
@@ -21,6 +22,7 @@ def plan(view: View) -> Plan:
     model, world = view.valid(), view.world
     server, scale = pods.server(model), pods.scale(model)
     made = workload.workload(server, scale, pods.addresses(model, failing=view.failing))
+    refuse_sealed(made.deployment, CONTAINER, model.engine)
     deployment = workload.with_labels_of(made.deployment, pods.rightly_labelled(view.deployment))
     before = (*network.ingress(server, world.settings, policed=world.policed), *made.beside)
     budget = policies.disruption_budget(server, scale, world.settings)

@@ -77,12 +77,14 @@ def server(model: Model) -> ModelServer:
 def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
     pods, claims = model.config.model_server_pods, list(profile.dra.in_container)
     resources = {"requests": profile.requests, "limits": profile.limits, "claims": claims}
+    image = model.spec.image or model.config.image(model.spec.engine, profile)
+    engine_env = _env(model, {**model.settings.home(), **model.engine.env(model.launch)}, access)
     return Container(
         name=CONTAINER,
-        image=model.spec.image or model.config.image(model.spec.engine, profile),
+        image=image,
         command=model.engine.command,
         args=model.engine.args(model.launch),
-        env=_env(model, {**model.settings.home(), **model.engine.env(model.launch)}, access),
+        env=(*engine_env, *model.engine.cleared(engine_env, env_from(model), image)),
         env_from=env_from(model),
         resources={part: amounts for part, amounts in resources.items() if amounts},
         mounts=access.mounts,

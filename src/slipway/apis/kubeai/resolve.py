@@ -11,6 +11,7 @@ from slipway.apis.kubeai.engines import ENGINES, located, refusal
 from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
+from slipway.engines.arguments import configured
 from slipway.engines.engine import Engine, Launch, Task
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
@@ -309,8 +310,10 @@ def _fault_of_adapters(model: Model) -> str | None:
 
 
 def _fault_of_args(model: Model) -> str | None:
-    args, env = model.engine.conflicting_args(model.launch), model.engine.conflicting_env(model.launch, model.spec.env)
-    for field, names_set in (("args", args), ("env", env)):
+    engine, launch = model.engine, model.launch
+    args, env = engine.conflicting_args(launch), engine.conflicting_env(launch, model.spec.env)
+    config = configured(launch.extra_args, {file.path: file.content for file in model.spec.files})
+    for field, names_set in (("args", args), ("env", env), ("files", engine.seals({}, config))):
         if names_set:
             return f"spec.{field} sets {', '.join(names_set)}: remove it, or requests would not reach the model"
     return None

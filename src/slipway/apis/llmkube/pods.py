@@ -47,8 +47,6 @@ FIRST_FREE_PORT = 1024
 HISTORY = 10
 LOADER_VOLUME = "slipway-adapters"
 """What no volume of the author's is likely to be called."""
-KEY = "VLLM_API_KEY"
-"""Variable with the key that an engine asks for."""
 DOWNLOADS, SHARED_MEMORY = "downloads", "dshm"
 FEATURES = {"chat": "TextGeneration", "embedding": "TextEmbedding", "rerank": "Reranking"}
 OWN_LABELS = frozenset({"app", names.SERVICE_LABEL, names.MODEL_LABEL, names.RUNTIME_LABEL, MANAGED_BY})
@@ -149,8 +147,7 @@ def _before(service: Service) -> tuple[Container, ...]:
 
 def _loader(service: Service) -> Container:
     """Has the engine load adapters. All of them lie in the engine's container already."""
-    given = (variable for variable in service.spec.env if variable.get("name") == KEY)
-    container = Container(name=agent.CONTAINER, image=service.settings.loader_image, env=tuple(given))
+    container = Container(name=agent.CONTAINER, image=service.settings.loader_image)
     kind = "" if service.spec.runtime == "vllm" else service.spec.runtime
     size, key = service.settings.adapters.size, service.controller_key
     return beside_engine(container, service.port, size, key, kind=kind, volume=LOADER_VOLUME)

@@ -7,6 +7,7 @@ from slipway.apis.llmkube.placement import own_claim
 from slipway.apis.llmkube.service_resolve import METAL, Service, View
 from slipway.apis.llmkube.service_types import KIND
 from slipway.apis.llmkube.settings import llmkube
+from slipway.apis.sealed import refuse_sealed
 from slipway.kube.objects import Object, owner_reference
 from slipway.serving import network, workload
 from slipway.serving.api import Plan
@@ -24,6 +25,7 @@ def plan(view: View) -> Plan:
     server, scale = pods.server(service, operation.pod_annotations(view, service)), pods.scale(world, service)
     made = workload.workload(server, scale, (pods.address(service),))
     deployment = made.deployment
+    refuse_sealed(deployment, service.engine.container, service.engine)
     scaler = (autoscaling.scaler(service, server, view.most_replicas),) if autoscaling.autoscaled(service) else ()
     others = (*operation.budget(view, service, server, scale), *operation.objective(service, server))
     serving = (deployment,) if view.waits is None else _earlier(view, deployment)

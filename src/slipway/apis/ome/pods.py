@@ -91,6 +91,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     seen = recognise(main)
     if component.name != "router":
         main = adapters.told(main, seen, context.service["metadata"]["name"], context.adapters)
+    main = _unsealed(main, seen)
     if role != "worker":
         _check_port(main, seen)
         main = manifests.answering(main, seen.port, on_node=bool(spec.get("hostNetwork")))
@@ -103,6 +104,13 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
     if seen.engine and role != "worker":
         labels[names.ENGINE_LABEL] = seen.engine.name
     return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _unsealed(container: Object, seen: Recognised) -> Object:
+    """Without a key that its engine might have from a Secret or a ConfigMap."""
+    env, env_from = container.get("env") or (), container.get("envFrom") or ()
+    empty = seen.engine.cleared(env, env_from, str(container.get("image", ""))) if seen.engine else ()
+    return {**container, "env": [*env, *empty]} if empty else container
 
 
 def _drain(seen: Recognised, role: Role, context: PodContext) -> Drain:

@@ -12,6 +12,7 @@ from slipway.apis.ome.pods import router_account
 from slipway.apis.ome.service import Part, Service
 from slipway.apis.ome.service_resolve import View, resolve
 from slipway.apis.ome.service_rollout import APP, Rolled, canary_name, roll, startup_seconds
+from slipway.apis.sealed import refuse
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.objects import (
     ROLE,
@@ -49,6 +50,7 @@ def plan(view: View) -> Plan:
         made += [*_account(service, part), _exposed(own, part.component.extension.annotations)]
         made += _workload(rolled, service, world)
         if part is service.routed:
+            refuse(part.runner, part.recognised.args, part.recognised.engine)
             made += [_routed(rolled, service), *_guards(rolled, service, world)]
     return Plan(children=tuple(made))
 

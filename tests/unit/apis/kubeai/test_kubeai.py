@@ -137,7 +137,7 @@ def test_a_hub_of_the_users_own_is_taken_whatever_its_port() -> None:
 
 
 def test_what_kubeai_lets_pass_and_works_passes() -> None:
-    args = ["--port=8000", "--host", "0.0.0.0", "--served_model_name", "tiny", "--api-key=x"]
+    args = ["--port=8000", "--host", "0.0.0.0", "--served_model_name", "tiny", "--seed=1"]
     assert container(world(args=args))["args"][-len(args) :] == args
 
 

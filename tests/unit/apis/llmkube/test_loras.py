@@ -135,10 +135,10 @@ def test_a_further_adapter_replaces_no_pod() -> None:
     assert services.pod(service(lora())) == services.pod(service(lora(), lora("law")))
 
 
-def test_the_key_that_the_engine_asks_for_goes_to_the_loader_and_no_other_variable() -> None:
-    own = [{"name": "VLLM_API_KEY", "value": "k"}, {"name": "HF_TOKEN", "value": "t"}]
+def test_no_variable_of_the_author_s_goes_to_the_loader() -> None:
+    own = [{"name": "HF_TOKEN", "value": "t"}]
     loader = services.pod(service(lora(), runtime="vllm", env=own))["spec"]["containers"][1]
-    assert [one["name"] for one in loader["env"]] == ["VLLM_API_KEY", "SLIPWAY_CONTROLLER_KEY", "SLIPWAY_POD_UID"]
+    assert [one["name"] for one in loader["env"]] == ["SLIPWAY_CONTROLLER_KEY", "SLIPWAY_POD_UID"]
 
 
 def test_a_volume_of_the_author_s_may_be_called_adapters() -> None:

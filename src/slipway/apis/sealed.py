@@ -1,0 +1,34 @@
+"""Refuses workloads whose engine would answer no request of the gateway. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slipway.engines.engine import Engine
+from slipway.engines.recognition import recognise, words_of
+from slipway.kube.objects import Object
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.freedoms import templates
+
+
+def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
+    """Looks at the container of this name in the pods of a workload. ``engine``: that runs in it, unless the command
+    line says another one.
+
+    Raises InvalidSpecError.
+    """
+    for _place, template in templates(workload):
+        for one in template["spec"].get("containers", ()):
+            if one.get("name") == container:
+                refuse(one, words_of(one), recognise(one).engine or engine)
+
+
+def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
+    """Raises InvalidSpecError if the engine of a container would refuse what the gateway sends."""
+    found = engine.seals(container, words) if engine else ()
+    if found:
+        raise InvalidSpecError(
+            "InvalidSpec",
+            f"The engine is given {', '.join(found)}, so that it refuses the requests of the gateway, which have"
+            " neither credentials nor TLS. Remove it, and use the API keys of the gateway (gateway_api_keys).",
+        )

@@ -1,0 +1,151 @@
+"""An engine with a key of its own, or TLS, answers nothing through the gateway: refused, in each API and engine."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slipway.serving.api import InvalidSpecError
+
+from . import test_krypton as krypton
+from .kubeai import test_kubeai as kubeai
+from .llmkube import services as llmkube
+from .ome import services as ome
+
+SECRET = {"valueFrom": {"secretKeyRef": {"name": "keys", "key": "engine"}}}
+FROM = [{"secretRef": {"name": "keys"}}]
+MAP = [{"prefix": "VLLM_", "configMapRef": {"name": "keys"}}]
+FILES = [{"path": "/etc/v.yaml", "content": "api-key: k"}]
+PATCHES = [{"op": "add", "path": "/spec/containers/0/args/-", "value": "--api-key=k"}]
+INFINITY = {"engine": "Infinity", "features": ["TextEmbedding"]}
+WHISPER = {"engine": "FasterWhisper", "features": ["SpeechToText"]}
+LLAMA = {"engine": "LlamaCpp", "url": "hf://acme/tiny-GGUF"}
+VLLM = {"runtime": "vllm", "model": llmkube.HUB}
+SGLANG = {"runtime": "sglang", "model": llmkube.HUB}
+TGI = {"runtime": "tgi", "model": llmkube.HUB}
+GENERIC = {"runtime": "generic", "image": "acme/vllm-openai:v1", "containerPort": 8000, "model": llmkube.HUB}
+LINE = {"command": ["sh", "-c", "exec llama-server --api-key k"], "image": "acme/own"}
+
+CASES = [
+    (kubeai, {"args": ["--api-key=k"]}, "--api-key"),
+    (kubeai, {"args": ["--api-key", "k"]}, "--api-key"),
+    (kubeai, {"args": ["--api_key", "k"]}, "--api_key"),
+    (kubeai, {"args": ["--api-k", "k"]}, "--api-k"),
+    (kubeai, {"args": ["--api-k=k"], "image": "acme/mine:1"}, "--api-k"),
+    (kubeai, {"args": ["--served-model=x"]}, "--served-model"),
+    (kubeai, {"args": ["--ssl-certf=/c"]}, "--ssl-certf"),
+    (kubeai, {"env": {"VLLM_API_KEY": "k"}}, "VLLM_API_KEY"),
+    (
+        kubeai,
+        {"args": ["--config=/etc/v.yaml"], "files": [{"path": "/etc/v.yaml", "content": "api-key: k"}]},
+        "--api-key",
+    ),
+    (kubeai, {"args": ["--config", "/v"], "files": [{"path": "/v", "content": "seed: 1\napi_key:\n- k"}]}, "--api_key"),
+    (
+        kubeai,
+        {"jsonPatches": PATCHES},
+        "--api-key",
+    ),
+    (kubeai, {**LLAMA, "args": ["--api-key", "k"]}, "--api-key"),
+    (kubeai, {**LLAMA, "args": ["--api-key-file", "/k"]}, "--api-key-file"),
+    (kubeai, {**LLAMA, "env": {"LLAMA_API_KEY": "k"}}, "LLAMA_API_KEY"),
+    (kubeai, {**LLAMA, "env": {"LLAMA_ARG_API_KEY_FILE": "/k"}}, "LLAMA_ARG_API_KEY_FILE"),
+    (kubeai, {"engine": "SGLang", "args": ["--api-key=k"]}, "--api-key"),
+    (kubeai, {"engine": "SGLang", "args": ["--api-ke", "k"]}, "--api-ke"),
+    (kubeai, {**INFINITY, "env": {"INFINITY_API_KEY": "k"}}, "INFINITY_API_KEY"),
+    (kubeai, {**INFINITY, "args": ["--api-key=k"]}, "--api-key"),
+    (kubeai, {**WHISPER, "env": {"API_KEY": "k"}}, "API_KEY"),
+    (krypton, {"args": ["--api-key", "k"]}, "--api-key"),
+    (krypton, {"args": ["--api_key", "k"]}, "--api_key"),
+    (krypton, {"args": ["--api-key-file", "/k"]}, "--api-key-file"),
+    (krypton, {"args": ["--ssl-key-file", "/k", "--ssl-cert-file", "/c"]}, "--ssl-key-file, --ssl-cert-file"),
+    (krypton, {"env": [{"name": "LLAMA_API_KEY", "value": "k"}]}, "LLAMA_API_KEY"),
+    (krypton, {"env": [{"name": "LLAMA_API_KEY", **SECRET}]}, "LLAMA_API_KEY"),
+    (llmkube, {"extraArgs": ["--api-key", "k"]}, "--api-key"),
+    (llmkube, {"env": [{"name": "LLAMA_API_KEY", **SECRET}]}, "LLAMA_API_KEY"),
+    (llmkube, {**VLLM, "env": [{"name": "VLLM_API_KEY", **SECRET}]}, "VLLM_API_KEY"),
+    (llmkube, {**VLLM, "extraArgs": ["--api-k=k"]}, "--api-k"),
+    (llmkube, {**SGLANG, "extraArgs": ["--api-key=k"]}, "--api-key"),
+    (llmkube, {**TGI, "extraArgs": ["--api-key=k"]}, "--api-key"),
+    (llmkube, {**TGI, "env": [{"name": "API_KEY", "value": "k"}]}, "API_KEY"),
+    (llmkube, {**GENERIC, "args": ["--api-key=k"]}, "--api-key"),
+    (llmkube, {**GENERIC, "env": [{"name": "VLLM_API_KEY", "value": "k"}]}, "VLLM_API_KEY"),
+    (llmkube, LINE, "--api-key"),
+]
+OPEN = [
+    (kubeai, {"env": {"VLLM_API_KEY": ""}}),
+    (kubeai, {"env": {"OPENAI_API_KEY": "k", "API_KEY": "k"}}),
+    (kubeai, {"args": ["--seed=1", "--disable-log-stats"]}),
+    (kubeai, {"args": ["--config=/etc/other.yaml"], "files": FILES}),
+    (krypton, {"args": ["--api-prefix", "/x"]}),
+    (krypton, {"env": [{"name": "LLAMA_API_KEY", "value": ""}]}),
+    (llmkube, {**SGLANG, "extraArgs": ["--admin-api-key=k"]}),
+]
+
+
+def named(case: Any) -> str:
+    return case.__name__.rsplit(".", 1)[-1] if hasattr(case, "__name__") else json.dumps(case)
+
+
+@pytest.mark.parametrize(("api", "spec", "named_by"), CASES, ids=named)
+def test_it_is_refused_and_the_message_names_what_to_remove(api: Any, spec: dict[str, Any], named_by: str) -> None:
+    with pytest.raises(InvalidSpecError, match=named_by) as refused:
+        api.container(api.world(**spec))
+    assert refused.value.reason == "InvalidSpec"
+    assert "sk-" not in refused.value.message
+
+
+@pytest.mark.parametrize(("api", "spec"), OPEN, ids=named)
+def test_what_seals_nothing_passes(api: Any, spec: dict[str, Any]) -> None:
+    assert api.container(api.world(**spec))
+
+
+@pytest.mark.parametrize(
+    ("api", "spec", "empty"),
+    [
+        (kubeai, {"envFrom": FROM}, ["VLLM_API_KEY"]),
+        (kubeai, {"envFrom": MAP, "image": "acme/mine:1"}, ["VLLM_API_KEY"]),
+        (kubeai, {"envFrom": FROM, **INFINITY}, ["INFINITY_API_KEY"]),
+        (kubeai, {"envFrom": FROM, **LLAMA}, ["LLAMA_API_KEY", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"]),
+        (kubeai, {"envFrom": FROM, **LLAMA, "image": "acme/mine:1"}, []),
+        (kubeai, {}, []),
+        (krypton, {"envFrom": FROM}, ["LLAMA_API_KEY", "LLAMA_ARG_SSL_KEY_FILE", "LLAMA_ARG_SSL_CERT_FILE"]),
+        (krypton, {}, []),
+    ],
+    ids=named,
+)
+def test_a_key_in_a_secret_or_config_map_has_no_effect(api: Any, spec: dict[str, Any], empty: list[str]) -> None:
+    env = api.container(api.world(**spec))["env"]
+    assert [one["name"] for one in env if one.get("value") == ""] == empty
+
+
+@pytest.mark.parametrize(
+    ("fields", "named_by"),
+    [
+        ({"args": ["--api-key", "k"]}, "--api-key"),
+        ({"args": ["--api-k=k"]}, "--api-k"),
+        ({"command": ["sh", "-c", "python3 -m sglang.launch_server --api-key k"]}, "--api-key"),
+        ({"command": ["vllm", "serve", "x"], "env": [{"name": "VLLM_API_KEY", **SECRET}]}, "VLLM_API_KEY"),
+        ({"command": ["text-generation-launcher"], "env": [{"name": "API_KEY", "value": "k"}]}, "API_KEY"),
+        ({"command": ["llama-server", "--api-key-file", "/k"]}, "--api-key-file"),
+    ],
+)
+def test_a_runtime_of_ome_with_a_key_is_refused(fields: dict[str, Any], named_by: str) -> None:
+    runtime = ome.runtime(engineConfig={"runner": ome.runner(**fields)})
+    assert named_by in ome.refusal(ome.world(None, ome.model(), runtime)).message
+
+
+def test_behind_a_router_that_knows_the_key_an_engine_may_have_one() -> None:
+    sealed = ome.runner(args=["--api-key", "k"])
+    runtime = ome.runtime(engineConfig={"runner": sealed})
+    assert ome.plan(ome.world(None, ome.model(), runtime, router={"minReplicas": 1})).children
+
+
+def test_a_runtime_of_ome_takes_no_key_from_a_secret() -> None:
+    fields = {"command": ["vllm", "serve", "x"], "envFrom": FROM}
+    runtime = ome.runtime(engineConfig={"runner": ome.runner(**fields)})
+    deployment = ome.made(ome.world(None, ome.model(), runtime), "Deployment", "chat-engine")
+    env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "VLLM_API_KEY", "value": ""} in env
