@@ -94,9 +94,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     annotations: Mapping[str, str] = {}
 
     @property
+    def blobs(self) -> dict[str, int]:
+        """Digest -> bytes of each blob. A registry stores a blob once, however often a manifest names it."""
+        return {blob.digest: blob.size for blob in (self.config, *self.layers)}
+
+    @property
     def size(self) -> int:
-        """Bytes of all that it describes."""
-        return self.config.size + sum(layer.size for layer in self.layers)
+        """Bytes of all blobs that it describes."""
+        return sum(self.blobs.values())
 
 
 def raw_type(*, weights: bool) -> str:
@@ -191,6 +196,10 @@ def read(content: bytes) -> Manifest:
     found = decode_json(content, Manifest, most=MOST_BYTES)
     if len(found.layers) > MOST_LAYERS:
         raise DecodingError(f"it has {len(found.layers)} layers")
+    sizes: dict[str, int] = {}
+    for blob in (found.config, *found.layers):
+        if sizes.setdefault(blob.digest, blob.size) != blob.size:
+            raise DecodingError(f"it names the blob {blob.digest} with two sizes")
     return found
 
 

@@ -69,6 +69,7 @@ def publish(source: Source, target: Registry, wish: Wish, work: Work) -> Publica
     known = _published(target, wish, listing.revision, retry)
     if known is not None:
         log.info("%s has this revision already", target.host)
+        _check_size(known.size, wish)
         return known
     chosen = _chosen(source, listing, retry)
     told = described(source, listing, chosen, retry)
@@ -117,7 +118,9 @@ def publish_upload(target: Registry, wish: Wish, work: Work) -> Publication:
         found = retry(lambda: target.manifest(PUBLISHED))
         if found is None:
             raise FaultError("SourceNotFound", "nothing was uploaded")
-        return _publication(found.content, retry, target)  # a loader before this one was done, and not heard of
+        known = _publication(found.content, retry, target)  # a loader before this one was done, and not heard of
+        _check_size(known.size, wish)
+        return known
     made = publish(Upload(target, session), target, wish, work)
     retry(lambda: target.delete_manifest(session.digest))
     return made
@@ -159,10 +162,15 @@ def _check_room(uploader: Uploader, planned: Sequence[_Planned], wish: Wish) -> 
         return
     needed = sum(one.content.size for one in planned if uploader.missing(one.content))
     needed += sum(one.content.size for one in planned) if wish.image else 0
-    if needed > wish.room:
+    _check_size(needed, wish)
+
+
+def _check_size(size: int, wish: Wish) -> None:
+    """Raises LoadError if the storage does not have so much room."""
+    if wish.room is not None and size > wish.room:
         raise FaultError(
             "InsufficientStorage",
-            f"{human(needed)} are needed and {human(wish.room)} are left: delete models, or have the limit raised",
+            f"{human(size)} are needed and {human(wish.room)} are left: delete models, or have the limit raised",
         )
 
 
@@ -185,9 +193,12 @@ def _finish(
 
 def _publication(content: bytes, retry: Retry, target: Registry) -> Publication:
     """Of a manifest that is there. Raises LoadError where something that it names is not."""
-    whole = modelpack.read(content)
-    for blob in (whole.config, *whole.layers):
-        if retry(lambda digest=blob.digest: target.size(digest)) != blob.size:  # type: ignore[misc]
+    try:
+        whole = modelpack.read(content)
+    except DecodingError as error:
+        raise LoadError(f"{target.host} has a manifest that is not a model's: {error}") from error
+    for digest, size in whole.blobs.items():
+        if retry(lambda digest=digest: target.size(digest)) != size:  # type: ignore[misc]
             raise LoadError(f"{target.host} has lost a blob that was just sent: retry", transient=True)
     return Publication(
         digest=modelpack.digest(content),

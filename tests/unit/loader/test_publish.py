@@ -268,6 +268,51 @@ def test_what_is_there_already_needs_no_room(begin: Begin, root: Path) -> None:
     assert begin(room=100_000)
 
 
+def rewrite(oci: Oci, change: Callable[[Any], None]) -> None:
+    """Changes the manifest that is published, as its author may while the publisher runs."""
+    manifest: Any = oci.artifact(REPOSITORY)
+    change(manifest)
+    text = json.dumps(manifest).encode()
+    oci.manifests[REPOSITORY][sha(text)] = (text, "application/vnd.oci.image.manifest.v1+json")
+    oci.tags[REPOSITORY]["published"] = sha(text)
+
+
+def test_a_blob_that_a_manifest_names_a_hundred_times_has_its_size_once(begin: Begin, oci: Oci) -> None:
+    first = begin()
+    rewrite(oci, lambda manifest: manifest["layers"].extend(manifest["layers"][-1:] * 100))
+
+    again = begin()
+
+    assert again.digest != first.digest
+    assert again.size == first.size
+
+
+@pytest.mark.parametrize("claimed", [1, 1 << 50])
+def test_a_manifest_that_gives_a_blob_two_sizes_is_published_anew(begin: Begin, oci: Oci, claimed: int) -> None:
+    first = begin()
+    rewrite(oci, lambda manifest: manifest["layers"].append(manifest["layers"][-1] | {"size": claimed}))
+
+    assert begin() == first
+
+
+@pytest.mark.parametrize("claimed", [1, 1 << 50])
+def test_a_manifest_that_claims_another_size_than_its_blob_is_published_anew(
+    begin: Begin, oci: Oci, claimed: int
+) -> None:
+    first = begin()
+    rewrite(oci, lambda manifest: manifest["layers"][-1].update(size=claimed))
+
+    assert begin() == first
+
+
+def test_an_artifact_that_is_there_is_not_taken_over_without_room(begin: Begin) -> None:
+    size = begin().size
+
+    with pytest.raises(LoadError, match="InsufficientStorage"):
+        begin(room=size - 1)
+    assert begin(room=size).size == size
+
+
 def test_a_blob_that_vanishes_before_the_end_is_no_success(
     begin: Begin, oci: Oci, monkeypatch: pytest.MonkeyPatch
 ) -> None:
