@@ -37,7 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """What an operator may choose. Times are whole seconds."""
 
     namespace: Namespace
-    """The depot's own: its service accounts may do everything in the registry."""
+    """The depot's own, in which models of the cluster are published."""
     registry: HostPort
     """``host:port`` of the registry, over TLS."""
     model: ModelKind

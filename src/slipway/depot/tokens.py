@@ -1,7 +1,8 @@
 """The token door: who shows a service account's token, or one that the controller made, gets a token of the registry.
 
-The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. What is asked for
-and may not be is left out of the token, and the registry then refuses it.
+The protocol is that of Docker's registries: ``GET /token?service=S&scope=repository:NAME:ACTIONS``. The token permits
+what the caller may do of that, and the registry refuses the rest. All pods of a namespace may pull its models and those
+of the cluster. Only publishers may push (see :mod:`slipway.depot.publishers`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import binascii
 import re
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from slipway.depot.app import RefusedError, busy
+from slipway.depot.publishers import NOTHING, Publishers
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
 from slipway.kube.client import Client
@@ -34,9 +37,9 @@ SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
 LONGEST_TOKEN = 8000
 _JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 REVIEWS_AT_ONCE, REVIEWS_WAITING = 8, 64
-PULL, WRITE = frozenset({"pull"}), frozenset({"pull", "push", "delete"})
-CATALOG = "registry", "catalog"
-"""What lists all repositories."""
+PULL = frozenset({"pull"})
+POD_NAME = "authentication.kubernetes.io/pod-name"
+"""What a TokenReview calls the pod to which a token is bound."""
 _CHALLENGE = 'Basic realm="slipway-depot"'
 
 
@@ -46,33 +49,50 @@ class Caller(NamedTuple):
     subject: str
     """For the registry's log."""
     namespace: str
-    may_write: bool
-    """Whether in repositories of its namespace."""
+    pod: str = ""
+    """Name of the pod to which the service account's token is bound; empty: of none."""
 
 
-def granted(caller: Caller, scopes: Iterable[str], system_namespace: str) -> tuple[Access, ...]:
-    """Of what is asked for, what the caller may do. Scopes are ``TYPE:NAME:ACTION,ACTION``."""
+class Scope(NamedTuple):
+    """What a client asks for."""
+
+    kind: str
+    name: str
+    actions: tuple[str, ...]
+
+    @property
+    def writes(self) -> bool:
+        """Whether it asks for more than to pull."""
+        return self.kind == "repository" and not PULL.issuperset(self.actions) and _is_repository(self.name)
+
+
+def scope_of(text: str) -> Scope:
+    """Of the form ``TYPE:NAME:ACTION,ACTION``."""
+    kind, _unused, rest = text.partition(":")
+    name, _unused, actions = rest.rpartition(":")
+    return Scope(kind, name, tuple(dict.fromkeys(actions.split(","))))
+
+
+def granted(
+    caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
+) -> tuple[Access, ...]:
+    """Of what a caller asks for, what it may do. ``writable``: repository -> what its publisher may do in it."""
     found = []
     for scope in scopes:
-        kind, _unused, rest = scope.partition(":")
-        name, _unused, actions = rest.rpartition(":")
-        may = _permitted(caller, kind, name, system_namespace)
-        if got := tuple(dict.fromkeys(action for action in actions.split(",") if action in may)):
-            found.append(Access(kind, name, got))
+        may = _readable(caller, scope) | writable.get(scope.name, NOTHING) if scope.kind == "repository" else NOTHING
+        if got := tuple(action for action in scope.actions if action in may):
+            found.append(Access(scope.kind, scope.name, got))
     return tuple(found)
 
 
-def _permitted(caller: Caller, kind: str, name: str, system_namespace: str) -> frozenset[str]:
-    of_the_system = caller.may_write and caller.namespace == system_namespace
-    if (kind, name) == CATALOG:
-        return frozenset({"*"}) if of_the_system else frozenset()
-    if kind != "repository" or len(name) > LONGEST_REPOSITORY or not REPOSITORY.fullmatch(name):
-        return frozenset()
-    if of_the_system:
-        return WRITE
-    if name.startswith(f"namespaced/{caller.namespace}/"):
-        return WRITE if caller.may_write else PULL
-    return PULL if name.startswith("cluster/") else frozenset()
+def _readable(caller: Caller, scope: Scope) -> frozenset[str]:
+    """All pods of a namespace may pull its models and those of the cluster."""
+    own = scope.name.startswith((f"namespaced/{caller.namespace}/", "cluster/"))
+    return PULL if own and _is_repository(scope.name) else NOTHING
+
+
+def _is_repository(name: str) -> bool:
+    return len(name) <= LONGEST_REPOSITORY and REPOSITORY.fullmatch(name) is not None
 
 
 class Tokens:
@@ -84,6 +104,7 @@ class Tokens:
         self, settings: Settings, signer: Signer, hmac_key: bytes, client: Client, now: Callable[[], float] = time.time
     ) -> None:
         self._settings, self._signer, self._hmac_key, self._client, self._now = settings, signer, hmac_key, client, now
+        self._publishers = Publishers(settings, client)
         self._reviews, self._waiting = asyncio.Semaphore(REVIEWS_AT_ONCE), 0
 
     def routes(self) -> Iterable[web.RouteDef]:
@@ -98,8 +119,9 @@ class Tokens:
         if len(scopes) > MOST_SCOPES:
             raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
         caller = await self._caller(request)
+        access = await self._access(caller, [scope_of(one) for one in scopes])
         now = self._now()
-        signed = self._signer.signed(caller.subject, granted(caller, scopes, self._settings.namespace), now)
+        signed = self._signer.signed(caller.subject, access, now)
         answer = {
             "token": signed,
             "access_token": signed,
@@ -107,6 +129,12 @@ class Tokens:
             "issued_at": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def _access(self, caller: Caller, scopes: Sequence[Scope]) -> tuple[Access, ...]:
+        rights = self._publishers.rights
+        names = {one.name for one in scopes if one.writes} if caller.pod else set()
+        writable = {name: await rights(caller.namespace, caller.pod, name) for name in sorted(names)}
+        return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
         """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
@@ -133,7 +161,7 @@ class Tokens:
             claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
             raise _unauthorized(str(error)) from None
-        return Caller(f"pull:{claim.namespace}", claim.namespace, may_write=False)
+        return Caller(f"pull:{claim.namespace}", claim.namespace)
 
     async def _service_account(self, token: str) -> Caller:
         """Whose token it is, by the API server's word."""
@@ -161,6 +189,7 @@ class Tokens:
 
 class _User(msgspec.Struct, frozen=True):
     username: str = ""
+    extra: Mapping[str, tuple[str, ...]] | None = None
 
 
 class _Review(msgspec.Struct, frozen=True):
@@ -178,7 +207,8 @@ def reviewed(review: Object, audience: str) -> Caller:
     account = SERVICE_ACCOUNT.fullmatch(told.user.username)
     if not told.authenticated or audience not in told.audiences or account is None:
         raise _unauthorized(f"this is no valid token of a service account for the audience {audience}")
-    return Caller(told.user.username, account[1], may_write=True)
+    pods = (told.user.extra or {}).get(POD_NAME, ())
+    return Caller(told.user.username, account[1], pods[0] if len(pods) == 1 else "")
 
 
 def _password(shown: str) -> str:

@@ -6,7 +6,6 @@ API keeps on the model.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -16,18 +15,17 @@ from msgspec import Meta
 from slipway.artifacts import publication
 from slipway.artifacts.publication import Publication
 from slipway.decoding import DecodingError, decode_json
-from slipway.kube.names import with_ending
 from slipway.kube.objects import JOB, Key, Object, deleting, key, uid
 from slipway.serving.agent import LONGEST_RESUME, AgentReport
 from slipway.serving.api import World
 from slipway.serving.diagnosis import sentence
 from slipway.serving.job import pods_of, termination_message, without_pods
+from slipway.serving.publishers import job_name
 from slipway.serving.workload import MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs, progress
 from slipway.weights.credentials import Access
 from slipway.weights.jobs import LASTING, REPORT_SECONDS, RETRIES, RETRY_SECONDS, Run, Runner
 
-PUBLISH, UNPUBLISH = "publish", "unpublish"
 FIRST_PAUSE = 10.0
 """Seconds before the second attempt; each further one waits twice as long."""
 MOST_BYTES = 7 * LONGEST_RESUME
@@ -66,8 +64,7 @@ def read(text: str | None) -> Record:
 
 def name(model: Object, what: str, attempt: int = 0) -> str:
     """Of a Job."""
-    digest = hashlib.sha256(f"{uid(model)}\0{what}\0{attempt}".encode()).hexdigest()[:10]
-    return with_ending(key(model).name, f"-{what}-{digest}")
+    return job_name(key(model).name, uid(model), what, attempt)
 
 
 def observed(world: World, place: Key) -> Run:

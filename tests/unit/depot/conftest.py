@@ -62,16 +62,20 @@ async def asked(metrics: Metrics, *doors: Door, at_once: int = 64) -> AsyncItera
         yield visitor
 
 
-def review_answer(username: str, *audiences: str, authenticated: bool = True) -> Callable[..., Any]:
+def review_answer(
+    username: str, *audiences: str, authenticated: bool = True, pod: str = "any-pod"
+) -> Callable[..., Any]:
     """What the API server says of a token."""
+    user = {"username": username, "extra": {"authentication.kubernetes.io/pod-name": [pod]} if pod else {}}
 
     async def answer(_request: web.Request) -> web.StreamResponse:
-        status = {"authenticated": authenticated, "user": {"username": username}, "audiences": list(audiences)}
+        status = {"authenticated": authenticated, "user": user, "audiences": list(audiences)}
         return web.json_response({"kind": "TokenReview", "metadata": {}, "status": status}, status=201)
 
     return answer
 
 
-def knows(server: ApiServer, username: str, *audiences: str, authenticated: bool = True) -> None:
+def knows(server: ApiServer, username: str, *audiences: str, authenticated: bool = True, pod: str = "any-pod") -> None:
     """Every token is that of this account from now on."""
-    server.fault("POST", "tokenreviews", review_answer(username, *audiences, authenticated=authenticated), times=10**9)
+    answer = review_answer(username, *audiences, authenticated=authenticated, pod=pod)
+    server.fault("POST", "tokenreviews", answer, times=10**9)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from slipway.depot.publishers import WRITE
 from slipway.depot.signing import Access
-from slipway.depot.tokens import Caller, granted, reviewed
+from slipway.depot.tokens import Caller, granted, reviewed, scope_of
 from slipway.serving.depot_token import Claim, sign
 
 from .conftest import KEY, NOW, SYSTEM, asked, knows
@@ -20,8 +21,7 @@ from .test_signing import read
 POD = "system:serviceaccount:team:default"
 JWT = "aaaa.bbbb.cccc"
 BEARER = {"Authorization": f"Bearer {JWT}"}
-TEAM, THE_SYSTEM = Caller(POD, "team", may_write=True), Caller("c", SYSTEM, may_write=True)
-NODE = Caller("pull:team", "team", may_write=False)
+TEAM, THE_SYSTEM, NODE = Caller(POD, "team"), Caller("c", SYSTEM), Caller("pull:team", "team")
 
 
 def basic(password: bytes | str) -> dict[str, str]:
@@ -36,7 +36,8 @@ def access_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("caller", "scope", "actions"),
     [
-        (TEAM, "repository:namespaced/team/a/1:pull,push,delete", ("pull", "push", "delete")),
+        (TEAM, "repository:namespaced/team/a/1:pull,push,delete", ("pull",)),
+        (TEAM, "repository:namespaced/team/a/1:push,delete", ()),
         (TEAM, "repository:namespaced/team/a/1:pull,pull", ("pull",)),
         (TEAM, "repository:cluster/a/1:pull,push,delete", ("pull",)),
         (TEAM, "repository:cluster/a/1:push", ()),
@@ -58,27 +59,33 @@ def access_of(answer: dict[str, Any]) -> list[dict[str, Any]]:
         (NODE, "repository:cluster/a/1:pull,push", ("pull",)),
         (NODE, "repository:namespaced/other/a/1:pull", ()),
         (NODE, "registry:catalog:*", ()),
-        (Caller("pull:", SYSTEM, may_write=False), "repository:namespaced/team/a/1:pull", ()),
-        (Caller("pull:", "", may_write=False), "repository:namespaced/team/a/1:pull", ()),
-        (THE_SYSTEM, "repository:namespaced/team/a/1:pull,push,delete", ("pull", "push", "delete")),
-        (THE_SYSTEM, "repository:anything/else:push", ("push",)),
-        (THE_SYSTEM, "repository:cluster/a/1:pull,push", ("pull", "push")),
-        (THE_SYSTEM, "registry:catalog:*", ("*",)),
+        (Caller("pull:", ""), "repository:namespaced/team/a/1:pull", ()),
+        (THE_SYSTEM, "repository:namespaced/team/a/1:pull,push,delete", ()),
+        (THE_SYSTEM, "repository:anything/else:push", ()),
+        (THE_SYSTEM, "repository:cluster/a/1:pull,push", ("pull",)),
+        (THE_SYSTEM, "registry:catalog:*", ()),
     ],
 )
 def test_rights(caller: Caller, scope: str, actions: tuple[str, ...]):
     kind, _unused, rest = scope.partition(":")
     expected = (Access(kind, rest.rpartition(":")[0], actions),) if actions else ()
-    assert granted(caller, [scope], SYSTEM) == expected
+    assert granted(caller, [scope_of(scope)]) == expected
+
+
+def test_a_publisher_writes_into_its_repository_alone():
+    scopes = ["repository:namespaced/team/a/1:pull,push", "repository:namespaced/team/b/2:push", "registry:catalog:*"]
+    writable = {"namespaced/team/a/1": WRITE, "catalog": frozenset("*")}
+    access = granted(TEAM, map(scope_of, scopes), writable)
+    assert access == (Access("repository", "namespaced/team/a/1", ("pull", "push")),)
 
 
 def test_every_scope_is_judged_alone():
     scopes = [
-        "repository:namespaced/team/a/1:push",
+        "repository:namespaced/team/a/1:pull",
         "repository:namespaced/other/b/2:pull",
         "repository:cluster/c/3:pull",
     ]
-    assert [one.name for one in granted(TEAM, scopes, SYSTEM)] == ["namespaced/team/a/1", "cluster/c/3"]
+    assert [one.name for one in granted(TEAM, map(scope_of, scopes))] == ["namespaced/team/a/1", "cluster/c/3"]
 
 
 async def test_a_pod_gets_a_token_for_its_namespace(server, tokens, metrics, signer):
@@ -98,7 +105,7 @@ async def test_a_pod_gets_a_token_for_its_namespace(server, tokens, metrics, sig
     header, claims = read(told["token"])
     assert (header["kid"], claims["sub"], claims["iat"]) == (signer.public["kid"], POD, NOW)
     assert claims["access"] == [
-        {"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull", "push"]},
+        {"type": "repository", "name": "namespaced/team/a/1", "actions": ["pull"]},
         {"type": "repository", "name": "cluster/b/2", "actions": ["pull"]},
     ]
 
@@ -138,7 +145,10 @@ async def test_who_is_no_service_account_for_this_audience_is_refused(
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="slipway-depot"'
 
 
-@pytest.mark.parametrize("status", [None, [], 3, {"user": 5}, {"authenticated": "yes"}, {"audiences": [None]}])
+@pytest.mark.parametrize(
+    "status",
+    [None, [], 3, {"user": 5}, {"authenticated": "yes"}, {"audiences": [None]}, {"user": {"extra": [1]}}],
+)
 def test_a_review_that_makes_no_sense_names_nobody(status: Any):
     with pytest.raises(Exception, match="no valid token") as refused:
         reviewed({"status": status}, "slipway-depot")
@@ -165,9 +175,9 @@ async def test_a_service_accounts_token_may_be_the_password(server, tokens, metr
     knows(server, POD, "slipway-depot")
     async with asked(metrics, tokens) as visitor:
         answer = await visitor.get(
-            "/token", params={"scope": "repository:namespaced/team/a/1:push"}, headers=basic(JWT)
+            "/token", params={"scope": "repository:namespaced/team/a/1:pull"}, headers=basic(JWT)
         )
-        assert access_of(await answer.json())[0]["actions"] == ["push"]
+        assert access_of(await answer.json())[0]["actions"] == ["pull"]
 
 
 BAD = {

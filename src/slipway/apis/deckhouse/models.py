@@ -21,7 +21,7 @@ from slipway.artifacts.publication import Publication
 from slipway.kube.conditions import find
 from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
-from slipway.serving import uploads
+from slipway.serving import publishers, uploads
 from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.depot_token import KEY_BYTES
 from slipway.serving.server import variables
@@ -136,7 +136,7 @@ def resolve(world: World) -> View:
     record = publications.read(annotations_of(model).get(names.PUBLICATION, ""))
     run, removal = (
         publications.observed(world, Key(namespace, publications.name(model, what, attempt)))
-        for what, attempt in ((publications.PUBLISH, record.attempt), (publications.UNPUBLISH, 0))
+        for what, attempt in ((publishers.PUBLISH, record.attempt), (publishers.UNPUBLISH, 0))
     )
     shared = world.file(settings.key_file)
     view = View(
@@ -227,7 +227,7 @@ def queue(view: View) -> Queue:
 
 def _publisher(view: View, origin: Origin) -> Object:
     settings, common = view.settings, view.world.settings
-    words = [publications.PUBLISH, origin.source, view.target]
+    words = [publishers.PUBLISH, origin.source, view.target]
     if view.run.made is None:
         free = turns.room(view.world, queue(view))
         words += ["--image"] * settings.image
@@ -272,7 +272,7 @@ def finalize(view: View) -> Plan | None:
     ended = view.removal.complete_since is not None or is_late(view)
     if ended or not view.settings.registry or not _may_be_there(view):
         return None
-    words = (publications.UNPUBLISH, view.target)
+    words = (publishers.UNPUBLISH, view.target)
     label, access = _label(view), _access(view)
     made = publications.job(view.world, view.removal, view.namespace, label, words, access, retries=RETRIES)
     again = view.removal.retried_at()

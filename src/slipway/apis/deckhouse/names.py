@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slipway.kube.names import with_ending
 from slipway.kube.objects import Kind, Object, key, uid
-from slipway.serving import repositories
+from slipway.serving import publishers, repositories
 
 GROUP = "ai.deckhouse.io"
 MODEL = Kind(GROUP, "v1alpha1", "Model", "models")
@@ -22,7 +22,7 @@ BLOCKED_REASON, BLOCKED_MESSAGE = f"{GROUP}/model-delivery-blocked-reason", f"{G
 RESOLVED = f"{GROUP}/resolved-"
 """Prefix of the annotations of a pod template that say what was delivered."""
 
-PUBLICATION = "slipway.inference/publication"
+PUBLICATION = publishers.PUBLICATION
 """Annotation of a model: where a publication was when it was heard of last."""
 UPLOADED = "slipway.inference/uploaded"
 """Annotation of a model: digest of the session's manifest, once all bytes are there."""

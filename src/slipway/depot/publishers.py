@@ -1,0 +1,94 @@
+"""Publishers: which pods may write into which repository, and when.
+
+Only the Job that the controller created for a model may write, only into the repository of that model, and only while
+the model is being published or deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.depot.settings import Settings
+from slipway.kube.client import Client
+from slipway.kube.errors import NotFoundError
+from slipway.kube.objects import Key, Object, annotations_of, deleting, key, uid
+from slipway.serving.publishers import PUBLICATION, PUBLISH, UNPUBLISH, is_pod_of, job_name
+from slipway.serving.repositories import LONGEST_NAME, repository
+
+NOTHING: frozenset[str] = frozenset()
+WRITE, REMOVE = frozenset({"pull", "push", "delete"}), frozenset({"pull", "delete"})
+PUBLISHING = "Publishing"
+"""Phase of a model whose Job may write."""
+_RECORD_BYTES = 1 << 15
+_SHORTENED = re.compile(r"-[0-9a-f]{8}\Z")
+_REPOSITORY = re.compile(r"(?:namespaced/([^/]+)|cluster)/([^/]+)/([^/]+)")
+
+
+class _Record(msgspec.Struct, frozen=True):
+    attempt: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the name of a repository says of its model."""
+
+    namespace: str
+    """Empty: a model of the cluster."""
+    name: str
+    """A long name is shortened."""
+    uid: str
+
+
+def parsed(name: str) -> Place | None:
+    """The model of a repository; None: the repository cannot be a model's."""
+    matched = _REPOSITORY.fullmatch(name)
+    return Place(matched[1] or "", matched[2], matched[3]) if matched else None
+
+
+def rights(model: Object, pod: str) -> frozenset[str]:
+    """What a pod of the model's namespace may do in the model's repository, beside what all its pods may."""
+    name, status = key(model).name, model.get("status")
+    if deleting(model):
+        return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NOTHING
+    if not isinstance(status, dict) or status.get("phase") != PUBLISHING or status.get("artifact"):
+        return NOTHING
+    return WRITE if is_pod_of(pod, job_name(name, uid(model), PUBLISH, _attempt(model))) else NOTHING
+
+
+def _attempt(model: Object) -> int:
+    try:
+        return decode_json(annotations_of(model).get(PUBLICATION, ""), _Record, most=_RECORD_BYTES).attempt
+    except DecodingError:
+        return 0
+
+
+class Publishers:
+    """Looks models up when a publisher asks for a token."""
+
+    def __init__(self, settings: Settings, client: Client) -> None:
+        self._settings, self._client = settings, client
+
+    async def rights(self, namespace: str, pod: str, name: str) -> frozenset[str]:
+        """What a pod may do in a repository. Raises ApiError."""
+        place = parsed(name)
+        if place is None or namespace != (place.namespace or self._settings.namespace):
+            return NOTHING
+        if f"-{PUBLISH}-" not in pod and f"-{UNPUBLISH}-" not in pod:  # costs no request
+            return NOTHING
+        model = await self._model(place, name)
+        return rights(model, pod) if model else NOTHING
+
+    async def _model(self, place: Place, name: str) -> Object | None:
+        kind = self._settings.models if place.namespace else self._settings.cluster_models
+        found: list[Object] = []
+        try:
+            found = [await self._client.get(kind, Key(place.namespace, place.name))]
+        except NotFoundError:
+            if not _SHORTENED.search(place.name):
+                return None
+            async for page in self._client.pages(kind, namespace=place.namespace):
+                found += [one for one in page.items if len(key(one).name) > LONGEST_NAME]
+        return next((one for one in found if repository(*key(one), uid(one)) == name), None)

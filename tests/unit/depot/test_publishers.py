@@ -1,0 +1,183 @@
+"""Publishers: only the Job of a model that is being published may push, and only into that model's repository."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.depot.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
+from slipway.serving.publishers import is_pod_of, job_name
+from slipway.serving.repositories import repository
+
+from .conftest import CLUSTER_THING, SYSTEM, THING, asked, knows
+from .test_signing import read
+from .test_tokens import BEARER, POD
+
+UID, OTHER = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
+PUBLISHING = {"phase": "Publishing"}
+READY = {"phase": "Ready", "artifact": {"digest": "sha256:1", "sizeBytes": 1}}
+
+
+def pod_of(name: str = "tiny", uid: str = UID, what: str = "publish", attempt: int = 1) -> str:
+    """Named as Kubernetes does it."""
+    return f"{job_name(name, uid, what, attempt)}-"[:58] + "x7k2p"
+
+
+def model(status: Any = None, record: str = '{"attempt":1,"percent":3}', **metadata: Any) -> dict[str, Any]:
+    given = {"name": "tiny", "namespace": "team", "uid": UID, "annotations": {"slipway.inference/publication": record}}
+    return {"metadata": given | metadata, "status": PUBLISHING if status is None else status}
+
+
+GOING = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("found", "pod", "expected"),
+    [
+        (model(), pod_of(), WRITE),
+        (model(record='{"attempt":7}'), pod_of(attempt=7), WRITE),
+        (model(), pod_of(attempt=2), NOTHING),
+        (model(), pod_of(uid=OTHER), NOTHING),
+        (model(), pod_of(what="unpublish", attempt=0), NOTHING),
+        (model(), "x7k2p", NOTHING),
+        (model(), "tiny-publish-0123456789-x7k2p", NOTHING),
+        (model(), pod_of() + "-more", NOTHING),
+        (model(), pod_of()[:-5], NOTHING),
+        (model({}), pod_of(), NOTHING),
+        (model({"phase": "Pending"}), pod_of(), NOTHING),
+        (model({"phase": "Failed"}), pod_of(), NOTHING),
+        (model({"phase": "WaitForUpload"}), pod_of(), NOTHING),
+        (model(READY), pod_of(), NOTHING),
+        (model(READY | PUBLISHING), pod_of(), NOTHING),
+        (model("odd"), pod_of(), NOTHING),
+        (model(record="[" * 5000), pod_of(), NOTHING),
+        (model(record='{"attempt":-1}'), pod_of(attempt=-1), NOTHING),
+        (model(**GOING), pod_of(), NOTHING),
+        (model(READY, **GOING), pod_of(what="unpublish", attempt=0), REMOVE),
+        (model(**GOING), pod_of(uid=OTHER, what="unpublish", attempt=0), NOTHING),
+    ],
+)
+def test_rights(found: dict[str, Any], pod: str, expected: frozenset[str]):
+    assert rights(found, pod) == expected
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 30, "a" * 63, "a.b-" * 20, "a" * 253])
+def test_the_pods_of_a_job_have_its_name_however_long_it_is(name: str):
+    job = job_name(name, UID, "publish", 1)
+    assert is_pod_of(pod_of(name), job)
+    assert not is_pod_of(pod_of(name, OTHER), job)
+
+
+def test_jobs_keep_the_names_that_they_had():
+    """A Job of an earlier release goes on."""
+    assert job_name("tiny", "u", "publish", 1) == "tiny-publish-fc6ec8660a"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("namespaced/team/tiny/u", Place("team", "tiny", "u")),
+        ("cluster/tiny/u", Place("", "tiny", "u")),
+        ("namespaced/team/tiny", None),
+        ("namespaced/team/tiny/u/more", None),
+        ("cluster/tiny", None),
+        ("other/team/tiny/u", None),
+        ("", None),
+    ],
+)
+def test_a_repository_names_its_model(name: str, expected: Place | None):
+    assert parsed(name) == expected
+
+
+async def actions(metrics: Any, tokens: Any, name: str, wanted: str = "pull,push,delete") -> list[str]:
+    """What a pod may do in a repository."""
+    async with asked(type(metrics)(), tokens) as visitor:
+        answer = await visitor.get("/token", params={"scope": f"repository:{name}:{wanted}"}, headers=BEARER)
+        access = read((await answer.json())["token"])[1]["access"]
+    assert answer.status == 200
+    return access[0]["actions"] if access else []
+
+
+async def put(server: Any, namespace: str = "team", name: str = "tiny", uid: str = UID, **given: Any) -> None:
+    found = model(**given)
+    kind = THING if namespace else CLUSTER_THING
+    metadata = found["metadata"] | {"name": name, "namespace": namespace, "uid": uid}
+    await server.put(kind.path(namespace, name), metadata=metadata, status=found["status"])
+
+
+MINE = f"namespaced/team/tiny/{UID}"
+
+
+async def test_the_publisher_of_a_model_pushes_into_its_repository(server, tokens, metrics):
+    await put(server)
+    knows(server, POD, "slipway-depot", pod=pod_of())
+    assert await actions(metrics, tokens, MINE) == ["pull", "push", "delete"]
+
+
+@pytest.mark.parametrize("name", ["namespaced/team/none/1", f"namespaced/team/none/{UID}", MINE])
+async def test_a_tenants_account_pushes_nowhere(server, tokens, metrics, name):
+    await put(server)
+    knows(server, POD, "slipway-depot", pod="builder-x7k2p")
+    assert await actions(metrics, tokens, name) == ["pull"]
+    assert [one.path for one in server.log if "tokenreviews" not in one.path] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"namespaced/team/tiny/{OTHER}",
+        f"namespaced/team/another/{UID}",
+        f"namespaced/team/tiny-00000000/{UID}",
+        "namespaced/team/tiny",
+        f"namespaced/team/tiny/{UID}/more",
+    ],
+)
+async def test_a_publisher_pushes_into_no_other_repository(server, tokens, metrics, name):
+    await put(server)
+    await put(server, name="another", uid=OTHER)
+    knows(server, POD, "slipway-depot", pod=pod_of())
+    assert await actions(metrics, tokens, name) == ["pull"]
+
+
+async def test_a_publisher_pushes_into_no_other_namespace_and_no_model_of_the_cluster(server, tokens, metrics):
+    await put(server)
+    await put(server, "")
+    await put(server, SYSTEM)
+    knows(server, "system:serviceaccount:other:default", "slipway-depot", pod=pod_of())
+    assert await actions(metrics, tokens, MINE) == []
+    assert await actions(metrics, tokens, f"cluster/tiny/{UID}") == ["pull"]
+    assert await actions(metrics, tokens, f"namespaced/{SYSTEM}/tiny/{UID}") == []
+
+
+async def test_accounts_of_the_system_push_for_the_model_that_they_publish_alone(server, tokens, metrics):
+    await put(server, "")
+    await put(server, "", "other", OTHER)
+    await put(server)
+    knows(server, f"system:serviceaccount:{SYSTEM}:default", "slipway-depot", pod=pod_of())
+    assert await actions(metrics, tokens, f"cluster/tiny/{UID}") == ["pull", "push", "delete"]
+    assert await actions(metrics, tokens, f"cluster/other/{OTHER}") == ["pull"]
+    assert await actions(metrics, tokens, MINE) == []
+    assert await actions(metrics, tokens, "any/thing") == []
+
+
+async def test_a_token_that_is_bound_to_no_pod_pushes_nothing(server, tokens, metrics):
+    await put(server)
+    knows(server, POD, "slipway-depot", pod="")
+    assert await actions(metrics, tokens, MINE) == ["pull"]
+
+
+async def test_a_model_of_a_long_name_is_published(server, tokens, metrics):
+    name = "a" * 200
+    await put(server, name=name)
+    knows(server, POD, "slipway-depot", pod=pod_of(name))
+    assert await actions(metrics, tokens, repository("team", name, UID)) == ["pull", "push", "delete"]
+
+
+async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, script):
+    await put(server)
+    knows(server, POD, "slipway-depot", pod=pod_of())
+    server.fault("GET", "things", script.refuse(500, "InternalError"), times=9)
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", params={"scope": f"repository:{MINE}:push"}, headers=BEARER)
+    assert answer.status == 503
