@@ -137,7 +137,9 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         models = Informer(client, settings.cluster_models)
         collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
         presence = Presence(client, registry, (settings.models, settings.cluster_models))
-        running = {asyncio.create_task(one) for one in (_told_to_stop(), collector.run(), presence.run())}
+        running = {
+            asyncio.create_task(one) for one in (_told_to_stop(), collector.run(), presence.run(), uploads.run())
+        }
         if settings.catalog:
             running.add(asyncio.create_task(models.run()))
         for task in running:

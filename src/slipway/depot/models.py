@@ -215,17 +215,26 @@ class Models:
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
         """Raises RefusedError where the storage has no room for what was noted just now."""
-        free, rest = self._settings.capacity_bytes, []
+        free = self._settings.capacity_bytes
+        share, rest = self._settings.share_bytes if claim.namespace else free, []
         async for model in self._others(claim.uid):
-            free -= taken(model, self._key, self._now())
+            size = taken(model, self._key, self._now())
+            free -= size
             if abandoned(model, self._key, self._now()):
-                rest.append((taken(model, self._key, self._now()), model))
+                rest.append((size, model))
+            elif key(model).namespace == claim.namespace:
+                share -= size
         rest.sort(key=lambda one: one[0], reverse=True)
         for size, model in rest[:MOST_RELEASED]:
             if hold.length > free and await self._release_abandoned(model, remove):
                 free += size
-        if hold.length > free:
-            raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {hold.length}")
+        _check_room(hold.length, free, share, claim.namespace)
+
+    async def release(self, remove: Remove) -> None:
+        """Removes all abandoned uploads from the registry. Raises ApiError."""
+        async for model in self._others(""):
+            if abandoned(model, self._key, self._now()):
+                await self._release_abandoned(model, remove)
 
     async def _grant(self, claim: Claim, hold: Hold) -> None:
         """Notes that the storage has room."""
@@ -334,6 +343,15 @@ def _agreed(model: Object, before: Note | None, length: int | None, now: float) 
     if known is None:
         raise RefusedError(411, "tell the length of the file in the header Upload-Length")
     return known
+
+
+def _check_room(length: int, free: int, share: int, namespace: str) -> None:
+    """Raises RefusedError. ``free``, ``share``: bytes that are left of the storage, and of the namespace's share."""
+    if length > free:
+        raise RefusedError(507, f"the storage has {max(free, 0)} bytes left, and the file has {length}")
+    if length > share:
+        left = f"namespace {namespace} has {max(share, 0)} bytes left of its share of the storage"
+        raise RefusedError(507, f"{left}, and the file has {length}: delete models of the namespace")
 
 
 def _key(claim: Claim) -> Key:

@@ -62,6 +62,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """For how long a registry token is good."""
     capacity_limit: str = ""
     """What all artifacts and uploads may have together, such as ``500Gi``; empty: without limit."""
+    namespace_share: Annotated[int, msgspec.Meta(ge=1, le=100)] = 90
+    """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     upload_limit: Annotated[str, msgspec.Meta(min_length=1)] = "2Ti"
     """What one upload may have."""
     uploads_at_once: Positive = 8
@@ -106,6 +108,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     def capacity_bytes(self) -> int:
         """0: without limit."""
         return math.floor(amount(self.capacity_limit)) if self.capacity_limit else 0
+
+    @property
+    def share_bytes(self) -> int:
+        """What the models of one namespace can use; 0: without limit."""
+        return self.capacity_bytes * self.namespace_share // 100
 
     @property
     def upload_bytes(self) -> int:

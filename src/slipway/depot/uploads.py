@@ -7,7 +7,9 @@ writes on the model.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
+import logging
 import re
 import time
 from base64 import b64decode
@@ -21,6 +23,7 @@ from prometheus_client import Counter, Gauge
 
 from slipway.artifacts import session as sessions
 from slipway.artifacts.session import Session
+from slipway.decoding import said
 from slipway.depot.app import RefusedError, busy
 from slipway.depot.models import Hold, Models, note, uploaded
 from slipway.depot.registry import Registry, RegistryError
@@ -33,6 +36,8 @@ from slipway.serving import depot_token
 from slipway.serving.depot_token import Claim
 from slipway.serving.repositories import repository
 
+log = logging.getLogger(__name__)
+
 PATH = "/v1/upload/{namespace}/{name}/{uid}"
 NO_NAMESPACE = "-"
 """In the path of a model of the cluster."""
@@ -42,6 +47,8 @@ MOST_DIGITS = 18
 READ_SECONDS = 30.0
 """For which a question about an upload waits for a registry that is away."""
 LONGEST_GIVEN_NAME = 1024
+LOOK_SECONDS = 300.0
+"""Between two looks for abandoned uploads."""
 _RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", re.ASCII)
 
 
@@ -92,6 +99,15 @@ class Uploads:
             web.get(PATH, self.get, allow_head=False),
             web.options(PATH, self.options),
         ]
+
+    async def run(self) -> None:
+        """Removes uploads whose session has ended from the registry, until cancelled."""
+        while True:
+            try:
+                await self._models.release(self._remove)
+            except ApiError as error:
+                log.warning("could not list models to remove abandoned uploads: %s", said(error))
+            await asyncio.sleep(LOOK_SECONDS)
 
     def stop(self) -> None:
         """Uploads end their piece, and the clients are told to go on at another replica."""

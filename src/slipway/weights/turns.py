@@ -51,6 +51,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """Models that are published at a time."""
     capacity: str = ""
     """Size of all artifacts together; empty: there is no limit."""
+    share: int = 100
+    """Percentage of it that the models of one namespace can use."""
 
 
 def by_turn(model: Object) -> Iterable[str]:
@@ -119,12 +121,12 @@ def slice_left(model: Object, world: World) -> float:
 
 
 def room(world: World, queue: Queue) -> int | None:
-    """Bytes that no other model has or is about to have; None: there is no limit. Raises LookupError while it is not
-    known."""
+    """Bytes that the resource can use beside all other models, and within the share of its namespace; None: there is
+    no limit. Raises LookupError while it is not known."""
     if not queue.capacity:
         return None
-    limit = math.floor(amount(queue.capacity))
-    free = limit
+    limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
+    free, own = limit, limit * (queue.share if namespace else 100) // 100
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
         size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
         if not size and HAS in by_turn(model):
@@ -134,7 +136,8 @@ def room(world: World, queue: Queue) -> int | None:
                 raise LookupError(f"{model['kind']} {key(model)}")
             size = size if size <= limit else 0  # its publisher refuses what is larger
         free -= size or 0
-    return max(free, 0)
+        own -= (size or 0) if key(model).namespace == namespace else 0
+    return max(min(free, own), 0)
 
 
 def with_size(message: str, size: int) -> str:

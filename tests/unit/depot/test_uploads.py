@@ -23,6 +23,7 @@ from yarl import URL
 from slipway.artifacts import session as sessions
 from slipway.depot import models as models_module
 from slipway.depot import server as listener
+from slipway.depot import uploads as uploads_module
 from slipway.depot import writer as writer_module
 from slipway.depot.app import application
 from slipway.depot.models import Models
@@ -655,6 +656,80 @@ async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(left, s
     )
     at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
     assert (await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
+
+
+async def test_the_depot_removes_abandoned_uploads_that_nobody_waits_for(left, registry, server):
+    for number in range(2 * models_module.MOST_RELEASED):
+        uid = f"left-{number}"
+        await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=ended(model=uid))
+    await left.uploads._models.release(left.uploads._remove)
+    assert (LEFT_REPOSITORY, "session") not in registry.tags
+    things = [one for path, one in server.objects.items() if "/things/left" in path]
+    assert len(things) == 2 * models_module.MOST_RELEASED + 1
+    assert not any(models_module.UPLOAD in one["metadata"]["annotations"] for one in things)
+    assert (await left.ask("PUT", gguf(9000))).status == 201
+
+
+async def test_the_depot_removes_no_upload_that_may_still_be_completed(left, registry, server):
+    await server.put(LEFT, metadata=ended(expires=1 << 40))
+    await left.uploads._models.release(left.uploads._remove)
+    assert (LEFT_REPOSITORY, "session") in registry.tags
+
+
+async def test_the_depot_looks_for_abandoned_uploads_again_after_the_cluster_did_not_answer(
+    left, registry, server, script, eventually, monkeypatch
+):
+    monkeypatch.setattr(uploads_module, "LOOK_SECONDS", 0.01)
+    server.fault("GET", "/things", script.refuse(500, "InternalError"), times=5)
+    running = asyncio.create_task(left.uploads.run())
+    await eventually(lambda: (LEFT_REPOSITORY, "session") not in registry.tags)
+    running.cancel()
+
+
+# The share of a namespace
+
+MORE_DOOR = f"/v1/upload/other/more/{UID}"
+
+
+async def test_a_namespace_leaves_a_part_of_the_storage_to_others(start_depot, thing, registry, server):
+    depot = await start_depot(capacityLimit="10000")
+    for number in range(8):
+        path = f"/apis/toys.test/v1/namespaces/team/things/b{number}"
+        await server.put(path, status={"artifact": {"sizeBytes": 1000}})
+    full = await depot.ask("PUT", gguf(1001))
+    text = "namespace team has 1000 bytes left of its share of the storage, and the file has 1001"
+    assert (full.status, await full.text()) == (507, f"{text}: delete models of the namespace\n")
+    assert not registry.tags
+    assert (await depot.ask("PUT", gguf(1000))).status == 201
+    await server.put("/apis/toys.test/v1/namespaces/other/things/more", metadata={"uid": UID}, spec={})
+    assert (await depot.ask("PUT", gguf(1000), bearer(namespace="other", name="more"), MORE_DOOR)).status == 201
+
+
+async def test_all_that_is_free_cannot_be_noted_by_one_namespace(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000")
+    begun = {**TUS, "Upload-Offset": "0", "Upload-Length": "10000"}
+    assert (await depot.ask("PATCH", gguf(100), begun)).status == 507
+    assert models_module.UPLOAD not in annotations(server)
+
+
+async def test_lengths_that_were_noted_count_against_the_share(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000", namespaceShare=50)
+    await server.put(
+        "/apis/toys.test/v1/namespaces/team/things/b",
+        metadata={"uid": "b", "annotations": {models_module.UPLOAD: claimed("b", 4000, expires=1 << 40)}},
+    )
+    assert (await depot.ask("PUT", gguf(1001))).status == 507
+    assert (await depot.ask("PUT", gguf(1000))).status == 201
+
+
+async def test_a_model_of_the_cluster_may_have_all_that_is_free(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000")
+    await server.put(BOX, metadata={"uid": UID}, spec={})
+    assert (await depot.ask("PUT", gguf(10000), bearer(namespace=""), f"/v1/upload/-/tiny/{UID}")).status == 201
+
+
+async def test_abandoned_uploads_count_against_no_share(left):
+    assert (await left.ask("PUT", gguf(9000))).status == 201
 
 
 # Notes that the depot did not write

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
+
+from slipway.apis.deckhouse.settings import deckhouse
+from slipway.depot.settings import parsed
+from slipway.serving.settings import Settings
+
 from ..network_policy import ALL, PROMETHEUS, who
 from .rendering import Rendered
 from .test_network_policies import policy
@@ -43,3 +50,24 @@ def test_settings_say_what_was_given_and_nothing_else() -> None:
     told = rendered("__depot_settings", **CATALOG, depot_registry="r:1")
     assert (told["catalog"], told["registry"]) == ("public", "r:1")
     assert told["catalogSource"]["plural"] == "modelcatalogsources"
+
+
+@pytest.mark.parametrize(
+    ("given", "limit", "share"),
+    [
+        ({}, "100Gi", 90),
+        ({"model_registry_size": "1Ti"}, "1Ti", 90),
+        ({"depot_capacity_limit": "5Gi", "depot_namespace_share": "25"}, "5Gi", 25),
+        ({"model_registry_external": "r:1"}, "", 90),
+        ({"model_registry_claim": "mine"}, "", 90),
+        ({"model_registry_s3": {"bucket": "b", "secret": "s"}}, "", 90),
+    ],
+)
+def test_depot_and_controller_have_the_same_limits(given: dict[str, Any], limit: str, share: int) -> None:
+    depot = parsed(rendered("__depot_settings", **given))
+    settings = {
+        "apis": {"deckhouse": Rendered("controller", slipway_apis=["deckhouse"], **given)["__controller_deckhouse"]}
+    }
+    controller = deckhouse(msgspec.convert(settings, Settings))
+    assert (depot.capacity_limit, depot.namespace_share) == (limit, share)
+    assert (controller.capacity_limit, controller.namespace_share) == (limit, share)

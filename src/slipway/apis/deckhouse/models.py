@@ -222,6 +222,7 @@ def queue(view: View) -> Queue:
         kinds=KINDS,
         at_once=view.settings.publications_at_once,
         capacity=view.settings.capacity_limit,
+        share=view.settings.namespace_share,
     )
 
 

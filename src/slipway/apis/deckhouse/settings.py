@@ -36,6 +36,8 @@ class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     """Models that are published at a time."""
     capacity_limit: Annotated[str, Meta(pattern=QUANTITY)] = ""
     """What all artifacts may have together, such as 500Gi; empty: without limit."""
+    namespace_share: Annotated[int, Meta(ge=1, le=100)] = 90
+    """Percentage of ``capacity_limit`` that the models of one namespace can use."""
     delivery: Literal["SharedPVC", "ImageVolume"] = "SharedPVC"
     """How models come into pods."""
     storage_class_name: str = ""

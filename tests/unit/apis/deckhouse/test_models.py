@@ -381,7 +381,7 @@ def test_children_that_cannot_be_made_are_told(cluster: Cluster) -> None:
 
 
 def test_a_model_without_room_frees_the_space_that_it_wanted() -> None:
-    cluster = Cluster(capacityLimit="1000")
+    cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("large")
     cluster.reconcile("large")
     cluster.tells("large", 0, 900)
@@ -396,7 +396,7 @@ def test_a_model_without_room_frees_the_space_that_it_wanted() -> None:
 
 @pytest.mark.parametrize("total", [1, 999, 1000, 1001, 10**18])
 def test_a_forged_size_in_an_annotation_leaves_others_their_room(total: int) -> None:
-    cluster = Cluster(capacityLimit="1000")
+    cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("mine")
     cluster.reconcile("mine")
     cluster.annotations("mine")[names.PUBLICATION] = f'{{"attempt":1,"total":{total}}}'
@@ -410,7 +410,7 @@ def test_a_forged_size_in_an_annotation_leaves_others_their_room(total: int) -> 
 
 
 def test_a_reported_size_keeps_its_room_whatever_the_author_writes() -> None:
-    cluster = Cluster(capacityLimit="1000")
+    cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("mine")
     cluster.reconcile("mine")
     cluster.tells("mine", 0, 650)
@@ -424,7 +424,7 @@ def test_a_reported_size_keeps_its_room_whatever_the_author_writes() -> None:
 
 
 def test_room_is_what_others_leave() -> None:
-    cluster = Cluster(capacityLimit="1000")
+    cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("there")
     published(cluster, "there", size=300)
     cluster.reconcile("there")
@@ -441,7 +441,7 @@ def test_room_is_what_others_leave() -> None:
 
 
 def test_a_publisher_that_never_says_how_much_it_brings_holds_others_up_for_a_minute() -> None:
-    cluster = Cluster(capacityLimit="1Ki")
+    cluster = Cluster(capacityLimit="1Ki", namespaceShare=100)
     cluster.create("coming")
     cluster.create("tiny")
     cluster.reconcile_all()
@@ -449,6 +449,30 @@ def test_a_publisher_that_never_says_how_much_it_brings_holds_others_up_for_a_mi
     cluster.now += 61
     cluster.reconcile("tiny")
     assert words(cluster.job("tiny"))[4:] == ["--capacity-free=1024"]
+
+
+def test_a_namespace_leaves_a_part_of_the_storage_to_others() -> None:
+    cluster = Cluster(capacityLimit="1000")
+    cluster.create("mine")
+    published(cluster, "mine", size=800)
+    cluster.create("more")
+    cluster.reconcile("more")
+    assert words(cluster.job("more"))[4:] == ["--capacity-free=100"]
+    cluster.tells("more", 0, 100)
+    cluster.reconcile("more")
+    cluster.create("yours", namespace="other")
+    cluster.reconcile("yours")
+    assert words(cluster.job("yours"))[4:] == ["--capacity-free=100"]
+
+
+def test_a_namespace_that_has_its_share_gets_no_more() -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=20)
+    for name in ("one", "two"):
+        cluster.create(name)
+        published(cluster, name, size=150)
+    cluster.create("more")
+    cluster.reconcile("more")
+    assert words(cluster.job("more"))[4:] == ["--capacity-free=0"]
 
 
 # Uploads
