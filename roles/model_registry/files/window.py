@@ -1,11 +1,13 @@
 """Holds the registry read-only for as long as this program runs: the collector's window.
 
-It runs beside the collector, as a container that starts first and is told to stop last. Once the registry takes no
-writes, and every pod that took any is gone, it writes the file ``open``, and the collector starts. Told to stop, it
-makes the registry writable again, however the collector ended.
+First it has the depot remove from the registry what no model names. It runs beside the collector, as a container that
+starts first and is told to stop last. Once the registry takes no writes, and every pod that took any is gone, it writes
+the file ``open``, and the collector starts. Told to stop, it makes the registry writable again, however the collector
+ended.
 
-The argument is JSON: ``deployment``, ``container``, ``open``, ``seconds`` that the registry may take to restart, and
-``folders``, which the collector expects and an empty registry does not have.
+The argument is JSON: ``deployment``, ``container``, ``open``, ``seconds`` that the registry may take to restart,
+``folders``, which the collector expects and an empty registry does not have, and ``depot``: its ``url``, the files with
+its authority (``ca``) and with a ``token`` for it, and the ``seconds`` that the removal can take.
 """
 
 from __future__ import annotations
@@ -66,6 +68,39 @@ class Server:
             return found
 
 
+class Depot:
+    """The depot's door for the collector."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._given = given
+
+    def __call__(self) -> dict[str, Any]:
+        """The answer to one request. Raises OSError or ValueError."""
+        headers = {"Authorization": f"Bearer {Path(self._given['token']).read_text()}"}
+        request = urllib.request.Request(self._given["url"], headers=headers, method="POST")
+        trust = ssl.create_default_context(cafile=self._given["ca"])
+        with urllib.request.urlopen(request, timeout=180, context=trust) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+
+def sweep(depot: Callable[[], dict[str, Any]], seconds: float, stop: threading.Event) -> None:
+    """Has the depot remove what no model names. What remains is for the next collection."""
+    end, left = time.monotonic() + seconds, TRIES
+    while left and time.monotonic() < end:
+        try:
+            found = depot()
+            say(f"the depot removed {found['removed']} manifests that no model names")
+            if found["complete"]:
+                return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            left -= 1
+            say(f"the depot did not remove what no model names, trying again: {error}")
+        if stop.wait(PAUSE):
+            return
+    say("not all that no model names was removed: the next collection tries again")
+
+
 def say(what: str) -> None:
     print(what, flush=True)
 
@@ -96,13 +131,14 @@ def opened(request: Request, container: str, seconds: float, stop: threading.Eve
     return True
 
 
-def hold(request: Request, given: dict[str, Any], stop: threading.Event) -> int:
+def hold(request: Request, given: dict[str, Any], stop: threading.Event, depot: Callable[[], dict[str, Any]]) -> int:
     """The whole window. Exit status: 1 where there was none."""
     file, container = Path(given["open"]), given["container"]
     for folder in given["folders"]:
         Path(folder).mkdir(parents=True, exist_ok=True)
     # Else it was restarted in its pod, and the collector is at work.
     if not file.exists():
+        sweep(depot, given["depot"]["seconds"], stop)
         if not opened(request, container, given["seconds"], stop):
             request(read_only(container, on=False))
             say(f"the registry was not read-only after {given['seconds']} s: nothing is collected, and it is writable")
@@ -119,7 +155,7 @@ def main() -> int:
     given, stop = json.loads(sys.argv[1]), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    return hold(Server(given["deployment"]), given, stop)
+    return hold(Server(given["deployment"]), given, stop, Depot(given["depot"]))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from slipway.depot.presence import Presence
 from slipway.depot.registry import Registry
 from slipway.depot.settings import Settings, load
 from slipway.depot.signing import Signer
+from slipway.depot.sweep import Sweeper
 from slipway.depot.tokens import Tokens
 from slipway.depot.uploads import Uploads
 from slipway.kube import health
@@ -137,14 +138,13 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
         models = Informer(client, settings.cluster_models)
         collector = Collector(client, Key(settings.namespace, settings.collector), metrics)
         presence = Presence(client, registry, (settings.models, settings.cluster_models))
-        running = {
-            asyncio.create_task(one) for one in (_told_to_stop(), collector.run(), presence.run(), uploads.run())
-        }
+        tasks = (_told_to_stop(), collector.run(), presence.run(), uploads.run())
+        running = {asyncio.create_task(one) for one in tasks}
         if settings.catalog:
             running.add(asyncio.create_task(models.run()))
         for task in running:
             stack.callback(task.cancel)
-        doors = [*_doors(settings, keys, client, models), uploads]
+        doors = [*_doors(settings, keys, client, models, registry), uploads]
         app = application(doors, metrics, at_once=settings.requests_at_once)
         tls = keys.certificate.context
         await stack.enter_async_context(server.served(app, settings.listen, tls, connections=settings.connections))
@@ -161,12 +161,13 @@ async def _run(settings: Settings, keys: Keys, kubeconfig: str) -> int:
     return 0
 
 
-def _doors(settings: Settings, keys: Keys, client: Client, models: Informer) -> list[Door]:
+def _doors(settings: Settings, keys: Keys, client: Client, models: Informer, registry: Registry) -> list[Door]:
     """All but that for uploads. ``models``: those of the cluster."""
     tokens = Tokens(settings, keys.signer, keys.hmac, client)
     source = settings.catalog_sources
     return [
         tokens,
+        Sweeper(settings, tokens, client, registry),
         *([Catalog(settings, keys.signer, models)] if settings.catalog else []),
         *([Imports(settings, source, tokens, client)] if source else []),
     ]

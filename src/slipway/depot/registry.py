@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import aiohttp
+import msgspec
 from yarl import URL
 
+from slipway.decoding import DecodingError, decode_json
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
 
@@ -24,6 +27,16 @@ COMMIT_SECONDS = 600.0
 """For the end of an upload, for which a registry may read it once more."""
 CONNECTIONS = 64
 CHUNK = "application/octet-stream"
+PAGE = 1000
+"""Names in an answer of a list."""
+MOST_PAGES = 1000
+LIST_BYTES = 1 << 20
+MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json,"
+    " application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
+)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,128}")
 _READ_ONLY = 405
 _VERSION_HEADER, _VERSION = "Docker-Distribution-Api-Version", "registry/2"
 """Registries send it with each answer."""
@@ -48,6 +61,17 @@ class MissingError(GoneError):
 class Manifest(NamedTuple):
     content: bytes
     digest: str
+
+
+class _Catalog(msgspec.Struct, frozen=True):
+    repositories: tuple[str, ...] = ()
+
+
+class _Tags(msgspec.Struct, frozen=True):
+    tags: tuple[str, ...] | None = None
+
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -166,6 +190,52 @@ class Registry:
             raise RegistryError(f"the registry has the manifest {told} in place of {digest}")
         return digest
 
+    async def repositories(self) -> AsyncIterator[str]:
+        """The names of all repositories."""
+        last, access = "", Access("registry", "catalog", ("*",))
+        for _unused in range(MOST_PAGES):
+            place = self._base.with_path("/v2/_catalog").with_query(n=str(PAGE), **({"last": last} if last else {}))
+            found = await self._listed(place, "", _Catalog, access)
+            for name in found.repositories:
+                yield name
+            if len(found.repositories) < PAGE or found.repositories[-1] == last:
+                return
+            last = found.repositories[-1]
+
+    async def tags(self, repository: str) -> tuple[str, ...]:
+        """Of a repository: at most PAGE."""
+        try:
+            found = await self._listed(self._at(repository, "tags/list").with_query(n=str(PAGE)), repository, _Tags)
+        except MissingError:
+            return ()
+        return tuple(tag for tag in found.tags or () if _TAG.fullmatch(tag))
+
+    async def digest(self, repository: str, tag: str) -> str:
+        """Of the manifest that has a tag; empty: there is none."""
+        try:
+            place, headers = self._at(repository, f"manifests/{tag}"), {"Accept": MANIFESTS}
+            async with self._asked("HEAD", repository, place, headers) as answer:
+                digest = answer.headers.get("Docker-Content-Digest", "")
+        except GoneError:
+            return ""
+        return digest if _DIGEST.fullmatch(digest) else ""
+
+    async def delete_manifest(self, repository: str, digest: str) -> None:
+        """Removes a manifest, where there is one."""
+        with suppress(GoneError):
+            async with self._asked("DELETE", repository, self._at(repository, f"manifests/{digest}")):
+                pass
+
+    async def _listed(self, place: URL, repository: str, type_: type[T], access: Access | None = None) -> T:
+        async with self._asked("GET", repository, place, access=access) as answer:
+            content = await answer.content.read(LIST_BYTES + 1)
+            while len(content) <= LIST_BYTES and (more := await answer.content.read(LIST_BYTES + 1 - len(content))):
+                content += more
+        try:
+            return decode_json(content, type_, most=LIST_BYTES)
+        except DecodingError as error:
+            raise RegistryError(f"GET {place.path}: the registry sent no list: {error}") from error
+
     async def delete_tagged(self, repository: str, tag: str, *, media_type: str) -> None:
         """Removes the manifest that has a tag, where there is one."""
         with suppress(GoneError):
@@ -197,9 +267,10 @@ class Registry:
         headers: dict[str, str] | None = None,
         body: bytes | AsyncIterator[bytes] | None = None,
         seconds: float = ANSWER_SECONDS,
+        access: Access | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request that succeeded."""
-        access = Access("repository", repository, ("pull", "push", "delete"))
+        """The answer to a request that succeeded. ``access``: to something else than the repository."""
+        access = access or Access("repository", repository, ("pull", "push", "delete"))
         token = self._signer.signed(SUBJECT, [access], self._now())
         what = f"{method} {place.path}"
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from slipway.kube.names import fitting
 
+PREFIXES = ("namespaced/", "cluster/")
+"""Of the repositories of all models."""
 LONGEST_NAME = 128
 """Characters of a model's name: a registry takes 255 in all."""
 

@@ -43,7 +43,9 @@ class FakeRegistry:
         self.log.append((request.method, request.path))
         if self.interfere is not None and (answer := await self.interfere(request)) is not None:
             return answer
-        matched = re.fullmatch(r"/v2/(.+)/(blobs|manifests)/(.+|uploads/)", request.path)
+        if request.path == "/v2/_catalog":
+            return self._catalog(request)
+        matched = re.fullmatch(r"/v2/(.+)/(blobs|manifests|tags)/(.+|uploads/)", request.path)
         assert matched, request.path
         repository, kind, what = matched.groups()
         if what.startswith("uploads/"):
@@ -87,6 +89,21 @@ class FakeRegistry:
         return (
             web.Response(status=404) if content is None else web.Response(headers={"Content-Length": str(len(content))})
         )
+
+    def _catalog(self, request: web.Request) -> web.Response:
+        _header, claims = read(request.headers["Authorization"].removeprefix("Bearer "))
+        assert claims["access"] == [{"type": "registry", "name": "catalog", "actions": ["*"]}]
+        after = [one for one in self.repositories if one > request.query.get("last", "")]
+        return web.json_response({"repositories": after[: int(request.query["n"])]})
+
+    @property
+    def repositories(self) -> list[str]:
+        return sorted({one for one, _digest in (*self.manifests, *self.blobs)})
+
+    async def tags_get(self, _request: web.Request, repository: str, _list: str) -> web.Response:
+        if repository not in self.repositories:
+            return web.Response(status=404)
+        return web.json_response({"tags": [tag for one, tag in self.tags if one == repository] or None})
 
     async def manifests_get(self, _request: web.Request, repository: str, tag: str) -> web.Response:
         digest = self.tags.get((repository, tag))

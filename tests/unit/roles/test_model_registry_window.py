@@ -58,12 +58,57 @@ class Stop(threading.Event):
 @pytest.fixture
 def given(tmp_path: Path) -> dict[str, Any]:
     folders = [str(tmp_path / "v2/blobs")]
-    return {"container": "registry", "open": str(tmp_path / "open"), "seconds": 60, "folders": folders}
+    given = {"container": "registry", "open": str(tmp_path / "open"), "seconds": 60, "folders": folders}
+    return {**given, "depot": {"seconds": 60}}
+
+
+class Depot:
+    """Answers with these, an exception among them, one after the other, and with the last one from then on."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.calls = list(answers), 0
+
+    def __call__(self) -> Any:
+        self.calls += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+DONE, MORE = {"removed": 3, "complete": True}, {"removed": 9, "complete": False}
+
+
+@pytest.mark.parametrize(
+    ("depot", "calls"),
+    [
+        (Depot(DONE), 1),
+        (Depot(MORE, MORE, DONE), 3),
+        (Depot(OSError("away"), DONE), 2),
+        (Depot(OSError("away")), window.TRIES),
+        (Depot([]), window.TRIES),
+        (Depot({}), window.TRIES),
+    ],
+    ids=["at once", "in parts", "later", "never", "a list", "nothing"],
+)
+def test_what_no_model_names_is_removed_before_the_registry_is_read_only(
+    given: dict[str, Any], depot: Depot, calls: int
+) -> None:
+    registry, order = Registry(looks=1), []
+
+    def first() -> Any:
+        order.append(list(registry.read_only))
+        return depot()
+
+    assert window.hold(registry, given, Stop(Path(given["open"])), first) == 0
+    assert depot.calls == calls
+    assert not any(order)
+    assert registry.read_only == [True, False]
 
 
 def test_it_opens_when_every_pod_is_read_only_and_closes_when_told_to_stop(given: dict[str, Any]) -> None:
     registry, stop = Registry(looks=3), Stop(Path(given["open"]))
-    assert window.hold(registry, given, stop) == 0
+    assert window.hold(registry, given, stop, Depot(DONE)) == 0
     assert registry.read_only == [True, False]
     assert stop.waits == 3 + 1
     assert Path(given["folders"][0]).is_dir()
@@ -71,7 +116,7 @@ def test_it_opens_when_every_pod_is_read_only_and_closes_when_told_to_stop(given
 
 def test_a_registry_that_does_not_come_up_read_only_is_writable_again(given: dict[str, Any]) -> None:
     registry = Registry(looks=1000)
-    assert window.hold(registry, {**given, "seconds": -1}, Stop(Path(given["open"]))) == 1
+    assert window.hold(registry, {**given, "seconds": -1}, Stop(Path(given["open"])), Depot(DONE)) == 1
     assert registry.read_only == [True, False]
     assert not Path(given["open"]).exists()
 
@@ -79,15 +124,17 @@ def test_a_registry_that_does_not_come_up_read_only_is_writable_again(given: dic
 def test_told_to_stop_before_it_was_open_it_closes_too(given: dict[str, Any]) -> None:
     registry, stop = Registry(looks=1000), threading.Event()
     stop.set()
-    assert window.hold(registry, given, stop) == 1
+    assert window.hold(registry, given, stop, Depot(DONE)) == 1
     assert registry.read_only == [True, False]
 
 
 def test_restarted_while_the_collector_works_it_leaves_the_registry_as_it_is(given: dict[str, Any]) -> None:
     Path(given["open"]).touch()
     registry = Registry(looks=3)
-    assert window.hold(registry, given, Stop(Path(given["open"]))) == 0
+    depot = Depot(DONE)
+    assert window.hold(registry, given, Stop(Path(given["open"])), depot) == 0
     assert registry.read_only == [False]
+    assert not depot.calls
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,132 @@
+"""The sweep door: removes from the registry what no model names, before the collector frees the space.
+
+The collector's own account calls it each time. The repositories are listed before the models, so that the repository of
+a model that was created meanwhile is not among them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from slipway.decoding import said
+from slipway.depot.app import RefusedError, busy
+from slipway.depot.registry import AwayError, Registry, RegistryError
+from slipway.depot.settings import Settings
+from slipway.depot.tokens import Tokens
+from slipway.kube.client import Client
+from slipway.kube.objects import Object, annotations_of, key, uid
+from slipway.serving.repositories import PREFIXES, repository
+
+log = logging.getLogger(__name__)
+
+PATH = "/v1/sweep"
+SECONDS = 120.0
+"""For one request. The collector sends further ones until all is done."""
+IMAGE_DIGEST = "slipway.inference/image"
+"""Annotation of a model: digest of its files as an image."""
+PUBLISHED, IMAGE = "published", "image"
+WORKING = frozenset({PUBLISHED, IMAGE, "session", "publishing"})
+"""Tags in the repository of a model that is not yet published."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a model keeps in its repository."""
+
+    tags: frozenset[str]
+    digest: str = ""
+    """Of its artifact; empty: it has none yet, and all that has one of the tags is kept."""
+
+    def keeps(self, tag: str, digest: str) -> bool:
+        if not self.digest:
+            return tag in self.tags
+        return digest == self.digest or tag in self.tags
+
+
+class Swept(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    removed: int
+    """Manifests."""
+    complete: bool
+    """Whether all was looked at, and nothing failed."""
+
+
+def kept(models: Iterable[Object]) -> Mapping[str, Kept]:
+    """Repository -> what its model keeps there."""
+    return {repository(*key(one), uid(one)): _kept(one) for one in models}
+
+
+def _kept(model: Object) -> Kept:
+    status = model.get("status")
+    artifact = status.get("artifact") if isinstance(status, dict) else None
+    digest = artifact.get("digest") if isinstance(artifact, dict) else None
+    if not isinstance(digest, str) or not digest:
+        return Kept(WORKING)
+    return Kept(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
+
+
+class Sweeper:
+    """The door ``/v1/sweep``."""
+
+    name = "sweep"
+
+    def __init__(self, settings: Settings, tokens: Tokens, client: Client, registry: Registry) -> None:
+        self._settings, self._tokens, self._client, self._registry = settings, tokens, client, registry
+        self._lock = asyncio.Lock()
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """One."""
+        return [web.post(PATH, self.sweep)]
+
+    async def sweep(self, request: web.Request) -> web.Response:
+        """Removes what no model names. 403 for all but the collector, 503 while another request does it."""
+        caller = await self._tokens.bearer(request)
+        if caller.subject != f"system:serviceaccount:{self._settings.namespace}:{self._settings.collector}":
+            raise RefusedError(403, "only the registry's collector may do this")
+        if self._lock.locked():
+            raise busy("another request does this at the moment")
+        async with self._lock:
+            try:
+                swept = await self._swept()
+            except RegistryError as error:
+                log.warning("could not list the repositories of the registry: %s", said(error))
+                raise busy("the registry does not answer: send the request again") from None
+        log.info("removed %s manifests that no model names", swept.removed)
+        return web.Response(body=msgspec.json.encode(swept), content_type="application/json")
+
+    async def _swept(self) -> Swept:
+        """Raises RegistryError or ApiError while nothing was removed."""
+        repositories = [one async for one in self._registry.repositories() if one.startswith(PREFIXES)]
+        models: list[Object] = []
+        for kind in (self._settings.models, self._settings.cluster_models):
+            async for page in self._client.pages(kind):
+                models += page.items
+        named, end = kept(models), time.monotonic() + SECONDS
+        removed, complete = 0, True
+        for name in repositories:
+            if time.monotonic() > end:
+                return Swept(removed, complete=False)
+            try:
+                removed += await self._remove(name, named.get(name, Kept(frozenset())))
+            except AwayError as error:
+                log.warning("stopped to remove what no model names: %s", said(error))
+                return Swept(removed, complete=False)
+            except RegistryError as error:
+                log.warning("could not remove all of %s: %s", name, said(error))
+                complete = False
+        return Swept(removed, complete)
+
+    async def _remove(self, name: str, keep: Kept) -> int:
+        """Manifests of a repository that its model does not keep."""
+        found = {tag: await self._registry.digest(name, tag) for tag in await self._registry.tags(name)}
+        stay = {digest for tag, digest in found.items() if keep.keeps(tag, digest)}
+        gone = {digest for digest in found.values() if digest and digest not in stay}
+        for digest in sorted(gone):
+            await self._registry.delete_manifest(name, digest)
+        return len(gone)
