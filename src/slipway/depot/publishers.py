@@ -53,9 +53,14 @@ def rights(model: Object, pod: str) -> frozenset[str]:
     name, status = key(model).name, model.get("status")
     if deleting(model):
         return REMOVE if is_pod_of(pod, job_name(name, uid(model), UNPUBLISH)) else NOTHING
-    if not isinstance(status, dict) or status.get("phase") != PUBLISHING or status.get("artifact"):
+    if not isinstance(status, dict) or status.get("phase") != PUBLISHING or _is_published(status):
         return NOTHING
     return WRITE if is_pod_of(pod, job_name(name, uid(model), PUBLISH, _attempt(model))) else NOTHING
+
+
+def _is_published(status: Object) -> bool:
+    artifact = status.get("artifact")
+    return not isinstance(artifact, dict | None) or bool((artifact or {}).get("digest"))
 
 
 def _attempt(model: Object) -> int:

@@ -8,7 +8,6 @@ namespaces. So a look at a model costs the same however many models other author
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -35,8 +34,6 @@ SLICE_SECONDS = 3600.0
 """After which a model makes way for another namespace's if there is no free turn; it continues with its next turn."""
 UNKNOWN_SECONDS = 60.0
 """How long a model waits to learn the size of those that are published before it, if room is limited."""
-_NEEDS = "It needs {} bytes."
-_NEEDED = re.compile(r" It needs ([0-9]{1,18}) bytes\.\Z")
 _WOKEN = 4
 """Models that are looked at for each free turn, as some of them may not be able to begin."""
 
@@ -126,29 +123,31 @@ def room(world: World, queue: Queue) -> int | None:
     if not queue.capacity:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
-    free, own = limit, limit * (queue.share if namespace else 100) // 100
+    share = limit * queue.share // 100
+    published, publishing = Counter[str](), Counter[str]()
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
-        size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
-        if not size and HAS in by_turn(model):
-            size = size_in_turn(model)
-            since = _since(model)
-            if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
-                raise LookupError(f"{model['kind']} {key(model)}")
-            size = size if size <= limit else 0  # its publisher refuses what is larger
-        free -= size or 0
-        own -= (size or 0) if key(model).namespace == namespace else 0
+        if HAS in by_turn(model):
+            publishing[key(model).namespace] += _size_in_turn(model, world, limit)
+        else:
+            published[key(model).namespace] += size_of(model)
+    claims = {one: max(min(size, (share if one else limit) - published[one]), 0) for one, size in publishing.items()}
+    free = limit - published.total() - sum(claims.values())
+    own = (share if namespace else limit) - published[namespace] - claims.get(namespace, 0)
     return max(min(free, own), 0)
 
 
-def with_size(message: str, size: int) -> str:
-    """Message of the condition :data:`TURN` of a model that has its turn. ``size``: bytes; 0: not known."""
-    return f"{message} {_NEEDS.format(size)}" if size > 0 else message
+def size_of(model: Object) -> int:
+    """Bytes of a model's artifact, or that a model with a turn needs, by its status. 0: not known."""
+    size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
+    return max(size, 0) if isinstance(size, int) else 0
 
 
-def size_in_turn(model: Object) -> int:
-    """Bytes that a model with a turn needs, by its status: authors can write annotations. 0: not known."""
-    needed = _NEEDED.search(str((find(model, TURN) or {}).get("message") or ""))
-    return int(needed[1]) if needed else 0
+def _size_in_turn(model: Object, world: World, limit: int) -> int:
+    """Bytes that a model with a turn needs, as its publisher reports. Raises LookupError while they are not known."""
+    size, since = size_of(model), _since(model)
+    if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
+        raise LookupError(f"{model['kind']} {key(model)}")
+    return size if size <= limit else 0  # its publisher refuses what is larger
 
 
 def may_begin(world: World, queue: Queue) -> bool:

@@ -722,6 +722,13 @@ async def test_lengths_that_were_noted_count_against_the_share(start_depot, thin
     assert (await depot.ask("PUT", gguf(1000))).status == 201
 
 
+async def test_a_size_that_a_publisher_only_claims_takes_no_room_from_uploads(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000")
+    claims = {"phase": "Publishing", "artifact": {"sizeBytes": 1 << 60}}
+    await server.put("/apis/toys.test/v1/namespaces/other/things/b", metadata={"uid": "b"}, status=claims)
+    assert (await depot.ask("PUT", gguf(9000))).status == 201
+
+
 async def test_a_model_of_the_cluster_may_have_all_that_is_free(start_depot, thing, server):
     depot = await start_depot(capacityLimit="10000")
     await server.put(BOX, metadata={"uid": UID}, spec={})

@@ -11,6 +11,7 @@ from slipway.apis.description import Sample
 from slipway.kube.objects import Kind, Object, key, uid
 from slipway.kube.quantity import amount
 from slipway.serving.settings import Settings
+from slipway.weights.turns import PUBLISHING
 
 PREFIX = "d8_ai_models"
 OF_MODELS = {
@@ -68,5 +69,7 @@ def _of_storage(used: int, limit: str) -> Iterable[tuple[str, float]]:
 
 
 def _size(model: Object) -> int:
-    artifact = (model.get("status") or {}).get("artifact") or {}
-    return int(artifact.get("sizeBytes") or 0)
+    """Of its artifact. While the model is being published, the status has the size that its publisher reports."""
+    status = model.get("status") or {}
+    artifact = status.get("artifact") or {}
+    return int(artifact.get("sizeBytes") or 0) if status.get("phase") != PUBLISHING else 0

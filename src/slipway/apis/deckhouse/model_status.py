@@ -36,6 +36,8 @@ TURNS: Mapping[turns.Place, tuple[Literal["True", "False", "Unknown"], str, str]
     "next": ("Unknown", "NextInNamespace", "The model is the next one of its namespace."),
     "waits": ("False", "WaitingInNamespace", "Older models of the namespace go first."),
 }
+MOST_SIZE = (1 << 63) - 1
+"""As the API server takes it."""
 MOST_NAMED = 5
 """Workloads that a message names."""
 
@@ -78,6 +80,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
+    elif told.size > 0:
+        fields |= {"artifact": {"sizeBytes": min(told.size, MOST_SIZE)}}
     return build_status(
         view.model,
         _without_empty(fields),
@@ -108,7 +112,7 @@ def _conditions(view: View, told: Told) -> tuple[Condition, ...]:
     conditions: tuple[Condition, ...] = (Condition(ARTIFACT_RESOLVED, artifact, told.artifact, told.message),)
     if told.turn is not None:
         value, reason, message = TURNS[told.turn]
-        conditions = (*conditions, Condition(TURN, value, reason, turns.with_size(message, told.size)))
+        conditions = (*conditions, Condition(TURN, value, reason, message))
     if told.phase != "Ready":
         ready = Condition(READY, "False", told.ready, told.message)
         return (*conditions, verdict(told.retried, "", type_=READY) if told.retried else ready)
@@ -200,7 +204,7 @@ def _publishing(view: View) -> Told:
         progress=publications.percent(state.done, view.record.total, view.progress),
         recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
         turn="has",
-        size=publications.size(view.run, view.world) or turns.size_in_turn(view.model),
+        size=publications.size(view.run, view.world) or turns.size_of(view.model),
     )
 
 

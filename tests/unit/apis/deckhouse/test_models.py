@@ -16,6 +16,7 @@ from slipway.serving.api import InvalidSpecError, Rejection
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.depot_token import verified
 from slipway.serving.freedoms import Labels
+from slipway.weights import turns
 from tests import worlds
 
 from .cluster import DIGEST, HUB, KEY, OWN, START, SYSTEM, Cluster, told, words
@@ -463,6 +464,47 @@ def test_a_namespace_leaves_a_part_of_the_storage_to_others() -> None:
     cluster.create("yours", namespace="other")
     cluster.reconcile("yours")
     assert words(cluster.job("yours"))[4:] == ["--capacity-free=100"]
+
+
+def test_the_status_has_the_reported_size_as_a_number() -> None:
+    cluster = Cluster(capacityLimit="1000")
+    cluster.create("mine")
+    cluster.reconcile("mine")
+    cluster.tells("mine", 0, 650)
+    cluster.reconcile("mine")
+    assert cluster.status("mine")["artifact"] == {"sizeBytes": 650}
+    assert "650" not in str(cluster.status("mine")["conditions"])
+    cluster.tells("mine", 0, 1 << 90)
+    cluster.reconcile("mine")
+    assert cluster.status("mine")["artifact"] == {"sizeBytes": (1 << 63) - 1}
+
+
+def test_a_publication_that_makes_way_gives_its_room_back() -> None:
+    cluster = Cluster(capacityLimit="1000", publicationsAtOnce=1)
+    cluster.create("mine")
+    cluster.reconcile("mine")
+    cluster.tells("mine", 0, 650)
+    cluster.reconcile("mine")
+    cluster.create("yours", namespace="other")
+    cluster.reconcile("yours")
+    cluster.now += turns.SLICE_SECONDS + 1
+    cluster.reconcile_all()
+    assert "artifact" not in cluster.status("mine")
+
+
+@pytest.mark.parametrize("claimed", [300, 500, 999, 1000, 1001, 1 << 62])
+def test_sizes_that_publishers_claim_take_no_more_than_the_share_of_their_namespace(claimed: int) -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=50)
+    for name in ("one", "two", "three"):
+        cluster.create(name)
+        cluster.reconcile(name)
+        cluster.tells(name, 0, claimed)
+        cluster.reconcile(name)
+    assert len(cluster.busy()) == 3
+    cluster.create("yours", namespace="other")
+    cluster.reconcile("yours")
+    [word] = words(cluster.job("yours"))[4:]
+    assert int(word.removeprefix("--capacity-free=")) >= 500
 
 
 def test_a_namespace_that_has_its_share_gets_no_more() -> None:
