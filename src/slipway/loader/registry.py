@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import msgspec
 import requests
 
+from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.references import Reference
 from slipway.decoding import DecodingError, decode_json
 from slipway.loader.errors import LoadError, StoppedError, TransientError
@@ -120,6 +121,7 @@ class Registry:
         credentials: Credentials | None = None,
         *,
         ca: str | None = None,
+        address_policy: AddressPolicy | None = None,
         stop: threading.Event | None = None,
         note: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -131,7 +133,7 @@ class Registry:
         self._credentials = credentials or Credentials(env.get(TOKEN_FILE, ""))
         self._realms = {self.host, *filter(None, [env.get(REALM, "")])}
         self._stop, self._note = stop or threading.Event(), note
-        self._client = session(env, env.get(CA, "") if ca is None else ca)
+        self._client = session(env, env.get(CA, "") if ca is None else ca, address_policy)
         self._lock = threading.Lock()
         self._token, self._until = "", 0.0
         self._challenge: dict[str, str] = {}
@@ -363,9 +365,9 @@ class _Stream:
         return self._chunks
 
 
-def session(env: Mapping[str, str], ca: str) -> http.Session:
+def session(env: Mapping[str, str], ca: str, address_policy: AddressPolicy | None = None) -> http.Session:
     """``ca``: PEM of the only authority that is trusted; empty: as the variables say."""
-    made = http.session(env)
+    made = http.session(env, address_policy=address_policy)
     made.hooks["response"].append(_room)
     if ca:
         handle = os.memfd_create("registry-ca", os.MFD_CLOEXEC)

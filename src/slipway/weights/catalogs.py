@@ -84,6 +84,13 @@ def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
     return AddressPolicy(allowed=EVERYWHERE, blocked=(*METADATA, *HERE, *blocked))
 
 
+def loader_words(blocked: Sequence[str] = ()) -> list[str]:
+    """What tells the loader the same policy."""
+    found = policy(blocked)
+    allowed = (f"--allow-host={one}" for one in found.allowed)
+    return ["--guard", *allowed, *(f"--block-network={one}" for one in found.blocked)]
+
+
 def authorization(secret: Mapping[str, str]) -> str:
     """The header that the data of a Secret (base64) make: ``token``, or ``username`` and ``password``. Raises
     CatalogError where they make none."""

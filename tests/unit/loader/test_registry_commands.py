@@ -94,7 +94,7 @@ class Depot:
 
     def __init__(self, oci: Oci) -> None:
         self.oci, self.asked, self.status = oci, [], 200
-        self.repository, self.digest = "cluster/remote/uid", ""
+        self.repository, self.digest, self.host = "cluster/remote/uid", "", oci.host
 
     def app(self) -> web.Application:
         async def grant(request: web.Request) -> web.Response:
@@ -102,7 +102,7 @@ class Depot:
             self.oci.token = f"grant-{len(self.asked)}"
             told = {
                 "apiVersion": "catalog.slipway.inference/v1",
-                "registry": self.oci.host,
+                "registry": self.host,
                 "repository": self.repository,
                 "digest": self.digest,
                 "token": f"{self.oci.token}:pull",
@@ -153,6 +153,38 @@ def test_a_model_of_a_catalog_is_imported_by_grants_that_expire(
     assert len(depot.asked) > 2
     shown: Any = here.artifact("a/b")
     assert host not in json.dumps(shown)
+
+
+ANYWHERE_ELSE = ["--guard", "--allow-host=0.0.0.0/0", "--block-network=127.0.0.0/8", "--block-network=::1/128"]
+
+
+@pytest.mark.usefixtures("env")
+@pytest.mark.parametrize("words", [["--guard"], ANYWHERE_ELSE])
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "2130706433", "127.1"])
+def test_another_cluster_leads_the_publisher_to_no_address_that_the_policy_refuses(
+    oci: Oci, start: Callable[[web.Application], Service], termination: Path, name: str, words: list[str]
+) -> None:
+    depot = Depot(oci)
+    depot.host = f"{name}:{oci.host.rpartition(':')[2]}"
+    host = start(depot.app()).url.partition("://")[2]
+    source = f"catalog://{host}/v1/imports/a/m/uid@{sha(b'wanted')}"
+    depot.digest = sha(b"wanted")
+
+    assert command.main(["publish", *words, source, f"{oci.host}/a/b"]) != 0
+
+    assert "SourceNotAllowed" in termination.read_text()
+    assert not oci.seen
+
+
+@pytest.mark.parametrize("name", ["169.254.169.254", "[fd00:ec2::254]", "168.63.129.16"])
+def test_no_publisher_asks_a_metadata_service(oci: Oci, start: Callable[[web.Application], Service], name: str) -> None:
+    depot = Depot(oci)
+    depot.host, depot.digest = name, sha(b"wanted")
+    host = start(depot.app()).url.partition("://")[2]
+    source = open_source(f"catalog://{host}/v1/imports/a/m/uid@{depot.digest}", {}, Access())
+
+    with pytest.raises(LoadError, match="SourceNotAllowed"):
+        source.listing(lambda function: function())
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from slipway.serving.depot_token import KEY_BYTES
 from slipway.serving.server import variables
 from slipway.serving.times import unix_time
 from slipway.serving.workload import child
-from slipway.weights import publications, turns
+from slipway.weights import catalogs, publications, turns
 from slipway.weights.credentials import Access, from_secret, hub_mirror, of_operator
 from slipway.weights.jobs import EVICTION_SECONDS, RETRIES, Run
 from slipway.weights.publications import Record
@@ -231,6 +231,7 @@ def _publisher(view: View, origin: Origin) -> Object:
     words = [publishers.PUBLISH, origin.source, view.target]
     if view.run.made is None:
         free = turns.room(view.world, queue(view))
+        words += catalogs.loader_words(common.sources.blocked_networks) if origin.entry else []
         words += ["--image"] * settings.image
         words += [f"--capacity-free={free}"] if free is not None else []
         words += [f"--resume={view.record.resume}"] if view.record.resume else []

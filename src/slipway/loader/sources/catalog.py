@@ -40,10 +40,11 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Imported(Artifact):
-    """A source: the artifact, wherever the grant says that it is."""
+    """A source: the artifact, at the registry that the grant names. The other cluster chooses that registry, so the
+    address policy applies to it. The depot is part of this cluster."""
 
-    def __init__(self, place: str, digest: str, env: Mapping[str, str]) -> None:
-        self._env, self._wanted = env, digest
+    def __init__(self, place: str, digest: str, env: Mapping[str, str], access: Access) -> None:
+        self._env, self._wanted, self._access = env, digest, access
         scheme = "http" if loopback(place.partition("/")[0]) else "https"
         self._url = f"{scheme}://{place}"
         self._credentials = Credentials(env.get(TOKEN_FILE, ""))
@@ -54,7 +55,9 @@ class Imported(Artifact):
         grant = retry(self._grant)
         reference = Reference(grant.registry, grant.repository, digest=grant.digest)
         credentials = Credentials(granted=lambda: self._grant().token)
-        super().__init__(Registry(reference, self._env, credentials, ca=grant.ca), digest=grant.digest)
+        policy = self._access.of(chosen=True)
+        remote = Registry(reference, self._env, credentials, ca=grant.ca, address_policy=policy)
+        super().__init__(remote, digest=grant.digest)
         return super().listing(retry)
 
     def _grant(self) -> Grant:
@@ -82,9 +85,9 @@ def _first_line(answer: requests.Response) -> str:
     return line if line.isprintable() else ""
 
 
-def open_source(url: str, env: Mapping[str, str], _access: Access) -> Source:
+def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
     """The artifact that a catalog:// URL names. Raises LoadError."""
     place, _at, digest = url.partition("://")[2].rpartition("@")
     if not DIGEST.fullmatch(digest) or not HOST.fullmatch(place.partition("/")[0]):
         raise LoadError(f"{url!r} names no artifact of a catalog: write catalog://HOST/PATH@sha256:...")
-    return Imported(place, digest, env)
+    return Imported(place, digest, env, access)

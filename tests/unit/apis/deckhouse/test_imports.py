@@ -12,6 +12,7 @@ from slipway.kube.objects import Kind, Object
 from slipway.serving import catalogs
 from slipway.serving.api import World
 from slipway.serving.catalogs import Catalog, CatalogAddress
+from slipway.serving.settings import Sources
 from slipway.weights.jobs import words_of
 
 from .cluster import Cluster
@@ -104,3 +105,21 @@ def test_what_only_the_author_can_decide_fails_with_what_to_write() -> None:
     assert cluster.phase("mine") == "Failed"
     assert cluster.condition("mine", "ArtifactResolved") == ("False", "UnsupportedSource")
     assert "set version to one of 1, 2" in cluster.message("mine")
+
+
+def test_an_import_is_told_which_addresses_the_operator_blocks() -> None:
+    cluster = Importing()
+    cluster.settings = msgspec.structs.replace(cluster.settings, sources=Sources(blocked_networks=("10.9.0.0/16",)))
+    cluster.create("mine", catalog={"name": "tiny"})
+    cluster.reconcile("mine")
+    words = words_of(cluster.job("mine"))
+    assert "--guard" in words
+    for network in ("127.0.0.0/8", "169.254.169.254", "10.9.0.0/16"):
+        assert f"--block-network={network}" in words
+
+
+def test_other_sources_are_told_nothing_of_addresses() -> None:
+    cluster = Cluster()
+    cluster.create("mine")
+    cluster.reconcile("mine")
+    assert "--guard" not in words_of(cluster.job("mine"))
