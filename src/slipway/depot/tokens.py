@@ -7,7 +7,6 @@ of the cluster. Only publishers may push (see :mod:`slipway.depot.publishers`).
 
 from __future__ import annotations
 
-import asyncio
 import binascii
 import re
 import time
@@ -20,37 +19,18 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
-from slipway.depot.app import RefusedError, busy
+from slipway.depot.app import RefusedError
 from slipway.depot.publishers import NOTHING, Publishers
+from slipway.depot.reviews import Caller, Reviews, unauthorized
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
 from slipway.kube.client import Client
-from slipway.kube.errors import InvalidObjectError
-from slipway.kube.objects import Kind, Object
 from slipway.serving import depot_token
 
-TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 MOST_SCOPES = 16
 REPOSITORY = re.compile(r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
 LONGEST_REPOSITORY = 255
-SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
-LONGEST_TOKEN = 8000
-_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-REVIEWS_AT_ONCE, REVIEWS_WAITING = 8, 64
 PULL = frozenset({"pull"})
-POD_NAME = "authentication.kubernetes.io/pod-name"
-"""What a TokenReview calls the pod to which a token is bound."""
-_CHALLENGE = 'Basic realm="slipway-depot"'
-
-
-class Caller(NamedTuple):
-    """Who asks for a token."""
-
-    subject: str
-    """For the registry's log."""
-    namespace: str
-    pod: str = ""
-    """Name of the pod to which the service account's token is bound; empty: of none."""
 
 
 class Scope(NamedTuple):
@@ -105,7 +85,7 @@ class Tokens:
     ) -> None:
         self._settings, self._signer, self._hmac_key, self._client, self._now = settings, signer, hmac_key, client, now
         self._publishers = Publishers(settings, client)
-        self._reviews, self._waiting = asyncio.Semaphore(REVIEWS_AT_ONCE), 0
+        self._reviews = Reviews(client, settings.issuer)
 
     def routes(self) -> Iterable[web.RouteDef]:
         """``/token``. Clients that try POST first take 405 as an advice to come back with GET."""
@@ -140,83 +120,32 @@ class Tokens:
         """Whose service account's token a request shows, for doors that take no other. Raises RefusedError."""
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            raise _unauthorized("show the token of a service account")
-        return await self._service_account(shown.strip())
+            raise unauthorized("show the token of a service account")
+        return await self._reviews.caller(shown.strip(), request.remote or "")
 
     async def _caller(self, request: web.Request) -> Caller:
         scheme, _unused, shown = request.headers.get("Authorization", "").partition(" ")
         shown = shown.strip()
         if scheme.lower() == "bearer" and shown:
-            return await self._service_account(shown)
+            return await self._reviews.caller(shown, request.remote or "")
         if scheme.lower() != "basic" or not shown:
-            raise _unauthorized("show the token of a service account, or the password of a pull Secret")
+            raise unauthorized("show the token of a service account, or the password of a pull Secret")
         password = _password(shown)
         if len(password) <= depot_token.LONGEST and password.count(".") == 1:
             return self._puller(password)
-        return await self._service_account(password)
+        return await self._reviews.caller(password, request.remote or "")
 
     def _puller(self, password: str) -> Caller:
         """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace."""
         try:
             claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
-            raise _unauthorized(str(error)) from None
+            raise unauthorized(str(error)) from None
         return Caller(f"pull:{claim.namespace}", claim.namespace)
-
-    async def _service_account(self, token: str) -> Caller:
-        """Whose token it is, by the API server's word."""
-        if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
-            raise _unauthorized("this is no token of a service account")
-        if self._waiting >= REVIEWS_WAITING:
-            raise busy("too many tokens are being reviewed")
-        audience = self._settings.issuer
-        review: Object = {
-            "apiVersion": TOKEN_REVIEW.api_version,
-            "kind": TOKEN_REVIEW.kind,
-            "metadata": {},
-            "spec": {"token": token, "audiences": [audience]},
-        }
-        self._waiting += 1
-        try:
-            async with self._reviews:
-                answer = await self._client.create(TOKEN_REVIEW, review)
-        except InvalidObjectError:
-            raise _unauthorized("this is no token of a service account") from None
-        finally:
-            self._waiting -= 1
-        return reviewed(answer, audience)
-
-
-class _User(msgspec.Struct, frozen=True):
-    username: str = ""
-    extra: Mapping[str, tuple[str, ...]] | None = None
-
-
-class _Review(msgspec.Struct, frozen=True):
-    authenticated: bool = False
-    user: _User = _User()
-    audiences: tuple[str, ...] = ()
-
-
-def reviewed(review: Object, audience: str) -> Caller:
-    """Whom a TokenReview names. Raises RefusedError: nobody, no service account, or one for another audience."""
-    try:
-        told = msgspec.convert(review.get("status") or {}, _Review)
-    except msgspec.ValidationError:
-        told = _Review()
-    account = SERVICE_ACCOUNT.fullmatch(told.user.username)
-    if not told.authenticated or audience not in told.audiences or account is None:
-        raise _unauthorized(f"this is no valid token of a service account for the audience {audience}")
-    pods = (told.user.extra or {}).get(POD_NAME, ())
-    return Caller(told.user.username, account[1], pods[0] if len(pods) == 1 else "")
 
 
 def _password(shown: str) -> str:
     try:
         return b64decode(shown, validate=True).decode("ascii").partition(":")[2]
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise _unauthorized("the credentials are not in the form of Basic authentication") from None
-
-
-def _unauthorized(message: str) -> RefusedError:
-    return RefusedError(401, message, WWW_Authenticate=_CHALLENGE)
+        raise unauthorized("the credentials are not in the form of Basic authentication") from None

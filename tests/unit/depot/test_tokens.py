@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from slipway.depot.publishers import WRITE
+from slipway.depot.reviews import Caller, reviewed
 from slipway.depot.signing import Access
-from slipway.depot.tokens import Caller, granted, reviewed, scope_of
+from slipway.depot.tokens import granted, scope_of
 from slipway.serving.depot_token import Claim, sign
 
 from .conftest import KEY, NOW, SYSTEM, asked, knows

@@ -1,0 +1,152 @@
+"""Reviews: the API server checks the tokens of service accounts. No client can use up all reviews.
+
+A refused token is remembered for some seconds. Each address has a share of the reviews, and a refused one counts
+against it for a second longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.depot.app import RefusedError, busy
+from slipway.kube.client import Client
+from slipway.kube.errors import InvalidObjectError
+from slipway.kube.objects import Kind, Object
+
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+POD_NAME = "authentication.kubernetes.io/pod-name"
+"""What a TokenReview calls the pod to which a token is bound."""
+SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([a-z0-9-]+):[a-z0-9.-]+")
+LONGEST_TOKEN = 8000
+_JWT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+AT_ONCE = 8
+"""Reviews in progress."""
+MOST, MOST_OF_ONE = 256, 8
+"""Reviews in progress and waiting: in total, and for one address."""
+PENALTY_SECONDS = 1.0
+"""For which a refused review still counts against its address."""
+REFUSED_SECONDS, MOST_REFUSED = 30.0, 4096
+"""For which a refused token is remembered, and how many are."""
+_CHALLENGE = 'Basic realm="slipway-depot"'
+
+
+class Caller(NamedTuple):
+    """Who asks for a token."""
+
+    subject: str
+    """For the registry's log."""
+    namespace: str
+    pod: str = ""
+    """Name of the pod to which the service account's token is bound; empty: of none."""
+
+
+class Refusals:
+    """The tokens that were refused lately, by their digests."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._until = now, OrderedDict[bytes, float]()
+
+    def add(self, token: str) -> None:
+        """Remembers a token. The oldest is forgotten if there are too many."""
+        self._until[_digest(token)] = self._now() + REFUSED_SECONDS
+        while len(self._until) > MOST_REFUSED:
+            self._until.popitem(last=False)
+
+    def __contains__(self, token: str) -> bool:
+        return self._until.get(_digest(token), 0.0) > self._now()
+
+
+class Reviews:
+    """Of tokens for one audience."""
+
+    def __init__(self, client: Client, audience: str, now: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._audience = client, audience
+        self._refusals, self._outstanding = Refusals(now), Counter[str]()
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def caller(self, token: str, address: str) -> Caller:
+        """Whose token it is. Raises RefusedError, or ApiError if the cluster does not answer."""
+        if len(token) > LONGEST_TOKEN or not _JWT.fullmatch(token):
+            raise unauthorized("this is no token of a service account")
+        if token in self._refusals:
+            raise self._unknown()
+        if self._outstanding[address] >= MOST_OF_ONE or self._outstanding.total() >= MOST:
+            raise busy("too many tokens are being reviewed")
+        self._outstanding[address] += 1
+        penalty = 0.0
+        try:
+            async with self._places:
+                if token in self._refusals:  # by another request meanwhile
+                    raise self._unknown()
+                return reviewed(await self._reviewed(token), self._audience)
+        except RefusedError:
+            self._refusals.add(token)
+            penalty = PENALTY_SECONDS
+            raise
+        finally:
+            asyncio.get_running_loop().call_later(penalty, self._release, address)
+
+    async def _reviewed(self, token: str) -> Object:
+        review: Object = {
+            "apiVersion": TOKEN_REVIEW.api_version,
+            "kind": TOKEN_REVIEW.kind,
+            "metadata": {},
+            "spec": {"token": token, "audiences": [self._audience]},
+        }
+        try:
+            return await self._client.create(TOKEN_REVIEW, review)
+        except InvalidObjectError:
+            raise self._unknown() from None
+
+    def _release(self, address: str) -> None:
+        self._outstanding[address] -= 1
+        if not self._outstanding[address]:
+            del self._outstanding[address]
+
+    def _unknown(self) -> RefusedError:
+        return _unknown(self._audience)
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+    extra: Mapping[str, tuple[str, ...]] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _User = _User()
+    audiences: tuple[str, ...] = ()
+
+
+def reviewed(review: Object, audience: str) -> Caller:
+    """Whom a TokenReview names. Raises RefusedError: nobody, no service account, or one for another audience."""
+    try:
+        found = msgspec.convert(review.get("status") or {}, _Review)
+    except msgspec.ValidationError:
+        found = _Review()
+    account = SERVICE_ACCOUNT.fullmatch(found.user.username)
+    if not found.authenticated or audience not in found.audiences or account is None:
+        raise _unknown(audience)
+    pods = (found.user.extra or {}).get(POD_NAME, ())
+    return Caller(found.user.username, account[1], pods[0] if len(pods) == 1 else "")
+
+
+def unauthorized(message: str) -> RefusedError:
+    """401, with the credentials that are accepted."""
+    return RefusedError(401, message, WWW_Authenticate=_CHALLENGE)
+
+
+def _unknown(audience: str) -> RefusedError:
+    return unauthorized(f"this is no valid token of a service account for the audience {audience}")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
