@@ -123,6 +123,14 @@ class Cluster:
         except (NotFoundError, ConflictError):
             return
 
+    def send(self, method: str, path: str, body: object, content_type: str = "application/json") -> tuple[int, str]:
+        """Status and text of the answer to a request."""
+        try:
+            answer = self._client.request(method, path, body=body, content_type=content_type, serialize=False)
+        except DynamicApiError as error:
+            return error.status, f"{error.reason} {error.body}"
+        return answer.status, answer.data.decode()
+
     def namespace(self, prefix: str = "test", restricted: bool = True) -> str:
         """A new namespace with a name of its own, at the restricted Pod Security level."""
         name = unique(prefix)

@@ -7,6 +7,10 @@ from .cluster import SYSTEM, Cluster
 FORBIDDEN = [
     ("get", "", "secrets"),
     ("list", "", "secrets"),
+    ("watch", "", "secrets"),
+    ("patch", "", "secrets"),  # the answer to a faulty patch shows the whole object
+    ("delete", "", "secrets"),
+    ("deletecollection", "", "secrets"),
     ("create", "", "pods"),
     ("create", "", "pods/exec"),
     ("get", "", "pods/log"),
@@ -30,6 +34,7 @@ FORBIDDEN = [
 """Permissions that no account of Slipway has."""
 CONTROLLER_ONLY = [
     ("create", "", "secrets"),
+    ("update", "", "secrets"),
     ("delete", "", "pods"),
     ("patch", "apps", "statefulsets"),
     ("get", "", "configmaps"),

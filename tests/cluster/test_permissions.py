@@ -14,7 +14,7 @@ ADAPTERS = {"adapter.kubeai.org/wiki", "adapter.slipway.inference/wiki"}
 """Labels of a pod that serves an adapter."""
 
 
-@pytest.mark.parametrize("account", ["slipway-controller", "slipway-gateway", "slipway-hub"])
+@pytest.mark.parametrize("account", ["slipway-controller", "slipway-gateway", "slipway-hub", "slipway-depot"])
 def test_no_account_of_ours_may_do_what_it_does_not_need(cluster: Cluster, account: str) -> None:
     rights = FORBIDDEN + (CONTROLLER_ONLY if account != "slipway-controller" else [])
     assert [right for right in rights if allowed(cluster, account, *right)] == []
@@ -36,7 +36,84 @@ def test_no_rule_of_ours_has_a_wildcard(cluster: Cluster) -> None:
     rows = [line.split() for line in listing.splitlines()[1:]]
     assert [row for row in rows if row[0].startswith("*") or "[*]" in row] == []
     secrets = sorted(row[2:] for row in rows if row[0].startswith("secrets"))
-    assert secrets == [["[]", "[create", "patch]"], ["[slipway-controller-signing]", "[get]"]]
+    assert secrets == [["[]", "[create", "update]"], ["[slipway-controller-signing]", "[get]"]]
+
+
+LEAKS = [
+    ("merge-patch", {}),
+    ("merge-patch", {"metadata": {"labels": 5}}),
+    ("strategic-merge-patch", {"metadata": {"creationTimestamp": "x"}}),
+    ("json-patch", []),
+    ("json-patch", [{"op": "add", "path": "/metadata/creationTimestamp", "value": "x"}]),
+    ("json-patch", [{"op": "copy", "from": "/data/password", "path": "/metadata/generateName"}]),
+    ("json-patch", [{"op": "test", "path": "/data/password", "value": "guessed"}]),
+    ("apply-patch", {"apiVersion": "v1", "kind": "Secret", "metadata": {"labels": {"x": "y"}}}),
+]
+"""Patches whose answer, with the right to patch, has the object, also where an admission policy refuses them."""
+
+
+@pytest.mark.parametrize("dry", ["", "&dryRun=All"], ids=["", "dry"])
+@pytest.mark.parametrize(("form", "body"), LEAKS)
+def test_no_patch_shows_the_controllers_account_a_secret(
+    cluster: Cluster, a_secret: str, form: str, body: object, dry: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    end = "+yaml" if form == "apply-patch" else "+json"
+    status, text = controller.send("PATCH", f"{a_secret}?fieldManager=test{dry}", body, f"application/{form}{end}")
+    assert status == 403
+    assert not [shown for shown in PASSWORD if shown in text]
+
+
+OURS = {
+    "labels": {"app.kubernetes.io/managed-by": "slipway"},
+    "ownerReferences": [
+        {"apiVersion": "ai.deckhouse.io/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
+    ],
+}
+
+
+@pytest.mark.parametrize("query", ["", "?dryRun=All"])
+@pytest.mark.parametrize("metadata", [{}, OURS, {"uid": "x"}, {"resourceVersion": "1"}, {"labels": {"x": "/"}}])
+def test_the_controllers_account_may_not_replace_a_strangers_secret(
+    cluster: Cluster, a_secret: str, metadata: Object, query: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bank", **metadata}, "data": {}}
+    status, text = controller.send("PUT", a_secret + query, body)
+    assert status in (403, 409, 422)
+    assert not [shown for shown in PASSWORD if shown in text]
+    assert PASSWORD[0] in cluster.send("GET", a_secret, None)[1]
+
+
+def test_the_controllers_account_may_replace_the_secret_that_it_made_for_the_same_owner(
+    cluster: Cluster, a_secret: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    place, _unused, _name = a_secret.rpartition("/")
+    body: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine", **OURS}, "data": {"a": "eA=="}}
+    assert controller.send("POST", place, body)[0] == 201
+    assert controller.send("PUT", f"{place}/mine", {**body, "data": {"a": "eQ=="}})[0] == 200
+    successor = [{**OURS["ownerReferences"][0], "uid": "2"}]
+    later = {**body, "metadata": {**body["metadata"], "ownerReferences": successor}}
+    status, text = controller.send("PUT", f"{place}/mine", later)
+    assert (status, "is of an owner that is gone" in text) == (403, True)
+    for lost in OURS:
+        less = {field: value for field, value in body["metadata"].items() if field != lost}
+        status, text = controller.send("PUT", f"{place}/mine", {**body, "metadata": less})
+        assert (status, "was made by someone else" in text) == (403, True)
+
+
+PASSWORD = ("aHVudGVyMi9zZWNyZXQ=", "hunter2/secret")
+
+
+@pytest.fixture(scope="module")
+def a_secret(cluster: Cluster) -> Iterator[str]:
+    """The path of a stranger's Secret."""
+    namespace = cluster.namespace()
+    metadata = {"name": "bank", "namespace": namespace}
+    cluster.create({"kind": "Secret", "metadata": metadata, "data": {"password": PASSWORD[0]}})
+    yield f"/api/v1/namespaces/{namespace}/secrets/bank"
+    cluster.delete("Namespace", "", namespace)
 
 
 HOLDER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "holder", "uid": "1"}

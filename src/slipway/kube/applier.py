@@ -57,8 +57,9 @@ BLIND_PER_SECOND = 5.0
 _REFUSED_SECONDS = 60.0
 _TAKEN_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
-_IDENTITY = frozenset({"apiVersion", "kind", "metadata"})
 _BLIND = {(SECRET.api_version, SECRET.kind): SECRET}
+OF_STRANGER, OF_VANISHED_OWNER = "was made by someone else", "is of an owner that is gone"
+"""How the admission policy of the role ``controller`` refuses to replace what is written blindly."""
 
 
 def by_owner(obj: Object) -> Iterable[str]:
@@ -333,29 +334,19 @@ class Applier:
             raise self._refusal(intent, error) from error
 
     async def _overwrite(self, intent: _Intent) -> bool:
-        """Replaces the object with a child's name, if it is its owner's: the API server checks that. Returns False if
-        there is no object."""
+        """Replaces the object with a child's name, if it is its owner's: the API server's policy checks that. A patch
+        could do so, too, but the answer to a faulty one shows the whole object. Returns False if there is no object."""
         kind, name = intent.kind, intent.name
-        reference = intent.object["metadata"]["ownerReferences"][0]
-        mine = [_has(f"/metadata/labels/{MANAGED_BY.replace('/', '~1')}", self._manager)]
-        content = {field: value for field, value in intent.object.items() if field not in _IDENTITY}
-        replaced = [{"op": "add", "path": f"/{field}", "value": value} for field, value in content.items()]
         try:
-            operations = [*mine, _has("/metadata/ownerReferences/0/uid", reference["uid"]), *replaced]
-            await self._client.json_patch(kind, name, operations, field_manager=self._field_manager)
-        except InvalidObjectError:
-            namesake = [_has(f"/metadata/ownerReferences/0/{field}", reference[field]) for field in ("kind", "name")]
-            try:
-                await self._client.json_patch(kind, name, [*mine, *namesake])
-            except InvalidObjectError:
-                text = f"{kind.kind} {name.name} exists and was made by someone else; delete or rename one of the two"
-                raise _RefusedError(Failure(kind.kind, name.name, NAME_TAKEN, text)) from None
-            # No event tells when it is gone.
-            raise ConflictError(f"{kind.kind} {name.name} is of an owner that is gone") from None
+            await self._client.replace(kind, intent.object, field_manager=self._field_manager)
         except NotFoundError:
             return False
         except ForbiddenError as error:
-            raise self._refusal(intent, error) from error
+            if OF_VANISHED_OWNER in error.message:  # no event tells when it is gone
+                raise ConflictError(f"{kind.kind} {name.name} {OF_VANISHED_OWNER}") from error
+            raise (_taken(intent) if OF_STRANGER in error.message else self._refusal(intent, error)) from error
+        except InvalidObjectError as error:  # before the policy, the server compares the types
+            raise (_taken(intent) if _immutable(error) else self._refusal(intent, error)) from error
         return True
 
     async def _make(self, owner: Object, intent: _Intent) -> None:
@@ -579,9 +570,11 @@ async def _all(steps: Sequence[Coroutine[Any, Any, None]]) -> list[BaseException
     return await asyncio.gather(*steps, return_exceptions=True) if steps else []
 
 
-def _has(path: str, value: str) -> Object:
-    """A test of a JSON patch."""
-    return {"op": "test", "path": path, "value": value}
+def _taken(intent: _Intent) -> _RefusedError:
+    kind, name = intent.kind.kind, intent.name.name
+    return _RefusedError(
+        Failure(kind, name, NAME_TAKEN, f"{kind} {name} exists and {OF_STRANGER}; delete or rename one of the two")
+    )
 
 
 def _refuse_missing(informer: Informer, name: Key) -> None:

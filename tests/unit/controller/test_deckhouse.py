@@ -133,7 +133,7 @@ async def test_an_upload_secret_that_another_writer_deletes_or_changes_is_writte
     await eventually(lambda: server.objects.get(place_of_secret, {}).get("data") == before)
     await server.store(place_of_secret, {**server.objects[place_of_secret], "data": {"token": "eA=="}})
     await eventually(lambda: server.objects[place_of_secret]["data"] == before)
-    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PATCH"}
+    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PUT"}
     assert phase(server) == "WaitForUpload"
 
 

@@ -171,7 +171,7 @@ async def test_a_pull_secret_that_another_writer_deletes_or_changes_is_written_a
     await eventually(lambda: server.objects.get(place, {}).get("data") == secret["data"])
     await server.store(place, {**server.objects[place], "data": {}})
     await eventually(lambda: server.objects[place]["data"] == secret["data"])
-    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PATCH"}
+    assert {one.method for one in server.log if "/secrets" in one.path} == {"POST", "PUT"}
     assert cluster.blocked(path) is None
 
 

@@ -16,10 +16,12 @@ import pytest
 import yaml
 from aiohttp import web
 
+from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.kube.client import Client
 from slipway.kube.conditions import timestamp
 from slipway.kube.informer import Informer
 from slipway.kube.metrics import Metrics
+from slipway.kube.objects import MANAGED_BY, controller_owner
 
 PATIENCE = 60.0
 """Seconds for what takes a moment on a machine that has nothing else to do."""
@@ -269,7 +271,13 @@ class ApiServer:
             return web.json_response(status(404, "NotFound"), status=404)
         if body["metadata"].get("resourceVersion") not in (None, current["metadata"]["resourceVersion"]):
             return web.json_response(status(409, "Conflict"), status=409)
-        return web.json_response(await self.store(request.path, body))
+        if "/secrets/" in request.path and (told := _refused_secret(current, body)):
+            return web.json_response(status(403, "Forbidden", told), status=403)
+        kept = {
+            field: current["metadata"][field] for field in ("uid", "resourceVersion", "generation", "creationTimestamp")
+        }
+        body = {**body, "metadata": {**body["metadata"], **kept}}
+        return web.json_response(body if body == current else await self.store(request.path, body))
 
     async def patch(self, request: web.Request, body: Any) -> web.Response:
         path = request.path.removesuffix("/status").removesuffix("/scale")
@@ -321,6 +329,16 @@ class ApiServer:
 def _born_now(obj: dict[str, Any]) -> dict[str, Any]:
     """A real server stamps what clients create. Decisions look at how old a Job is."""
     return {**obj, "metadata": {**obj["metadata"], "creationTimestamp": timestamp(time.time())}}
+
+
+def _refused_secret(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """What the admission policy of the role ``controller`` says of a Secret that is replaced."""
+    old, new = controller_owner(before), controller_owner(after)
+    if old is None or new is None or (before["metadata"].get("labels") or {}).get(MANAGED_BY) != "slipway":
+        return f"denied request: this one {OF_STRANGER}."
+    if (old.kind, old.name) != (new.kind, new.name):
+        return f"denied request: this one {OF_STRANGER}."
+    return "" if old.uid == new.uid else f"denied request: this one {OF_VANISHED_OWNER}."
 
 
 def _asked_for(request: web.Request, obj: dict[str, Any]) -> dict[str, Any]:

@@ -622,7 +622,7 @@ async def test_a_deleted_secret_is_written_again_after_a_while_and_still_never_r
     clock.now += 1
     assert await bench.applier.write(owner(), [secret()]) == DONE
     assert server.objects[f"{SECRETS}/m-upload"]["data"] == {"token": "b25l"}
-    assert secret_requests(server) == ["POST", "PATCH", "POST"]
+    assert secret_requests(server) == ["POST", "PUT", "POST"]
     assert bench.applier.write_after(owner()) == seconds
 
 
@@ -632,7 +632,7 @@ async def test_an_unchanged_secret_costs_one_request_and_no_version(server, benc
     before = server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"]
     clock.now += bench.applier.write_after(owner())
     assert await bench.applier.write(owner(), [secret()]) == DONE
-    assert secret_requests(server) == ["POST", "PATCH"]
+    assert secret_requests(server) == ["POST", "PUT"]
     assert server.objects[f"{SECRETS}/m-upload"]["metadata"]["resourceVersion"] == before
 
 

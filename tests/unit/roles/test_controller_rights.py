@@ -15,9 +15,10 @@ from slipway.apis.llmkube.quotas import NAMESPACES
 from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.service_plan import POD_READER
 from slipway.controller import signing
+from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
 from slipway.serving.agent import SERVING_LABEL
-from slipway.serving.delivery import OBSERVED
+from slipway.serving.delivery import OBSERVED, WORKLOADS
 from slipway.serving.settings import Settings
 from slipway.weights.nodes import RECORDS
 
@@ -38,6 +39,7 @@ READ_ONLY = {("ome", PERSISTENT_VOLUME_CLAIM)}
 """(API, kind) that it looks at, and neither makes nor writes annotations of."""
 OWN_VERBS = {"": {"get", "list", "watch", "patch"}, "/status": {"patch"}, "/finalizers": {"update"}}
 ALL = ("krypton", "kubeai", "llmkube")
+FIVE = (*ALL, "ome", "deckhouse")
 FIXED = ["annotations", "finalizers", "ownerReferences"]
 """What the controller may not change of a pod's metadata, beside labels that are not for adapters."""
 Rights = dict[tuple[str, str], set[str]]
@@ -117,10 +119,54 @@ def test_who_gives_routers_a_role_has_all_that_is_in_it() -> None:
     assert all(granted["", resource] >= set(POD_READER["verbs"]) for resource in POD_READER["resources"])
 
 
-def test_nothing_is_granted_by_wildcard_and_no_secret_is_read() -> None:
-    both = rights("krypton", "kubeai", "llmkube", "ome")
-    assert not [rule for rule, verbs in both.items() if "*" in (*rule, *verbs)]
-    assert ("", "secrets") not in both
+PARTS = ("cluster", "work", "own")
+READS = {"get", "list", "watch", "patch", "delete", "deletecollection"}
+"""Verbs whose answers may show an object. That to a faulty patch shows the whole object before any policy is asked. An
+update shows only what it brings."""
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a",)])
+@pytest.mark.parametrize("apis", [FIVE, *((api.name,) for api in APIS)], ids=" ".join)
+def test_nothing_is_granted_by_wildcard_and_no_secret_is_read(
+    apis: tuple[str, ...], namespaces: tuple[str, ...]
+) -> None:
+    rules = [rule for part in PARTS for rule in rendered(apis, namespaces)[f"__controller_{part}_rules"]]
+    assert not [rule for rule in rules if "*" in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])]
+    secrets = [rule for rule in rules if {"secrets", "secrets/*"} & {*rule["resources"]}]
+    assert {name for rule in secrets if READS & {*rule["verbs"]} for name in rule.get("resourceNames", ["any"])} == {
+        signing.NAME
+    }
+    assert {verb for rule in secrets for verb in rule["verbs"]} <= {"create", "update", "get"}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_it_writes_otherwise_it_may_read(part: str) -> None:
+    """A patch or an update as a way to read what the rights do not show."""
+    granted = ruled(rendered(FIVE)[f"__controller_{part}_rules"])
+    whole = {rule: verbs for rule, verbs in granted.items() if "/" not in rule[1] and rule != ("", "secrets")}
+    blind = {rule: verbs for rule, verbs in whole.items() if not verbs & {"get", "list"}}
+    assert not {rule: verbs for rule, verbs in blind.items() if verbs & (READS | {"update"})}
+
+
+def test_of_secrets_the_api_server_lets_it_replace_those_that_it_made_for_the_same_owner() -> None:
+    """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
+    policy, binding = Rendered("controller", controller_namespace="models-system")[
+        "__controller_secrets_policy_objects"
+    ]
+    spec = policy["spec"]
+    (matched,) = spec["matchConstraints"]["resourceRules"]
+    assert (matched["resources"], matched["operations"]) == (["secrets", "secrets/*"], ["UPDATE"])
+    (condition,) = spec["matchConditions"]
+    account = "system:serviceaccount:models-system:slipway-controller"
+    assert condition["expression"] == f'request.userInfo.username == "{account}"'
+    assert spec["failurePolicy"] == "Fail"
+    strange, gone = spec["validations"]
+    assert (OF_STRANGER in strange["message"], OF_VANISHED_OWNER in gone["message"]) == (True, True)
+    assert {one["reason"] for one in (strange, gone)} == {"Forbidden"}
+    owners = {(kind.group, kind.kind) for api in APIS for kind in [api.resource.kind]}
+    owners |= {(kind.group, kind.kind) for kind in WORKLOADS}
+    assert {f"{group}/{kind}" for group, kind in owners} <= {*re.findall(r'"([\w.]+/\w+)"', str(spec["variables"]))}
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
 def test_of_secrets_it_makes_and_reads_the_one_of_its_own_namespace_that_signs() -> None:

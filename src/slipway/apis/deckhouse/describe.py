@@ -26,8 +26,8 @@ MODELS = tuple(
     for kind in (names.MODEL, names.CLUSTER_MODEL)
 )
 SOURCES = Resource(kind=names.CATALOG_SOURCE, readiness=readiness.CATALOG_SOURCE, phase="", url="")
-WRITE = ("create", "patch")
-"""Verbs on what is written and never read."""
+WRITE = ("create", "update")
+"""Verbs on what is written and never read. ``patch`` reads: the answer to a faulty patch shows the object."""
 
 DESCRIPTION = Description(
     name="deckhouse",
