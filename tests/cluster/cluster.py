@@ -54,6 +54,8 @@ API_VERSIONS = {
     "PodDisruptionBudget": "policy/v1",
     "NetworkPolicy": "networking.k8s.io/v1",
     "HorizontalPodAutoscaler": "autoscaling/v2",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
     "ScaledObject": "keda.sh/v1alpha1",
 }
 """Kinds outside ``v1``; a kind that two groups have is written with its group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 
 import pytest
@@ -113,6 +114,118 @@ def a_secret(cluster: Cluster) -> Iterator[str]:
     metadata = {"name": "bank", "namespace": namespace}
     cluster.create({"kind": "Secret", "metadata": metadata, "data": {"password": PASSWORD[0]}})
     yield f"/api/v1/namespaces/{namespace}/secrets/bank"
+    cluster.delete("Namespace", "", namespace)
+
+
+MODEL = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
+MINE: list[Object] = [{"labels": OURS["labels"]}, {"ownerReferences": [MODEL]}]
+"""What the controller made, and what the original controller made for a Model."""
+STRANGE: list[Object] = [
+    {},
+    {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {"app.kubernetes.io/managed-by": "slipway"}},
+    {"ownerReferences": [{**MODEL, "controller": False}, {**MODEL, "apiVersion": "example.com/v1"}]},
+    {"ownerReferences": [{**MODEL, "apiVersion": "krypton.ai.example.com/v1"}]},
+]
+CHANGED = {
+    "Service": {"spec": {"ports": [{"port": 80}]}},
+    "ServiceAccount": {},
+    "PersistentVolumeClaim": {
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    },
+    "ConfigMap": {},
+    "Deployment": {"spec": {"replicas": 0}},
+    "Job": {"spec": {"suspend": True}},
+    "NetworkPolicy": {"spec": {"podSelector": {"matchLabels": {"never": "such"}}}},
+    "PodDisruptionBudget": {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"never": "such"}}}},
+    "HorizontalPodAutoscaler": {
+        "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}}
+    },
+    "Role": {"rules": []},
+    "RoleBinding": {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"}, "subjects": []},
+}
+"""Kinds of which the controller may change and delete objects."""
+
+
+def an_object(kind: str, namespace: str, metadata: Object) -> Object:
+    body = copy.deepcopy({"kind": kind, "metadata": {"name": unique("of"), "namespace": namespace}, **CHANGED[kind]})
+    body["metadata"] |= metadata
+    container = {"name": "c", "image": "example.com/never:1"}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    if kind == "Job":
+        body["spec"]["template"] = template
+    if kind == "Deployment":
+        template["spec"] = {"containers": [container]}
+        body["spec"] |= {"template": template, "selector": {"matchLabels": {"a": "b"}}}
+    return body
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_the_controllers_account_may_neither_change_nor_delete_what_is_not_its_own(
+    cluster: Cluster, strange_namespace: str, kind: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    for metadata in STRANGE:
+        made = cluster.create(an_object(kind, strange_namespace, metadata))
+        name = made["metadata"]["name"]
+        for change in (
+            {"metadata": {"labels": {"app.kubernetes.io/managed-by": "slipway"}}},
+            {"metadata": {"annotations": {"note": "x"}}},
+            {"metadata": {"ownerReferences": [MODEL]}},
+        ):
+            with pytest.raises(DynamicApiError, match="this was made by someone else"):
+                controller.patch(kind, strange_namespace, name, change)
+        with pytest.raises(DynamicApiError, match="this was made by someone else"):
+            controller.delete(kind, strange_namespace, name)
+        left = cluster.get(kind, strange_namespace, name)
+        assert left
+        assert left["metadata"].get("labels") == made["metadata"].get("labels")
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_the_controllers_account_changes_and_deletes_its_own_and_what_it_takes_over(
+    cluster: Cluster, strange_namespace: str, kind: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    for metadata in MINE:
+        name = cluster.create(an_object(kind, strange_namespace, metadata))["metadata"]["name"]
+        controller.patch(kind, strange_namespace, name, {"metadata": {"annotations": {"note": "x"}}})
+        controller.delete(kind, strange_namespace, name)
+
+
+def test_the_controllers_account_may_note_on_a_claim_of_others_which_models_lie_there(
+    cluster: Cluster, strange_namespace: str
+) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    kind = "PersistentVolumeClaim"
+    name = cluster.create(an_object(kind, strange_namespace, {}))["metadata"]["name"]
+    for record in ("models.kubeai.org/m", "inference.llmkube.dev/abc"):
+        controller.patch(kind, strange_namespace, name, {"metadata": {"annotations": {record: "x"}}})
+        controller.patch(kind, strange_namespace, name, {"metadata": {"annotations": {record: None}}})
+        both = {"annotations": {record: "x"}, "labels": {"more": "x"}}
+        with pytest.raises(DynamicApiError, match="what claims say of models that lie there"):
+            controller.patch(kind, strange_namespace, name, {"metadata": both})
+
+
+def test_the_controllers_account_may_not_change_events_of_others(cluster: Cluster, strange_namespace: str) -> None:
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    about = {"kind": "Pod", "namespace": strange_namespace, "name": "x"}
+    for component, allowed_ in (("kubelet", False), ("slipway-controller", True)):
+        metadata = {"name": unique("event"), "namespace": strange_namespace}
+        event: Object = {"kind": "Event", "metadata": metadata, "involvedObject": about}
+        cluster.create({**event, "source": {"component": component}})
+        change = {"count": 2}
+        if allowed_:
+            controller.patch("Event", strange_namespace, metadata["name"], change)
+            continue
+        with pytest.raises(DynamicApiError, match="this was made by someone else"):
+            controller.patch("Event", strange_namespace, metadata["name"], change)
+
+
+@pytest.fixture(scope="module")
+def strange_namespace(cluster: Cluster) -> Iterator[str]:
+    namespace = cluster.namespace(restricted=False)
+    cluster.create({"kind": "Role", "metadata": {"name": "x", "namespace": namespace}, "rules": []})
+    yield namespace
     cluster.delete("Namespace", "", namespace)
 
 

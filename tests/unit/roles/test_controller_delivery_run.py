@@ -39,8 +39,8 @@ def gates(api: ClusterApi) -> set[tuple[str, str, str]]:
     return {found for found in api.objects if found[0].startswith("MutatingAdmission")}
 
 
-def held(api: ClusterApi) -> set[str]:
-    return {name for _kind, _namespace, name in api.objects if name.startswith("slipway-controller-workloads")}
+def limits(api: ClusterApi) -> set[str]:
+    return {name for kind, _namespace, name in api.objects if kind.startswith("ValidatingAdmissionPolicy")}
 
 
 @pytest.mark.plays
@@ -56,10 +56,8 @@ def test_the_gate_comes_with_the_api_and_goes_with_it(tmp_path: Path, api: Clust
     assert "has no MutatingAdmissionPolicy" not in install(tmp_path, api)
     assert gates(api) == GATES
     assert {api.objects[gate]["apiVersion"] for gate in GATES} == {BETA}
-    assert held(api)
     install(tmp_path, api, controller_apis=["krypton"])
     assert gates(api) == set()
-    assert not held(api)
 
 
 @pytest.mark.plays
@@ -67,8 +65,10 @@ def test_the_gate_goes_with_the_controller(tmp_path: Path, api: ClusterApi) -> N
     api.kinds = KINDS + served(STABLE)
     install(tmp_path, api)
     assert {api.objects[gate]["apiVersion"] for gate in GATES} == {STABLE}
+    assert limits(api)
     install(tmp_path, api, "uninstall")
     assert gates(api) == set()
+    assert limits(api) == set()
 
 
 def rendered(**given: Any) -> list[dict[str, Any]]:
@@ -107,17 +107,18 @@ def test_pods_wait_only_where_the_controller_looks() -> None:
 
 def test_the_api_server_holds_the_controller_to_workloads_that_ask_for_models_and_to_gated_pods() -> None:
     """That it refuses the rest is shown on a cluster, in tests/cluster/test_deckhouse_delivery.py."""
-    objects = Rendered("controller", controller_namespace="models-system")["__controller_workloads_policy_objects"]
-    workloads, pods = (one["spec"] for one in objects if one["kind"] == "ValidatingAdmissionPolicy")
-    account = "system:serviceaccount:models-system:slipway-controller"
-    for spec in (workloads, pods):
-        assert spec["matchConditions"][0]["expression"] == f'request.userInfo.username == "{account}"'
-        assert spec["failurePolicy"] == "Fail"
-    said = workloads["validations"][0]["expression"]
+
+    def expressions(*apis: str) -> dict[str, str]:
+        policies = Rendered("controller", controller_apis=[*apis])["__controller_owned_policy_objects"]
+        return {
+            one["metadata"]["name"].rpartition("-")[2]: one["spec"]["validations"][0]["expression"]
+            for one in policies
+            if one["kind"] == "ValidatingAdmissionPolicy"
+        }
+
+    delivering, others = expressions("deckhouse"), expressions("krypton")
     for name in (names.USES_MODEL, names.USES_CLUSTER_MODEL, names.BLOCKED_REASON, DELIVERED):
-        assert f'"{name}"' in said
-    assert f'"{names.GATE}"' in pods["validations"][0]["expression"]
-    assert [spec["matchConstraints"]["resourceRules"][0]["operations"] for spec in (workloads, pods)] == [
-        ["UPDATE"],
-        ["DELETE"],
-    ]
+        assert f'"{name}"' in delivering["workloads"]
+        assert f'"{name}"' not in others["workloads"]
+    assert f'"{names.GATE}"' in delivering["pods"]
+    assert (f'"{names.GATE}"' in delivering["jobs"], f'"{names.GATE}"' in others["jobs"]) == (True, False)

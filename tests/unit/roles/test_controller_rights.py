@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from slipway.apis import APIS
+from slipway.apis.kubeai import names as kubeai
 from slipway.apis.kubeai.names import ADAPTER_LABEL
+from slipway.apis.llmkube import names as llmkube
 from slipway.apis.llmkube.quotas import NAMESPACES
 from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.service_plan import POD_READER
@@ -19,6 +21,7 @@ from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
 from slipway.serving.agent import SERVING_LABEL
 from slipway.serving.delivery import OBSERVED, WORKLOADS
+from slipway.serving.scaling import STATE
 from slipway.serving.settings import Settings
 from slipway.weights.nodes import RECORDS
 
@@ -261,6 +264,49 @@ def test_of_a_node_the_api_server_lets_the_controller_change_nothing_but_what_it
     assert set(re.findall(r'startsWith\("([^"]*)"\)', labels)) == {NODE_LABEL}
     assert set(re.findall(r'startsWith\("([^"]*)"\)', records)) == {RECORDS}
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+OWN_GROUPS = {kind.group for api in APIS for kind in [api.resource.kind]}
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a",)])
+@pytest.mark.parametrize("apis", [FIVE, *((api.name,) for api in APIS)], ids=" ".join)
+def test_whatever_it_may_change_or_delete_a_policy_holds_to_its_own(
+    apis: tuple[str, ...], namespaces: tuple[str, ...]
+) -> None:
+    """That they refuse the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
+    role = rendered(apis, namespaces)
+    held: Rights = {}
+    for policy in role["__controller_policies"]:
+        if policy["kind"] == "ValidatingAdmissionPolicy":
+            assert policy["spec"]["failurePolicy"] == "Fail"
+            for rule in policy["spec"]["matchConstraints"]["resourceRules"]:
+                for group, resource in product(rule["apiGroups"], rule["resources"]):
+                    held.setdefault((group, resource), set()).update(rule["operations"])
+    operations = {"patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
+    granted = ruled([rule for part in PARTS for rule in role[f"__controller_{part}_rules"]])
+    loose = {
+        (group, resource, verb)
+        for (group, resource), verbs in granted.items()
+        for verb in verbs & operations.keys()
+        if group not in OWN_GROUPS and operations[verb] not in held.get((group, resource), set())
+    }
+    # The only lease is named, and scales have no labels.
+    assert {one for one in loose if not one[1].endswith("/scale")} == {("coordination.k8s.io", "leases", "update")}
+
+
+def test_policies_know_what_the_controller_writes_on_things_of_others() -> None:
+    role = Rendered("controller", controller_kubeai_config={"modelAutoscaling": {"stateConfigMapName": "averages"}})
+    found = {
+        one["metadata"]["name"].removeprefix("slipway-controller-owned-"): one["spec"]["validations"][0]["expression"]
+        for one in role["__controller_owned_policy_objects"]
+        if one["kind"] == "ValidatingAdmissionPolicy"
+    }
+    prefixes = {kubeai.LOADED, llmkube.LOADED}
+    assert set(re.findall(r'startsWith\("([^"]*)"\)', found["claims"])) == prefixes
+    assert f'request.name in ["{STATE}", "averages"]' in found["configmaps"]
+    kinds = {f"{api.resource.kind.group}/{api.resource.kind.kind}" for api in APIS}
+    assert kinds <= set(re.findall(r'"([\w.]+/\w+)"', found["objects"]))
 
 
 @pytest.mark.parametrize("namespaces", [(), ("team-a",)])
