@@ -1,7 +1,8 @@
 """Recorder: Kubernetes Events about objects, for ``kubectl describe``.
 
 One Event for each (object, type, reason, message); its count grows when the same happens again. Recording never waits
-and never fails: events are written in the background, the oldest are dropped when the API server is away for long.
+and never fails: events are written in the background. Namespaces take turns. When too many events wait, the namespace
+that has most loses its oldest, so that none pushes out those of others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 
 import msgspec
 
@@ -38,6 +40,57 @@ class _Happened(msgspec.Struct):
     event: Object
     times: int = 1
 
+    @property
+    def namespace(self) -> str:
+        """Of the object; empty: it is of the cluster, and its Event is in the namespace ``default``."""
+        namespace: str = self.event["involvedObject"]["namespace"]
+        return namespace
+
+
+class _Queue:
+    """Events that wait, those of each namespace on their own."""
+
+    def __init__(self) -> None:
+        self._namespaces: OrderedDict[str, OrderedDict[Key, _Happened]] = OrderedDict()
+        """Begins with the namespace whose turn is next."""
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[_Happened]:
+        return (happened for events in self._namespaces.values() for happened in events.values())
+
+    def find(self, happened: _Happened) -> _Happened | None:
+        """The same event, if it waits."""
+        events = self._namespaces.get(happened.namespace)
+        return events.get(key(happened.event)) if events else None
+
+    def put(self, happened: _Happened, *, first: bool = False) -> None:
+        """Adds an event behind those of its namespace, or in front of them."""
+        events = self._namespaces.setdefault(happened.namespace, OrderedDict())
+        events[key(happened.event)] = happened
+        if first:
+            events.move_to_end(key(happened.event), last=False)
+        self._length += 1
+
+    def take(self) -> _Happened:
+        """Removes the oldest event of the namespace whose turn it is."""
+        return self._remove(next(iter(self._namespaces)))
+
+    def drop(self) -> None:
+        """Removes the oldest event of the namespace that has most."""
+        self._remove(max(self._namespaces, key=lambda name: len(self._namespaces[name])))
+
+    def _remove(self, namespace: str) -> _Happened:
+        events = self._namespaces[namespace]
+        _name, happened = events.popitem(last=False)
+        self._namespaces.move_to_end(namespace)
+        if not events:
+            del self._namespaces[namespace]
+        self._length -= 1
+        return happened
+
 
 class Recorder:
     """Collects events and writes them while ``run`` runs. Memory is bounded, whatever happens."""
@@ -47,20 +100,19 @@ class Recorder:
         self._client = client
         self._component = component
         self._metrics = metrics
-        self._waiting: OrderedDict[Key, _Happened] = OrderedDict()
+        self._waiting = _Queue()
         self._counts: OrderedDict[Key, int] = OrderedDict()
         self._ready = asyncio.Event()
 
     def record(self, kind: Kind, obj: Object, type_: str, reason: str, message: str) -> None:
         """Notes that something happened to ``obj``; ``type_`` is ``Normal`` or ``Warning``. Call it on changes only."""
-        event = self._event(kind, obj, type_, reason, _cut(message))
-        name = key(event)
-        if (waiting := self._waiting.get(name)) is not None:
+        happened = _Happened(self._event(kind, obj, type_, reason, _cut(message)))
+        if (waiting := self._waiting.find(happened)) is not None:
             waiting.times += 1
             return
-        self._waiting[name] = _Happened(event)
+        self._waiting.put(happened)
         if len(self._waiting) > _WAITING:
-            self._waiting.popitem(last=False)
+            self._waiting.drop()
             self._metrics.events_dropped.inc()
         self._ready.set()
 
@@ -74,11 +126,15 @@ class Recorder:
             while not self._waiting:
                 self._ready.clear()
                 await self._ready.wait()
-            name, happened = self._waiting.popitem(last=False)
+            happened = self._waiting.take()
+            name = key(happened.event)
             try:
                 await self._write(name, happened)
             except UnreachableError:
-                self._waiting.setdefault(name, happened)
+                if (waiting := self._waiting.find(happened)) is not None:
+                    waiting.times += happened.times
+                else:
+                    self._waiting.put(happened, first=True)
                 await asyncio.sleep(_PAUSE_SECONDS)
             except ApiError as error:
                 self._metrics.events_dropped.inc()

@@ -154,7 +154,7 @@ async def test_events_are_bounded_in_length_and_number_and_never_fail_the_caller
     for number in range(3000):
         recorder.record(POD, pod, "Normal", "Many", f"{number} " + "é" * 2000)
     assert len(recorder._waiting) == 1000
-    assert all(len(one.event["message"].encode()) <= MESSAGE_BYTES for one in recorder._waiting.values())
+    assert all(len(one.event["message"].encode()) <= MESSAGE_BYTES for one in recorder._waiting)
     start(recorder.run())
     await eventually(lambda: b"events_dropped_total 3000.0" in metrics.text())
 
