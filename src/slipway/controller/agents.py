@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 
 from slipway.controller.adapters import Order, Pod, labelled, orders
+from slipway.controller.places import Places
 from slipway.decoding import decode_json
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
@@ -31,7 +32,7 @@ QUICK_SECONDS = 1.5
 PROGRESS_SECONDS = 5.0
 """Between two looks at how far a cache is: each is a write of the status. Its end is told by the Job, at once."""
 SLOW_SECONDS = 15.0
-ASKED_AT_A_TIME = 32
+ASKED_AT_A_TIME, OF_A_NAMESPACE = 32, 8
 LIMIT = aiohttp.ClientTimeout(total=3.0, sock_connect=2.0)
 REPORT_BYTES = 2**20
 REASON_BYTES = 300
@@ -88,7 +89,7 @@ class Agents:
         self._listeners: dict[Kind, Callable[[Key], None]] = {}
         self._reports: dict[str, AgentReport] = {}
         self._silent: dict[str, _Silent] = {}
-        self._places = asyncio.Semaphore(ASKED_AT_A_TIME)
+        self._places = Places(ASKED_AT_A_TIME, OF_A_NAMESPACE)
 
     def sign_with(self, key: SigningKey) -> None:
         """Signs all requests from now on; before it there are none."""
@@ -206,7 +207,7 @@ class Agents:
             return None
         try:
             async with (
-                self._places,
+                self._places.of(key(pod).namespace),
                 # No pod may send the controller on to somewhere else.
                 self._session.request(
                     method,

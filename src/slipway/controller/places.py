@@ -1,0 +1,60 @@
+"""Places: how many things may be done at once, with a share for each namespace.
+
+A free place goes to the namespaces that wait in turn, so that slow work of one namespace delays that of no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Places:
+    """Hands out places while others wait for one. Of one event loop."""
+
+    def __init__(self, most: int, most_of_one: int) -> None:
+        """``most``: places in total; ``most_of_one``: places that one namespace has at a time."""
+        self._free, self._share = most, most_of_one
+        self._used: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """Begins with the namespace whose turn is next."""
+
+    @asynccontextmanager
+    async def of(self, namespace: str) -> AsyncIterator[None]:
+        """Waits for a place and keeps it until the end of the context."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(place)
+        self._fill()
+        try:
+            await place
+            yield
+        finally:
+            self._leave(namespace, place)
+
+    def _leave(self, namespace: str, place: asyncio.Future[None]) -> None:
+        if place in self._waiting.get(namespace, ()):
+            self._waiting[namespace].remove(place)
+            self._forget(namespace)
+            return
+        self._free += 1
+        self._used[namespace] -= 1
+        if not self._used[namespace]:
+            del self._used[namespace]
+        self._fill()
+
+    def _fill(self) -> None:
+        """Gives the free places to namespaces that have fewer than their share."""
+        for namespace in [name for name in self._waiting if self._used[name] < self._share][: self._free]:
+            place = self._waiting[namespace].popleft()
+            self._waiting.move_to_end(namespace)
+            self._forget(namespace)
+            self._free -= 1
+            self._used[namespace] += 1
+            if not place.done():
+                place.set_result(None)
+
+    def _forget(self, namespace: str) -> None:
+        if not self._waiting[namespace]:
+            del self._waiting[namespace]
