@@ -19,7 +19,7 @@ from .conftest import KEY
 
 
 class Work:
-    """Takes places, and gives each one back when it is told to."""
+    """Takes places, and gives each one back on request."""
 
     def __init__(self, places: Places) -> None:
         self.places, self.running = places, Counter[str]()
