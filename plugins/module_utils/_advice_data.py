@@ -183,6 +183,10 @@ ADVICE: Mapping[str, str] = {
     "IntegrityCheckFailed": (
         "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."
     ),
+    "UnsupportedSource": (
+        "Copy the file again, with git lfs pull if it is a pointer. Then delete the Job that the message names, "
+        "or change the spec. The controller reads files on a claim or a node again every five minutes."
+    ),
     "CopyFailed": (
         "What they say. The loader runs as user 65532 (controller_run_as_user), which needs to be allowed to "
         "read the file. A pod that does not start at all may be on a node that has no such file."

@@ -171,9 +171,9 @@ def facts_of_gguf(headers: Sequence[Gguf]) -> ModelFacts:
 
 
 def counted_in(configuration: Mapping[str, Any], tensors: Mapping[str, int], shapes: Shapes | None) -> Counted:
-    """The parameters in tensors, as far as the configuration says what they hold."""
+    """The parameters in tensors, as far as the configuration defines what they hold."""
     scheme = scheme_of(configuration, _parts(configuration))
-    return by_names(scheme, shapes) if shapes else by_types(scheme, tensors)
+    return by_names(scheme, shapes) if scheme is not None and shapes else by_types(scheme, tensors)
 
 
 def text_part(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -182,7 +182,7 @@ def text_part(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def completed(configuration: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A config.json with what the QUANTIZATION_FILES beside it say, where it does not say it itself."""
+    """A config.json with the quantization that one of QUANTIZATION_FILES states, unless it states one itself."""
     if stated(configuration, _parts(configuration)):
         return configuration
     for name, method in QUANTIZATION_FILES.items():

@@ -1,7 +1,7 @@
 """Copies: of weights that lie in one source several times, which of them are the model. Pure.
 
 The same weights may be there in their maker's own layout, in several precisions, in one file and in parts, or in files
-of PyTorch. What an index names is the model, or else what has the usual names beside the configuration.
+of PyTorch. What an index names is the model, or else the files with the usual names in the configuration's folder.
 """
 
 from __future__ import annotations

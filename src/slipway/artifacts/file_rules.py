@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from slipway.artifacts import copies
+from slipway.artifacts import copies, soundness
 
 Format = Literal["Safetensors", "GGUF", "Diffusers"]
 CONFIG, INDEX = "config.json", "model_index.json"
@@ -97,7 +97,7 @@ def choose(
 ) -> Chosen:
     """Raises UnsupportedError. ``sizes``: of the files, in bytes, where they are known; large files that nothing is
     known of stay behind. ``indexed``: the weights that indexes name."""
-    wanted = [path for path in paths if not _in_dropped_folder(path)]
+    wanted = [path for path in paths if not in_dropped_folder(path)]
     for path in sorted(wanted):
         if path.lower().endswith(REJECTED):
             raise UnsupportedError(f"{path} must not be part of a model: remove programs and archives from the source")
@@ -116,6 +116,14 @@ def choose(
         and _is_companion(path, (sizes or {}).get(path))
     )
     return Chosen(format_, weights, companions)
+
+
+def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> frozenset[str]:
+    """The files of weights that count, of whatever format, if a whole source is loaded. Files in folders for other
+    things and copies of the same weights do not."""
+    wanted = [path for path in paths if not in_dropped_folder(path)]
+    found = [path for path in wanted if path.lower().endswith(soundness.WEIGHTS)]
+    return copies.without(found, wanted, indexed=indexed, pipeline=INDEX in paths)
 
 
 def _format(paths: Collection[str]) -> Format:
@@ -159,6 +167,7 @@ def _is_companion(path: str, size: int | None) -> bool:
     return name.endswith(KEPT_ENDINGS) or size is None or size <= SMALL
 
 
-def _in_dropped_folder(path: str) -> bool:
+def in_dropped_folder(path: str) -> bool:
+    """Whether a file lies where no engine looks, or is hidden."""
     *folders, name = path.split("/")
     return name.startswith(".") or any(part.startswith(".") or part.lower() in DROPPED_FOLDERS for part in folders)

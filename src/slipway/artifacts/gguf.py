@@ -14,7 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
-from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, UnreadableError
+from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read, TruncatedError, UnreadableError
 
 MAGIC = b"GGUF"
 VERSIONS = (1, 2, 3)
@@ -158,7 +158,7 @@ def parse(read: Read, *, count: bool = False, size: int = 0) -> Gguf:
         alignment = _number(found.get(ALIGNMENT)) or USUAL_ALIGNMENT
         needed = -(-reader.position // alignment) * alignment + data
         if size < needed:
-            raise MalformedFileError(f"it has {size} bytes, but its tensors need {needed}")
+            raise TruncatedError(f"it has {size} bytes, but its tensors need {needed}")
     return _summary(reader.version, tensors, parameters, found)
 
 

@@ -98,13 +98,8 @@ class Counted(msgspec.Struct, frozen=True):
 UNKNOWN = Scheme()
 
 
-def by_names(scheme: Scheme | None, tensors: Shapes) -> Counted:
-    """The parameters in all tensors of a model. ``scheme``: None: it is not quantized."""
-    if scheme is None:
-        types: dict[str, int] = {}
-        for type_, shape in tensors.values():
-            types[type_] = types.get(type_, 0) + math.prod(shape)
-        return by_types(None, types)
+def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
+    """The parameters in all tensors of a quantized model."""
     total, known = Fraction(0), True
     for name, (type_, shape) in tensors.items():
         if not is_auxiliary(name) and type_ != POWERS:

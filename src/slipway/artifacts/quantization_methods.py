@@ -260,7 +260,7 @@ def _mlx(found: Mapping[str, Any]) -> Scheme:
 
 
 def _exl2(found: Mapping[str, Any]) -> Scheme:
-    """Every row has bits of its own; what they are on average is stated."""
+    """Rows differ in their bits; the configuration states the average."""
     bits = found.get("bits")
     if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
         return UNKNOWN

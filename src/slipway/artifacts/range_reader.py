@@ -21,8 +21,12 @@ class MalformedFileError(ValueError):
     """The file is not in the format of its name, or is truncated; the message says where."""
 
 
+class TruncatedError(MalformedFileError):
+    """The file ends before what its header promises. The message names the place."""
+
+
 class UnreadableError(MalformedFileError):
-    """The file may be sound, but it is too much, or too far away, to be read. The message says why."""
+    """The file may be sound, but it is too much, or too far away, to be read. The message has the reason."""
 
 
 class RangeReader:
@@ -71,4 +75,4 @@ class RangeReader:
         self._left -= len(piece)
         self._piece, self._start = piece, self.position
         if len(piece) < size:
-            raise MalformedFileError(f"the file ends in {what}")
+            raise TruncatedError(f"the file ends in {what}")

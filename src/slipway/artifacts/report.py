@@ -56,6 +56,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     safetensors: Safetensors | None = None
     header_fault: str = ""
     """Why the header of a file that has one could not be read."""
+    fault: str = ""
+    """What is wrong with files that are there already: one is a pointer, or cut off, or missing."""
     model: ModelFacts | None = None
     """What the files say together."""
 

@@ -22,7 +22,7 @@ LFS = b"version https://git-lfs.github.com/spec/"
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
 ANSWERS = (b"<?xml", b"<error", b'{"error', b'{"message')
 PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.[A-Za-z0-9]+\Z)")
-MOST_PARTS = 10_000
+MOST_PARTS = 1000
 INDEX = ".safetensors.index.json"
 
 
@@ -61,6 +61,15 @@ def missing_part(paths: Collection[str]) -> str:
             if number not in numbers:
                 return f"{begin}-{number:05}-of-{total}{ending}"
     return ""
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """All parts of the file that this is a part of, the first one first; none for a file that is no part."""
+    found = PART.search(path)
+    if found is None or not path.lower().endswith(WEIGHTS) or not 1 < int(found[2]) <= MOST_PARTS:
+        return ()
+    begin, end = path[: found.start()], path[found.end() :]
+    return tuple(f"{begin}-{number:05}-of-{found[2]}{end}" for number in range(1, int(found[2]) + 1))
 
 
 def named_by(index: str, content: Mapping[str, Any]) -> list[str]:

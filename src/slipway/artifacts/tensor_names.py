@@ -13,7 +13,7 @@ _OTHERS = re.compile(
     r"|q_(?:groups|perm|invperm|group_map)|bitmask|row_offsets|biases|mcg|mul1"
     r"|nbits|group_size|axis|packing|shape|meta|stores_quant_config|unpack_view_dtype|view_as_float|offload_meta"
 )
-"""Of the packed weight beside them. ``biases`` are MLX's: a layer's own is ``bias``."""
+"""Of a packed weight in the same module. ``biases`` are MLX's: a layer's own is ``bias``."""
 _PACKED = re.compile(r"(\w+)_(?:blocks|packed|scales)")
 
 

@@ -59,7 +59,7 @@ def model_of(folder: Path, names: Sequence[str]) -> ModelFacts:
 
 
 def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[str, Mapping[str, Any]]:
-    """What lies beside the configuration and says how the weights are quantized, as far as it can be read."""
+    """The files in the configuration's folder that state the quantization, as far as they can be read."""
     read: dict[str, Mapping[str, Any]] = {}
     for name in config.QUANTIZATION_FILES:
         path = f"{main.rpartition('/')[0]}/{name}".lstrip("/")

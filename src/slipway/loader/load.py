@@ -15,6 +15,7 @@ from slipway.loader.folder import Folder, checked, disk_error
 from slipway.loader.progress import Meter, human
 from slipway.loader.sources.base import Listing, Retry, Source
 from slipway.loader.transfer import Policy, Retrier, Transfer
+from slipway.loader.verification import check_files, check_names
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def load(
     LoadError, or StoppedError after ``stop``.
     """
     try:
-        return _load(url, open_source, Folder(path), policy, stop, meter, outdated)
+        return _load(url, open_source, path, policy, stop, meter, outdated)
     except OSError as error:
         raise disk_error(error, path) from error
 
@@ -43,13 +44,13 @@ def load(
 def _load(
     url: str,
     open_source: Callable[[], Source],
-    folder: Folder,
+    path: Path,
     policy: Policy,
     stop: threading.Event,
     meter: Meter,
     outdated: Collection[str] | None,
 ) -> bool:
-    name = redact_url(url)
+    name, folder = redact_url(url), Folder(path)
     if outdated is None and folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
@@ -58,6 +59,7 @@ def _load(
         source = open_source()
         listing = _listing(source, name, partial(Retrier(policy, stop, meter).call, name))
         entries = checked(listing.entries)
+        check_names([entry.path for entry in entries])
         meter.expect(listing.size, len(entries))
         log.info("%s has %d files, %s", name, len(entries), human(listing.size))
         folder.begin(entries)
@@ -68,6 +70,7 @@ def _load(
             for entry in entries
         }
         in_parallel((transfer.run for transfer in transfers.values()), policy.parallel, stop)
+        check_files(path, transfers)
         folder.finish(name, listing.revision, {path: transfer.size for path, transfer in transfers.items()})
     return True
 

@@ -32,7 +32,10 @@ from slipway.loader.selection import Chosen, FaultError, Selection, etag
 from slipway.loader.sources import local
 from slipway.loader.sources.base import CHUNK, Access, Entry, Retry, Source, open_source
 from slipway.loader.transfer import Policy, Retrier
+from slipway.loader.verification import fault_in
 
+MOST_FAULT = 300
+"""Characters of a fault in a report."""
 FARTHEST = 32 << 20
 """Bytes that are read for nothing at most."""
 T = TypeVar("T")
@@ -119,7 +122,8 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
     found = digest(top / selection.main, work.stop) if sha256 else ""
     if found != sha256:
         raise _wrong(selection.main, found, sha256)
-    return msgspec.structs.replace(_described(top, selection, work), sha256=found)
+    fault = fault_in(top, [entry.path for entry in entries])[:MOST_FAULT]
+    return msgspec.structs.replace(_described(top, selection, work), sha256=found, fault=fault)
 
 
 def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:

@@ -57,6 +57,8 @@ def described(begin: str, report: Report) -> str:
         numbers = report.safetensors.parameters
         total = sum(numbers.values())
         parts.append(f"{report.safetensors.tensor_count} tensors, {total:,} parameters ({', '.join(numbers)})")
-    if report.header_fault:
+    if report.fault:
+        parts.append(f"no engine can read them: {report.fault}")
+    elif report.header_fault:
         parts.append(f"their header says nothing: {report.header_fault}")
     return f"{begin}{': ' if parts else ''}{'; '.join(parts)}."

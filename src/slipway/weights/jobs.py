@@ -140,6 +140,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Unix seconds at which it is time for another one; None: it is not over, or it is of no use."""
         if self.complete_since is not None and self.report is None:
             return self.complete_since + REPORT_SECONDS
+        if self.complete_since is not None and self.report is not None and self.report.fault:
+            return self.complete_since + RETRY_SECONDS  # users may replace files on a claim or a node
         if self.failed_since is not None and self.fault[0] not in LASTING:
             return self.failed_since + RETRY_SECONDS
         return None

@@ -10,7 +10,7 @@ import pytest
 
 from slipway.artifacts.config import completed, facts_of
 from slipway.artifacts.name_patterns import fits, wildcards
-from slipway.artifacts.quantization import by_names
+from slipway.artifacts.quantization import Counted, by_names
 from slipway.artifacts.quantization_methods import scheme_of
 from tests.tables import each, seeds
 
@@ -269,9 +269,15 @@ def test_scales_zero_points_and_tables_are_no_parameters(quantization: dict[str,
 def test_groups_that_cannot_be_told_apart_are_not_exact() -> None:
     both = compressed("pack-quantized", (4, "int"), (8, "int"))
     tensors: Tensors = {f"{LAYER}.weight_packed": ("I32", (256, 64)), f"{LAYER}.weight_scale": ("BF16", (256, 1))}
-    assert not by_names(scheme_of({"quantization_config": both}), tensors).exact
+    assert not counted(both, tensors).exact
     odd = {"quant_method": "gptq", "bits": 4, "dynamic": {r"+:(a+)+$": {"bits": 8}}}
-    assert not by_names(scheme_of({"quantization_config": odd}), {f"{LAYER}.qweight": ("I32", (64, 256))}).exact
+    assert not counted(odd, {f"{LAYER}.qweight": ("I32", (64, 256))}).exact
+
+
+def counted(quantization: dict[str, Any], tensors: Tensors) -> Counted:
+    scheme = scheme_of({"quantization_config": quantization})
+    assert scheme is not None
+    return by_names(scheme, tensors)
 
 
 @pytest.mark.parametrize(
@@ -332,5 +338,5 @@ def test_no_configuration_does_any_harm(seed: int) -> None:
         "model.a.scales": ("F16", (16,)),
         "model.a.q_weight": ("I32", ()),
     }
-    found = by_names(scheme_of({"quantization_config": quantization}), tensors)
+    found = counted(quantization, tensors)
     assert 0 <= found.parameters <= 16 * 16 * 64 * 16

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from aiohttp import web
@@ -13,10 +15,16 @@ from aiohttp import web
 from slipway.artifacts.references import parse
 from slipway.loader.described import chosen_of
 from slipway.loader.errors import LoadError
+from slipway.loader.folder import MARKER
+from slipway.loader.load import load
 from slipway.loader.publish import Wish, publish
 from slipway.loader.registry import Registry
+from slipway.loader.selection import Chosen
 from slipway.loader.sources.base import Access, open_source
-from slipway.loader.stage import Work
+from slipway.loader.stage import Work, inspect, opened, stage
+from slipway.loader.verification import fault_in
+from slipway.weights.facts import described
+from tests.tables import each
 
 from .conftest import HASTY, Service, work, write
 from .models import LLAMA, gguf, tensors
@@ -96,6 +104,54 @@ def test_what_is_no_model_is_not_published(
     assert why in str(raised.value)
     assert not raised.value.transient
     assert not oci.received, kind
+
+
+@pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
+def test_what_is_no_model_is_not_loaded(
+    hub: Service, root: Path, folder: Path, kind: str, files: Files, why: str
+) -> None:
+    """By any of the APIs: KubeAI's Models and adapters are loaded, LLMKube's and OME's are staged."""
+    write(root / "acme/m", files)
+    env = {"HF_ENDPOINT": hub.url}
+    source = partial(opened, "hf://acme/m", env, None)
+    for name, load_into in {
+        "load": lambda to: load("hf://acme/m", source, to, HASTY, threading.Event(), work().meter),
+        "stage": lambda to: stage("hf://acme/m", source, to, Chosen(), work("model")),
+    }.items():
+        with pytest.raises(LoadError) as raised:
+            load_into(folder / name)
+        assert str(raised.value).startswith("UnsupportedSource: "), kind
+        assert why in str(raised.value)
+        assert not raised.value.transient
+        assert not (folder / name / MARKER).exists()
+
+
+@pytest.mark.parametrize(("kind", "files", "why"), UNSOUND, ids=[row[0] for row in UNSOUND])
+def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
+    tmp_path: Path, kind: str, files: Files, why: str
+) -> None:
+    write(tmp_path / "claim", files)
+    report = inspect(tmp_path / "claim", "", work("gguf"))
+    assert why in report.fault, kind
+    assert why in described("The weights are on the claim x", report)
+    assert inspect(tmp_path / "claim", "", work("model")).fault == report.fault
+
+
+@each(
+    [
+        {"notes.txt": POINTER, "README.md": PAGE, "assets/cover.bin": b"", "m.gguf": GGUF},
+        {"m.gguf": bytes(range(256)), "model.safetensors": bytes(100)},
+        {"config.json": CONFIG, "model.safetensors": WEIGHTS, "pytorch_model-00001-of-00002.bin": b"x"},
+        {"config.json": CONFIG, "model.safetensors": WEIGHTS, "original/model-00001-of-00002.safetensors": b"x"},
+        {"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS},
+        {"config.json": CONFIG, "pytorch_model.bin": b"PK"},
+        {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: WEIGHTS, INDEX: index(FIRST, SECOND)},
+    ]
+)
+def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
+    with TemporaryDirectory() as folder:
+        write(Path(folder), files)
+        assert fault_in(Path(folder), list(files)) == ""
 
 
 def test_weights_that_are_nothing_at_all_are_not_published(oci: Oci, hub: Service, root: Path) -> None:

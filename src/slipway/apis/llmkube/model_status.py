@@ -234,6 +234,9 @@ def _in_claim(view: View, model: Model) -> State:
     if model.spec.sha256 and report is not None and report.sha256 != model.spec.sha256.lower():
         text = f"The weights have the SHA-256 {report.sha256 or '(unknown)'}, not the one that is expected."
         return State(phase="Failed", reason="IntegrityCheckFailed", message=text)
+    if report is not None and report.fault:
+        text = f"No engine can read the weights on the claim {name}: {report.fault}."
+        return State(phase="Failed", reason="UnsupportedSource", message=text, recheck=retried)
     text = described(ready, report or Report())
     return State(phase="Ready", reason="PVCModelReady", message=text, report=report, recalled=recalled, recheck=retried)
 

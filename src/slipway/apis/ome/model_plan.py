@@ -98,6 +98,9 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     errand = errand.to(node)
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
+    if report is not None and report.fault:
+        unsound = msgspec.structs.replace(said, state="Failed", message=report.fault)
+        return Visit(node=node, stage="failed", says=unsound, errand=again, run=run)
     if report is not None:
         ready = msgspec.structs.replace(said, state="Ready", size=report.size, revision=report.revision)
         return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
@@ -196,11 +199,11 @@ def _loads(job: Object) -> bool:
 
 
 def _filled(view: View, runs: Iterable[Run]) -> Object:
-    """The fields of the spec that nobody has set, by what a loader told of the files.
+    """The fields that the spec leaves out, by the loader's report on the files.
 
     Runtimes are written for what OME fills in: the size counts the stored numbers, weights of PyTorch go by the name of
     safetensors, and a quantization that OME has no word for stays out. All else would keep a model from its runtime.
-    The real size of a quantized model stands beside it, for runtimes that are written for that."""
+    The real size of a quantized model is in additionalMetadata, for runtimes that are written for that."""
     spec, annotations = view.resource["spec"], annotations_of(view.resource)
     told = next((report.model for run in runs if (report := run.report) and report.model), None)
     fixed = annotations.get(names.SKIP_CONFIG) == "true" or view.resource["kind"] == names.FINE_TUNED_WEIGHT.kind

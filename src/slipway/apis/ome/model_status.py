@@ -22,6 +22,8 @@ CONDITIONS = frozenset({"Accepted", "Available", "Progressing", "FieldsIgnored"}
 LOADING, WAITING, LEAVING, COMPLETE = "Loading", "WaitingForTurn", "Leaving", "Complete"
 PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
 """Reasons that models go through on their way."""
+UNSOUND = "UnsupportedSource"
+"""Of files that lie where they are read, and that no engine can read."""
 TURN_SECONDS, MISSING_SECONDS = 30.0, 30.0
 """When to look again, where time alone may change something, or a word of the API server gets lost."""
 MOST_NAMED = 3
@@ -128,7 +130,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
         return Told(state="In_Transit", reason="NoNode", message=text, fields=fields, recheck=recheck)
     stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
     if failed or (stuck and len(stuck) == len(loading)):
-        reason = (failed[0].run.fault[0] if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
+        reason = (_reason(failed[0]) if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
         going = " ".join(parts) if loading and not stuck else ""
         return Told(
             state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
@@ -149,10 +151,20 @@ def _parts(
         parts.append(f"{len(loading) - MOST_NAMED} more nodes load them.")
     if waiting:
         parts.append(f"{_named(waiting)} wait{'s' * (len(waiting) == 1)} for other models to be loaded.")
-    parts += [f"{one.node.name}: {progress.failed('be loaded', one.run)}" for one in failed[:MOST_NAMED]]
+    parts += [f"{one.node.name}: {_why(one)}" for one in failed[:MOST_NAMED]]
     if len(failed) > MOST_NAMED:
         parts.append(f"{len(failed) - MOST_NAMED} more nodes failed.")
     return parts
+
+
+def _reason(failed: Visit) -> str | None:
+    report = failed.run.report
+    return UNSOUND if report and report.fault else failed.run.fault[0]
+
+
+def _why(failed: Visit) -> str:
+    report = failed.run.report
+    return sentence(report.fault) if report and report.fault else progress.failed("be loaded", failed.run)
 
 
 def _named(visits_: Sequence[Visit]) -> str:
@@ -182,6 +194,8 @@ def _on_claim(view: View, stored: Stored) -> Told:
     if run.failed_since is not None:
         text, reason = progress.failed("be read", run), run.fault[0] or "InspectionFailed"
         return Told(state="Failed", reason=reason, message=text, recheck=recheck)
+    if report is not None and report.fault:
+        return Told(state="Failed", reason=UNSOUND, message=sentence(report.fault), recheck=recheck)
     known = before.get("state") == "Ready" and before.get("observedGeneration") == generation(view.resource)
     if report is None and not known:
         moving = progress.moving(run, view.world)

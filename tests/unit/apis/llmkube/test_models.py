@@ -8,6 +8,7 @@ what became of them and of their pods.
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -149,6 +150,18 @@ def test_what_is_known_of_weights_outlasts_the_node_on_which_they_were_read() ->
     assert worlds.status(MODELS, msgspec.structs.replace(alone, resource=newer), None).status["phase"] == "Pending"
     resource["spec"]["sha256"] = "cd" * 32
     assert worlds.status(MODELS, alone, None).status["phase"] == "Pending"
+
+
+def test_weights_on_a_claim_that_no_engine_can_read_are_told() -> None:
+    world = example(Path(__file__).parent / "models" / "pvc-read.yaml")
+    (terminated,) = (
+        one["state"]["terminated"] for pod in world.pods for one in pod["status"].get("containerStatuses", [])
+    )
+    fault = "tiny.gguf is a Git LFS pointer, not the weights"
+    terminated["message"] = json.dumps({**json.loads(terminated["message"]), "fault": fault})
+    status = worlds.status(MODELS, world, None).status
+    assert (status["phase"], status["conditions"][0]["reason"]) == ("Failed", "UnsupportedSource")
+    assert fault in status["conditions"][0]["message"]
 
 
 @pytest.mark.parametrize(("passed", "noted"), [(0, 0), (59, 0), (61, 1)])

@@ -38,6 +38,8 @@ class Cluster:
         """Node -> folder -> what it was loaded from."""
         self.facts: ModelFacts | None = None
         """What all files say."""
+        self.fault = ""
+        """What is wrong with all files that are only looked at."""
         self.now, self._made, self.most = START, 0, 0
         """Most Jobs that loaded onto one node at a time."""
         for name in nodes:
@@ -174,7 +176,8 @@ class Cluster:
             return ""
         if words[1] == "stage":
             self.disks[node][words[3]] = words[2]
-        return written(Report(file="a.safetensors", size=5, revision="abc", model=self.facts)).decode()
+        fault = self.fault if words[1] == "inspect" else ""
+        return written(Report(file="a.safetensors", size=5, revision="abc", model=self.facts, fault=fault)).decode()
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]

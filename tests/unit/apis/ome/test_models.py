@@ -16,6 +16,7 @@ from slipway.loader.main import arguments
 from slipway.serving.agent import AgentReport, Progress
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings
+from slipway.weights.jobs import RETRY_SECONDS
 from tests import worlds
 
 from .cluster import APIS, LABEL, Cluster
@@ -560,6 +561,23 @@ def test_a_model_on_a_claim_is_read_there_and_put_onto_no_node() -> None:
     cluster.delete("tiny")
     cluster.settle(2)
     assert (cluster.models, cluster.jobs) == ({}, {})
+
+
+@pytest.mark.parametrize("uri", ["pvc://weights/llama", "local:///raid/models/local"])
+def test_files_that_are_no_model_are_told_and_looked_at_again(uri: str) -> None:
+    cluster = Cluster("a")
+    cluster.others.append(claim())
+    cluster.fault = "model.safetensors is a Git LFS pointer, not the weights"
+    cluster.create("tiny", uri, "BaseModel", path=None)
+    cluster.change("tiny", path=None)
+    cluster.settle(4)
+    assert (cluster.status("tiny")["state"], cluster.reason("tiny")) == ("Failed", "UnsupportedSource")
+    (available,) = (one for one in cluster.status("tiny")["conditions"] if one["type"] == "Available")
+    assert "model.safetensors is a Git LFS pointer, not the weights." in available["message"]
+    cluster.fault = ""
+    cluster.now += RETRY_SECONDS
+    cluster.settle(4)
+    assert cluster.status("tiny")["state"] == "Ready"
 
 
 def test_a_model_that_moves_to_a_claim_leaves_its_nodes() -> None:

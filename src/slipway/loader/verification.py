@@ -1,0 +1,86 @@
+"""Verification: whether files that were loaded are what their names say, and whether all of a model is there.
+
+An engine has the last word on weights of a kind that is not known here. But what is clearly something else, such as a
+pointer, a page or half a file, would only let a pod fail much later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from slipway.artifacts import config, file_rules, gguf, safetensors, soundness
+from slipway.artifacts.range_reader import MalformedFileError, Read, TruncatedError
+from slipway.decoding import DecodingError
+from slipway.loader.selection import FaultError
+
+MOST_FILES = 10_000
+"""Whose first bytes are read."""
+MOST_INDEX = 64 << 20
+
+
+def check_names(paths: Collection[str]) -> None:
+    """Before anything is loaded. Raises FaultError where a part of the weights is missing."""
+    if missing := soundness.missing_part(file_rules.weights_of(paths)):
+        raise FaultError("UnsupportedSource", soundness.incomplete(missing))
+
+
+def check_files(folder: Path, paths: Collection[str]) -> None:
+    """Once they are loaded. Raises FaultError for the first file that is none, or is missing, and OSError."""
+    if fault := fault_in(folder, paths):
+        raise FaultError("UnsupportedSource", fault)
+
+
+def fault_in(folder: Path, paths: Collection[str]) -> str:
+    """What is wrong with the files of a folder; empty: nothing that shows. Raises OSError."""
+    weights = file_rules.weights_of(paths)
+    if missing := soundness.missing_part(weights):
+        return soundness.incomplete(missing)
+    for path in sorted(paths)[:MOST_FILES]:
+        if path.lower().endswith(soundness.INDEX) and (fault := _fault_of_index(folder, path, paths)):
+            return fault
+        small = not path.lower().endswith(soundness.WEIGHTS) and not file_rules.in_dropped_folder(path)
+        if (path in weights or small) and (fault := _fault_of(folder / path, path)):
+            return fault
+    return ""
+
+
+def _fault_of_index(folder: Path, index: str, paths: Collection[str]) -> str:
+    if file_rules.in_dropped_folder(index) or (folder / index).stat().st_size > MOST_INDEX:
+        return ""
+    try:
+        content = config.read((folder / index).read_bytes())
+    except DecodingError:
+        return ""
+    missing = soundness.missing_of_index(index, content, paths)
+    return soundness.incomplete(missing, index) if missing else ""
+
+
+def _fault_of(path: Path, name: str) -> str:
+    if not name.lower().endswith(soundness.READ):
+        return ""
+    with path.open("rb", buffering=0) as stream:
+        size, head = path.stat().st_size, stream.read(soundness.HEAD)
+        if fault := soundness.fault_of(name, head, size):
+            return fault
+
+        def read(offset: int, count: int) -> bytes:
+            stream.seek(offset)
+            return stream.read(count)
+
+        return _fault_of_header(name, head, size, read)
+
+
+def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
+    """Of a file that begins as its name says."""
+    try:
+        if head.startswith(gguf.MAGIC):
+            gguf.parse(read, count=True, size=size)
+        elif name.lower().endswith(".safetensors") and head[safetensors.LENGTH :].startswith(b"{"):
+            promised = safetensors.parse(read).size
+            return "" if promised == size else soundness.cut_off(name, size, promised)
+    except TruncatedError as error:
+        return f"{name} is cut off: {error}: copy the file again"
+    except (MalformedFileError, DecodingError):
+        return ""
+    return ""
