@@ -12,7 +12,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from slipway.artifacts.file_rules import GGUF
 from slipway.artifacts.report import Fault
+from slipway.artifacts.soundness import PART, parts_of
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
 from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source
@@ -50,12 +52,40 @@ class Chosen(msgspec.Struct, frozen=True):
                 raise FaultError("SourceNotFound", text + did_you_mean(pattern, (entry.path for entry in entries)))
             for entry in fitting:
                 found.setdefault(entry.path, entry)
-        wanted = tuple(found.values())
+        wanted = with_parts(tuple(found.values()), entries)
+        if self.files or self.stored_as:
+            check_first(self.stored_as or wanted[0].path)
         if not self.stored_as:
             return wanted
-        if len(wanted) != 1:
+        parts = parts_of(wanted[0].path)
+        if len(wanted) == 1 and not parts:
+            return (msgspec.structs.replace(wanted[0], path=self.stored_as),)
+        if not {entry.path for entry in wanted} <= set(parts):
             raise FaultError("InvalidFileSet", f"the source has {len(wanted)} files, but exactly one is expected")
-        return (msgspec.structs.replace(wanted[0], path=self.stored_as),)
+        return tuple(msgspec.structs.replace(one, path=part_name(self.stored_as, one.path)) for one in wanted)
+
+
+def with_parts(wanted: Sequence[Entry], entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The same, with the other parts of files that are split: no engine reads one part alone."""
+    there = {entry.path: entry for entry in entries}
+    complete = dict.fromkeys(entry.path for entry in wanted)
+    for entry in wanted:
+        complete |= dict.fromkeys(part for part in parts_of(entry.path) if part in there)
+    return tuple(there[path] for path in complete)
+
+
+def check_first(main: str) -> None:
+    """Raises FaultError where the main file is a part of a GGUF file, and not the first: engines begin with that."""
+    parts = parts_of(main)
+    if parts and main != parts[0] and main.lower().endswith(GGUF):
+        raise FaultError("InvalidFileSet", f"{main} is one of {len(parts)} parts: name the first one, {parts[0]}")
+
+
+def part_name(stored_as: str, path: str) -> str:
+    """What a part of a file is called where the file is stored under this name."""
+    found = PART.search(path)
+    stem, dot, ending = PART.sub("", stored_as).rpartition(".")
+    return f"{stem}{found[0] if found else ''}{dot}{ending}"
 
 
 class Selection:
@@ -84,7 +114,7 @@ class Selection:
         """The selected entries. Raises FaultError where the source lacks one or promises another hash."""
         whole = self._source.listing(retry)
         entries = self._chosen.of(whole.entries)
-        if self._chosen.files or len(entries) == 1:
+        if self._chosen.files or self._chosen.stored_as or len(entries) == 1:
             entries = (self._expected(entries[0]), *entries[1:])
             self.main = entries[0].path
         self.found = Listing(whole.revision, entries)

@@ -114,7 +114,7 @@ def _loaded(
 
 def inspect(path: Path, sha256: str, work: Work) -> Report:
     """What lies at ``path``, a file or a folder; its hash is found out only where one is expected. Raises LoadError."""
-    selection = Selection(local.LocalFiles(path), Chosen())
+    selection = Selection(local.LocalFiles(path), Chosen() if path.is_dir() else Chosen((path.name,)))
     entries = checked(selection.listing(work.retry(str(path))).entries)
     if sha256 and not selection.main:
         raise FaultError("InvalidFileSet", f"{path} has {len(entries)} files, but a hash is for one")
@@ -122,8 +122,16 @@ def inspect(path: Path, sha256: str, work: Work) -> Report:
     found = digest(top / selection.main, work.stop) if sha256 else ""
     if found != sha256:
         raise _wrong(selection.main, found, sha256)
-    fault = fault_in(top, [entry.path for entry in entries])[:MOST_FAULT]
+    fault = _fault_in(top, entries)
     return msgspec.structs.replace(_described(top, selection, work), sha256=found, fault=fault)
+
+
+def _fault_in(folder: Path, entries: Sequence[Entry]) -> str:
+    """What is wrong with files of a folder, as far as they can be read: the engine may be allowed more."""
+    try:
+        return fault_in(folder, [entry.path for entry in entries])[:MOST_FAULT]
+    except OSError:
+        return ""
 
 
 def probe(url: str, source: Source, chosen: Chosen, work: Work) -> Report:

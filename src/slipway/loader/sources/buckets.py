@@ -110,7 +110,7 @@ class Bucket:
     def _rows(self, last: str | None) -> Iterator[Object]:
         # Not encoded: what cannot stand in XML is no name of a model's file.
         rows: Iterator[Object] = self._client.list_objects(
-            self._bucket, self._prefix, recursive=True, start_after=last, use_url_encoding_type=False
+            self._bucket, keys.beginning(self._prefix), recursive=True, start_after=last, use_url_encoding_type=False
         )
         return rows
 

@@ -62,7 +62,11 @@ class GoogleBucket:
     def _entries(self, retry: Retry) -> Iterator[Entry]:
         token = ""
         while True:
-            query = {"prefix": self._prefix, "fields": FIELDS, **({"pageToken": token} if token else {})}
+            query = {
+                "prefix": keys.beginning(self._prefix),
+                "fields": FIELDS,
+                **({"pageToken": token} if token else {}),
+            }
             address = f"{self._objects}?{urlencode(query)}"
             page = retry(partial(http.document, self._client, address, self._explain))
             yield from (entry for row in page.get("items", ()) if (entry := self._entry(row)))

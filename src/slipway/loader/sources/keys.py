@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from slipway.artifacts.soundness import PART, parts_of
 from slipway.loader.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -19,8 +20,14 @@ def split(url: str) -> tuple[str, str]:
     return bucket, prefix.strip("/")
 
 
+def beginning(prefix: str) -> str:
+    """How the keys begin that are to be listed: a file that is a part brings its other parts."""
+    return PART.split(prefix)[0] if parts_of(prefix) else prefix
+
+
 def place(key: str, prefix: str) -> str | None:
-    """Path in the folder of the object ``key``; of a prefix that is a whole key, the file's name alone.
+    """Path in the folder of the object ``key``; of a prefix that is a whole key, or a part of the same file as it, the
+    file's name alone.
 
     None for what is not meant: the mark of a folder, or a neighbour whose name only begins alike.
     """
@@ -28,7 +35,7 @@ def place(key: str, prefix: str) -> str | None:
         return None
     if not prefix:
         return key
-    if key == prefix:
+    if key == prefix or key in parts_of(prefix):
         return key.rpartition("/")[2]
     return key.removeprefix(f"{prefix}/") if key.startswith(f"{prefix}/") else None
 

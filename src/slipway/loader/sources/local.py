@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from slipway.artifacts.soundness import parts_of
 from slipway.loader.errors import LoadError
 from slipway.loader.folder import MARKER, NOTES
 from slipway.loader.selection import FaultError
@@ -53,7 +54,10 @@ class LocalFiles:
 
     def _entries(self) -> Iterator[Entry]:
         if not self._path.is_dir():
-            yield _entry(self._path, self._path.name)
+            for name in parts_of(self._path.name) or (self._path.name,):
+                part = self._path.with_name(name)
+                if part == self._path or part.is_file():
+                    yield _entry(part, name)
             return
         for folder, folders, files in os.walk(self._path, onerror=_raised):
             folders.sort()

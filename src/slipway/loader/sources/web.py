@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from urllib.parse import unquote, urlsplit
+from functools import partial
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
 
 from slipway.artifacts.redaction import redact_url
+from slipway.artifacts.soundness import parts_of
 from slipway.loader.digests import of_google
 from slipway.loader.errors import LoadError
 from slipway.loader.sources import http
@@ -20,27 +22,37 @@ class WebFile:
         self._url, self._client = url, http.session(env, address_policy=access.of(chosen=True))
 
     def listing(self, retry: Retry) -> Listing:
-        """The answer's headers describe the file; its bytes are left unread here.
+        """The answer's headers describe the file; its bytes are left unread here. A part of a file that is split brings
+        the others from the same folder, unless its address is signed: that opens no other one.
 
         Raises LoadError where the URL names no file.
         """
-        name = unquote(urlsplit(self._url).path.rpartition("/")[2])
+        parts = urlsplit(self._url)
+        paths = (() if parts.query else parts_of(parts.path)) or (parts.path,)
+        found = [self._entry(urlunsplit(parts._replace(path=path)), retry) for path in paths]
+        return Listing(
+            " ".join(tag for tag, _entry in found) if all(tag for tag, _entry in found) else "",
+            tuple(entry for _tag, entry in found),
+        )
+
+    def _entry(self, url: str, retry: Retry) -> tuple[str, Entry]:
+        name = unquote(urlsplit(url).path.rpartition("/")[2])
         if not name:
-            raise LoadError(f"{redact_url(self._url)} does not name a file: its path ends with a slash")
-        headers = retry(self._headers)
+            raise LoadError(f"{redact_url(url)} does not name a file: its path ends with a slash")
+        headers = retry(partial(self._headers, url))
         length, tag = headers.get("Content-Length", ""), headers.get("ETag", "")
         promised = dict(part.strip().split("=", 1) for part in headers.get("x-goog-hash", "").split(",") if "=" in part)
         size = int(length) if length.isdigit() else None
         digest = of_google(promised.get("md5", ""), promised.get("crc32c", ""))
-        return Listing(tag, (Entry(name, self._url, size, digest, "" if tag.startswith("W/") else tag),))
+        return tag, Entry(name, url, size, digest, "" if tag.startswith("W/") else tag)
 
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """With If-Range another version of the file comes from its beginning."""
         headers = {"If-Range": entry.version} if start and entry.version else None
         return http.read(self._client, entry.locator, start, self._explain, headers)
 
-    def _headers(self) -> Mapping[str, str]:
-        with http.get(self._client, self._url, self._explain) as response:
+    def _headers(self, url: str) -> Mapping[str, str]:
+        with http.get(self._client, url, self._explain) as response:
             return response.headers
 
     def _explain(self, response: requests.Response) -> str:
