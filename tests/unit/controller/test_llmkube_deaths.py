@@ -29,6 +29,7 @@ WRITES = {
     "PATCH inferenceservices/status": 8,
     "PATCH services": 2,
     "PATCH deployments": 2,
+    "PATCH poddisruptionbudgets": 1,
     "PATCH jobs": 4,
     "DELETE jobs": 3,
 }

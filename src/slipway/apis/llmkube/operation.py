@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slipway.apis.llmkube.operation_types import Slo
+from slipway.apis.llmkube.operation_types import Disruption, Slo
 from slipway.apis.llmkube.service_resolve import Service, View
 from slipway.kube.conditions import Condition
 from slipway.kube.names import fitting
@@ -35,36 +35,44 @@ def _recycled_until(view: View, service: Service) -> str:
     metadata = view.deployment["spec"].get("template", {}).get("metadata", {}) if view.deployment else {}
     before = str((metadata.get("annotations") or {}).get(RECYCLED, ""))
     limit = service.spec.max_pod_lifetime_seconds
-    old = [start for start in _starts(view) if limit and view.world.now - unix_time(start) >= limit]
+    old = [start for start in _start_times(view) if limit and view.world.now - unix_time(start) >= limit]
     return max([before, *old])
 
 
 def recycles_in(view: View, service: Service) -> float | None:
     """Seconds until the next pod is too old."""
     limit = service.spec.max_pod_lifetime_seconds
-    left = [unix_time(start) + limit - view.world.now for start in _starts(view)] if limit else []
+    left = [unix_time(start) + limit - view.world.now for start in _start_times(view)] if limit else []
     return min((seconds for seconds in left if seconds > 0), default=None)
 
 
-def _starts(view: View) -> Iterable[str]:
+def _start_times(view: View) -> Iterable[str]:
     pods = (pod for pod in view.world.pods if not deleting(pod))
     return [start for pod in pods if (start := str((pod.get("status") or {}).get("startTime") or ""))]
 
 
 def budget(view: View, service: Service, server: ModelServer, scale: Scale) -> tuple[Object, ...]:
-    """None of the pods is put off its node while one of them starts, where the service asks for that."""
-    disruption, protected = service.spec.disruption, service.spec.eviction_protection
-    made = disruption_budget(server, scale, view.world.settings, protected=protected)
-    if protected or not (disruption and disruption.protect_startup) or scale.replicas == 0 or _complete(view):
+    """No pod is evicted while one of them starts, unless the service allows it. An operator without budgets gets this
+    one only for services that ask for it."""
+    settings, protected = view.world.settings, service.spec.eviction_protection
+    made = disruption_budget(server, scale, settings, protected=protected)
+    asks = service.spec.disruption or (Disruption() if settings.disruption_budgets else None)
+    if protected or not (asks and asks.protect_startup) or scale.replicas == 0 or not _starts(view):
         return made
-    [whole] = disruption_budget(server, scale, view.world.settings, protected=True)
+    [whole] = disruption_budget(server, scale, settings, protected=True)
     return ({**whole, "spec": {**whole["spec"], "unhealthyPodEvictionPolicy": "IfHealthyBudget"}},)
 
 
-def _complete(view: View) -> bool:
-    """Whether all pods that are wanted answer."""
-    spec, status = (view.deployment.get(part) or {} if view.deployment else {} for part in ("spec", "status"))
-    return bool(spec) and status.get("readyReplicas", 0) >= spec.get("replicas", 1)
+def _starts(view: View) -> bool:
+    """Whether some of the pods do not answer yet. A rollout that exceeds its deadline is no start: its pods must not
+    keep a node from being drained."""
+    if view.deployment is None:
+        return view.waits is None
+    spec, status = (view.deployment.get(part) or {} for part in ("spec", "status"))
+    overdue = ("Progressing", "False")
+    if any((one.get("type"), one.get("status")) == overdue for one in status.get("conditions") or ()):
+        return False
+    return int(status.get("readyReplicas", 0)) < int(spec.get("replicas", 1))
 
 
 def objective(service: Service, server: ModelServer) -> tuple[Object, ...]:

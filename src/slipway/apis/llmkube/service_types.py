@@ -166,7 +166,7 @@ class InferenceServiceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     eviction_protection: bool = False
     """Whether the service is spared when others are put off a node: a PodDisruptionBudget keeps its pods."""
     disruption: Disruption | None = None
-    """When nodes are not taken from under the pods. Absent: as for any pod."""
+    """When nodes are not taken from under the pods. Absent: not while pods start."""
     rollout_policy: RolloutPolicy = RolloutPolicy()
     """When pods are replaced after a change."""
     max_pod_lifetime_seconds: Annotated[int, Meta(ge=1, extra_json_schema=INT64)] | None = None

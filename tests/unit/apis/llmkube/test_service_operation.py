@@ -15,7 +15,22 @@ from slipway.serving.api import World
 from slipway.serving.settings import Settings
 from tests import worlds
 
-from .services import GGUF, HUB, ONE_GPU, VLLM, child, container, kinds, line, plan, pod, refusal, unused, world
+from .services import (
+    GGUF,
+    HUB,
+    ONE_GPU,
+    RUNTIMES,
+    VLLM,
+    child,
+    container,
+    kinds,
+    line,
+    plan,
+    pod,
+    refusal,
+    unused,
+    world,
+)
 
 NOW = 1_795_252_000.0
 OLD, OLDER, YOUNG = "2026-11-20T09:00:00Z", "2026-11-19T09:00:00Z", "2026-11-21T09:06:00Z"
@@ -75,13 +90,45 @@ def test_pods_with_gpus_are_replaced_one_at_a_time_where_they_may_not_grow_old()
     assert child(world(**ONE_GPU), "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_pods_that_start_are_protected_by_a_budget() -> None:
-    starting = child(aged(YOUNG, disruption={}), "PodDisruptionBudget")["spec"]
-    assert (starting["maxUnavailable"], starting["unhealthyPodEvictionPolicy"]) == (0, "IfHealthyBudget")
-    made = child(world(disruption={}), "Deployment") | {"status": {"readyReplicas": 1}}
-    for none in (aged(YOUNG, deployment=made, disruption={}), world(disruption={"protectStartup": False}), world()):
-        assert "PodDisruptionBudget" not in kinds(none)
-    assert "PodDisruptionBudget" not in kinds(world(disruption={}, replicas=0))
+STARTED = {"readyReplicas": 1}
+OVERDUE = {"conditions": [{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]}
+
+
+@pytest.mark.parametrize("disruption", [None, {}, {"protectStartup": True}, {"protectAlways": True}])
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_pods_that_start_are_protected_by_a_budget(runtime: str, disruption: dict[str, bool] | None) -> None:
+    model = HUB if runtime in ("vllm", "tgi", "sglang") else GGUF
+    spec: dict[str, Any] = {"runtime": runtime, "model": model, "image": "engine:1", "containerPort": 8080}
+    spec |= {} if disruption is None else {"disruption": disruption}
+    deployment = child(world(**spec), "Deployment")
+    for starting in (world(**spec), aged(YOUNG, deployment=deployment, **spec)):
+        budget = child(starting, "PodDisruptionBudget")["spec"]
+        assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (0, "IfHealthyBudget")
+        assert budget["selector"]["matchLabels"] == deployment["spec"]["selector"]["matchLabels"]
+    for status in (STARTED, OVERDUE):
+        assert "PodDisruptionBudget" not in kinds(aged(YOUNG, deployment={**deployment, "status": status}, **spec))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"disruption": {"protectStartup": False}},
+        {"disruption": {"protectStartup": False, "protectAlways": True}},
+        {"disruption": {}, "replicas": 0},
+        {"suspend": True},
+    ],
+)
+def test_pods_that_start_are_not_protected_if_the_service_allows_that_or_has_none(spec: dict[str, Any]) -> None:
+    assert "PodDisruptionBudget" not in kinds(world(**spec))
+
+
+def test_an_operator_without_budgets_gets_none_that_no_service_asks_for() -> None:
+    without = Settings(disruption_budgets=False)
+    assert "PodDisruptionBudget" not in kinds(msgspec.structs.replace(world(), settings=without))
+    assert "PodDisruptionBudget" in kinds(msgspec.structs.replace(world(disruption={}), settings=without))
+
+
+def test_a_service_whose_pods_are_always_protected_has_one_budget() -> None:
     whole = child(world(disruption={}, evictionProtection=True), "PodDisruptionBudget")["spec"]
     assert whole["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
