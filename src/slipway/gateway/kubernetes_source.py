@@ -15,7 +15,7 @@ from slipway.gateway import keys
 from slipway.gateway.handovers import Handover, Handovers, Holder
 from slipway.gateway.keys import Keyring
 from slipway.gateway.settings import Settings
-from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder
+from slipway.gateway.table import SERVICE_NAME, Backend, Fault, Publish, RoutingTable, Snapshot, TableBuilder, lost_ids
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, NotFoundError
 from slipway.kube.events import Recorder
@@ -132,7 +132,8 @@ class KubernetesSource:
         self._dirty.clear()
         services = self._services.store.all()
         table, self.faults = self._builder.build(services, self._slices.store.all(), self._rules())
-        self._report_faults(frozenset(self.faults))
+        self._faults.set(len(self.faults))
+        self._report_faults(frozenset((*self.faults, *lost_ids(table))))
         self._report_handovers(table, services)
         return table
 
@@ -157,7 +158,6 @@ class KubernetesSource:
 
     def _report_faults(self, faults: frozenset[Fault]) -> None:
         """Logs each new fault and records an Event for its Service."""
-        self._faults.set(len(faults))
         reported = set(faults & self._reported)
         for fault in sorted(faults - self._reported):
             if not self._limiter.allows(f"faults in namespace {fault.namespace}"):

@@ -252,6 +252,18 @@ def _within_bounds(routed: Iterable[RoutedService], faults: dict[tuple[str, str]
     return kept
 
 
+def lost_ids(table: RoutingTable) -> list[Fault]:
+    """For each ID that two Services give, the one whose requests the older one gets."""
+    found = []
+    for backend in table.backends.values():
+        for model in () if backend.route.internal else backend.route.models:
+            winner = table.models.get(model, backend.name)
+            if winner != backend.name:
+                text = f"the id {model!r} leads to Service {winner.replace(':', '/')}, which is older"
+                found.append(Fault(backend.namespace, backend.service, text))
+    return found
+
+
 def _table(
     backends: Mapping[str, Backend], aged: Sequence[RoutedService], faults: dict[tuple[str, str], list[str]]
 ) -> RoutingTable:

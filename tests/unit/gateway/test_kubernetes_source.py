@@ -183,6 +183,35 @@ async def test_an_invalid_route_is_logged_counted_and_told_to_its_service_once(
     await stop(task)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "lost"),
+    [
+        ({}, {}, ["m1"]),
+        ({"models": ["a", "b"]}, {"models": ["b", "c"]}, ["b"]),
+        ({"models": ["a", "b"]}, {"models": ["a", "b"]}, ["a", "b"]),
+        ({"models": ["m1"]}, {"models": ["m2"], "aliases": ["m1"]}, []),
+        ({"models": ["a"]}, {"models": ["b"]}, []),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["ns", "other"])
+async def test_each_name_that_two_models_give_is_logged_once_with_the_model_that_answers(
+    namespace: str, first: Any, second: Any, lost: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    older = service("m1", json.dumps(first))
+    younger = service("m2" if namespace == "ns" else "m1", json.dumps(second or {"models": ["m1"]}))
+    older["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    younger["metadata"] |= {"creationTimestamp": "2026-01-02T00:00:00Z", "namespace": namespace, "uid": "younger"}
+    metrics = Metrics()
+    with caplog.at_level(logging.WARNING):
+        seen, task = await follow(Api(metrics, older, younger))
+        await until(lambda: seen.table and len(seen.table.backends) == 2)
+    lines = [record.getMessage() for record in caplog.records if "leads to" in record.getMessage()]
+    own = f"Service {namespace}/{younger['metadata']['name']}"
+    assert sorted(lines) == [f"{own}: the id {name!r} leads to Service ns/m1, which is older" for name in lost]
+    assert b"slipway_gateway_route_faults 0.0" in metrics.text()
+    await stop(task)
+
+
 async def test_a_model_that_cannot_be_woken_is_told_to_its_service() -> None:
     target = {"group": "kubeai.org", "version": "v1", "plural": "models", "name": "cold"}
     api = Api(Metrics(), service("cold", json.dumps({"scale": target})))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from slipway.gateway.metrics import Figures
-from slipway.gateway.table import Backend, Fault, RoutingTable
+from slipway.gateway.table import Backend, Fault, RoutingTable, lost_ids
 from slipway.gateway.ui.advice import advise
 from slipway.gateway.ui.resources import Resource, Told
 from slipway.kube.conditions import READY, RECONCILING, STALLED
@@ -128,13 +128,7 @@ def models(cluster: Cluster, table: RoutingTable, figures: Mapping[str, Figures]
 
 def conflicts(cluster: Cluster, table: RoutingTable) -> list[Conflict]:
     """What is wrong with the routes of each Service: what cannot be served, and ids that lead to another one."""
-    found = [Conflict(*fault) for fault in cluster.faults]
-    for backend in table.backends.values():
-        for model in () if backend.route.internal else backend.route.models:
-            winner = table.models.get(model, backend.name)
-            if winner != backend.name:
-                text = f"the id {model!r} leads to Service {winner.replace(':', '/')}, which is older"
-                found.append(Conflict(backend.namespace, backend.service, text))
+    found = [Conflict(*fault) for fault in (*cluster.faults, *lost_ids(table))]
     return sorted(found, key=lambda one: (one.namespace, one.service))
 
 
