@@ -87,13 +87,12 @@ class Asked:
         return self.size is not None and (smallest or 0) <= self.size and (largest is None or self.size <= largest)
 
     def order(self, judged: Judged) -> tuple[Any, ...]:
-        """Sorts the runtimes that fit. One that is for models of this size goes before one for any, whatever they
-        score; of those that score the same the one with both bounds goes first, and the narrower one."""
+        """Sorts the runtimes that fit, as OME does: by score, then by the distance of the model's size from both bounds
+        of the runtime's range, which is 0 without one."""
         one, size = judged.candidate, self.size
         bounds = [bound for bound in (one.smallest, one.largest) if size is not None and bound is not None]
         distance = sum(abs(bound - (size or 0)) for bound in bounds)
-        namespaced = one.reference.kind.namespaced
-        return not namespaced, not bounds, -judged.score, -len(bounds), distance, one.reference.name
+        return not one.reference.kind.namespaced, -judged.score, distance, one.reference.name
 
     def reasons(self, judged: Judged) -> tuple[str, ...]:
         """All that keeps a runtime from the model, the weightiest first."""

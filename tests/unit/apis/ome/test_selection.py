@@ -272,30 +272,27 @@ def test_a_weight_of_nothing_is_the_originals_default() -> None:
     assert only.score == 15
 
 
-def test_a_range_that_contains_the_size_goes_before_an_open_one_and_that_before_none() -> None:
-    found = select(
-        model(),
-        [
-            runtime("none"),
-            sized("wide", "1B", "100B"),
-            sized("open", "8B", None),
-            sized("narrow", "7B", "9B"),
-            sized("far", "1B", None),
-        ],
-    )
-    assert order(found) == ["narrow", "wide", "open", "far", "none"]
-
-
-def test_a_range_goes_before_a_higher_score_without_one_and_not_before_one_with() -> None:
-    found = select(
-        model(),
-        [
-            runtime("any", entry(priority=9)),
-            sized("narrow", "8B", "9B"),
-            sized("wide", "1B", "9B", supportedModelFormats=[entry(priority=2)]),
-        ],
-    )
-    assert order(found) == ["wide", "narrow", "any"]
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (runtime("best", entry(priority=10)), sized("ranged", "1B", "80B")),
+        (sized("best", "1B", "80B", supportedModelFormats=[entry(priority=2)]), sized("ranged", "7B", "9B")),
+        (sized("best", "1B", "80B", supportedModelFormats=[entry(priority=2)]), runtime("any")),
+        (sized("narrow", "7B", "9B"), sized("wide", "1B", "80B")),
+        (sized("z", "7B", "9B"), sized("a", "7B", "90B")),
+        (sized("z", None, "9B"), sized("a", "7B", "9B")),
+        (runtime("any"), sized("narrow", "7B", "9B")),
+        (sized("a", "7B", "9B"), sized("b", "7B", "9B")),
+    ],
+)
+@pytest.mark.parametrize("namespace", ["", "models"])
+def test_the_score_counts_first_then_the_distance_from_the_range_then_the_name(
+    namespace: str, first: Candidate, second: Candidate
+) -> None:
+    kind = names.SERVING_RUNTIME if namespace else names.CLUSTER_SERVING_RUNTIME
+    for some in ([first, second], [second, first]):
+        moved = [msgspec.structs.replace(one, reference=Reference(kind, namespace, one.reference.name)) for one in some]
+        assert order(select(model(), moved)) == [first.reference.name, second.reference.name]
 
 
 def test_a_size_range_does_not_count_where_the_model_has_no_size() -> None:
