@@ -96,8 +96,9 @@ ADVICE: Mapping[str, str] = {
         "--gpu-memory-utilization."
     ),
     "NoGpu": (
-        "See that the resource profile asks for a GPU and that the node's driver is as new as the image wants. "
-        "On nodes without a GPU take a profile and an image for processors."
+        "If the GPU is AMD's or Intel's, name the groups of its device files. See that the resource profile asks "
+        "for a GPU and that the node's driver is as new as the image wants. On nodes without a GPU take a "
+        "profile and an image for processors."
     ),
     "IllegalInstruction": ("Choose other nodes, or an image that is built for these."),
     "StartupTimeout": (

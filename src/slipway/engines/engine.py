@@ -10,6 +10,7 @@ import msgspec
 from slipway.artifacts.huggingface import TOKEN
 from slipway.artifacts.weights import Weights
 from slipway.engines.flags import FlagTable, Value, names_flag, without_effect
+from slipway.engines.gpus import Devices, named
 from slipway.engines.log_patterns import LogPattern, match_log
 from slipway.engines.python import PYTHON
 from slipway.engines.retired import Renewal, Retired, is_ours, renewed
@@ -174,6 +175,8 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     is refused."""
     sealed_by: Seals = Seals()
     """What makes it refuse requests without credentials of its own."""
+    devices: Devices = Devices()
+    """How it is kept from using the CPU where it was given GPUs."""
     retired: tuple[Retired, ...] = ()
     """Flags that earlier versions had and the images above do not have."""
     older_images: frozenset[str] = frozenset()
@@ -212,6 +215,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         """The flags and variables by which its container refuses what the gateway sends; ``words``: the command line of
         it."""
         return seals_in(container, words, self.sealed_by, abbreviated=self.abbreviates)
+
+    def named_devices(self, container: Object) -> tuple[Object, ...]:
+        """Variables that make it end if it cannot open the GPUs of its container."""
+        return named(container, self.devices)
 
     def cleared(self, env: Iterable[Object], env_from: Sequence[Object], image: str) -> tuple[Object, ...]:
         """Variables that keep what is in Secrets and ConfigMaps from sealing it."""

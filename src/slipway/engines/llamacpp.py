@@ -6,6 +6,7 @@ from slipway.artifacts.huggingface import HuggingFaceFile, environment
 from slipway.artifacts.weights import HubRepository, MountedFolder, shown
 from slipway.engines import retired_flags
 from slipway.engines.engine import ANYWHERE, Engine, Launch, Metrics, Owned, Program, Task, http_probes
+from slipway.engines.gpus import Devices
 from slipway.engines.log_patterns import (
     ARGUMENT,
     DOWNLOAD,
@@ -23,6 +24,7 @@ CACHE = "/cache"
 SPELLINGS = {"--hf-repo": ("-hf", "-hfr"), "--hf-file": ("-hff",), "--alias": ("-a",), "--model": ("-m",)}
 """Further names of the flags that slipway decides."""
 MODES: dict[Task, str] = {"embed": "--embedding", "rerank": "--reranking"}
+NO_GPU = "The container cannot open the GPU that it was given: no driver, or its user is not in the group of the device"
 HTTP_THREADS = 128
 """llama-server gives each open request a thread and has few by default; with all of them taken ``/health`` waits, and a
 busy model looks like a dead one."""
@@ -76,6 +78,7 @@ LOG_PATTERNS = log_patterns(
     (r"HTTPLIB failed|failed to download model", DOWNLOAD, UNREACHABLE, True),
     (r"exactly one out metadata, path_model", DOWNLOAD, "The hub gave no model file"),
     (r"No space left on device", DOWNLOAD, NO_SPACE),
+    (r"invalid device: (?:ROCm|SYCL|Vulkan|CUDA)\d", "NoGpu", NO_GPU),
     (r"invalid argument", ARGUMENT, "llama-server does not take one of the arguments in the spec"),
     (
         r"cudaMalloc failed|error: out of memory|failed to allocate (?:CUDA|ROCm|Vulkan)\S* buffer",
@@ -100,6 +103,11 @@ LLAMACPP = Engine(
     shared_memory=False,
     cache_path=CACHE,
     log_patterns=LOG_PATTERNS,
+    devices=Devices(
+        variable="LLAMA_ARG_DEVICE",
+        flags=("--device", "-dev", "--rpc", "--list-devices"),
+        names={"rocm": "ROCm", "vulkan": "Vulkan", "intel": "SYCL", "sycl": "SYCL"},
+    ),
     sealed_by=Seals(
         flags=("--api-key", "--api-key-file", "--ssl-key-file", "--ssl-cert-file"),
         variables=(

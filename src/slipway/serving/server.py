@@ -130,6 +130,8 @@ class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
     """An existing ServiceAccount. Empty: one without permissions, and no token in the pods."""
     own_account: bool = False
     """Whether a ServiceAccount called ``name`` is made, where none is given."""
+    device_groups: tuple[int, ...] = ()
+    """Groups that may open the device files of GPUs; pods with such GPUs are members."""
     security: Object = {}
     """Security context of the pods."""
     scheduling: Object = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 
 from slipway.kube.objects import Object
 
+Group = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 PROMETHEUS = ("monitoring", "openshift-monitoring", "openshift-user-workload-monitoring")
 """Namespaces in which Prometheus usually runs."""
 PROMETHEUS_SERVER = "http://prometheus-operated.monitoring.svc.cluster.local:9090"
@@ -115,6 +117,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     own default."""
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
+    device_groups: tuple[Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)], ...] = ()
+    """Groups of the nodes that may open the device files of AMD and Intel GPUs; pods with such GPUs are members."""
     assigned_ids: bool = False
     """Whether the cluster assigns users and groups of pods, as OpenShift does from the namespace's range."""
     disruption_budgets: bool = True

@@ -25,6 +25,7 @@ from slipway.kube.objects import (
 )
 from slipway.serving import volumes
 from slipway.serving.api import InvalidSpecError
+from slipway.serving.devices import with_groups
 from slipway.serving.diagnosis import TEMPLATE, template_digest
 from slipway.serving.drain import bounded
 from slipway.serving.jsonpatch import PatchError, patched
@@ -289,7 +290,9 @@ def _pod(server: ModelServer) -> Object:
         spec["automountServiceAccountToken"] = False
     if server.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in server.image_pull_secrets]
-    return spec | {field: value for field, value in server.scheduling.items() if value}
+    return with_groups(
+        spec | {field: value for field, value in server.scheduling.items() if value}, server.device_groups
+    )
 
 
 def _file_mounts(server: ModelServer) -> list[Mount]:

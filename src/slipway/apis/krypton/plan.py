@@ -90,6 +90,7 @@ def _server(model: Model, settings: Settings) -> ModelServer:
         image_pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets or () if secret.name),
         service_account=spec.service_account_name or "",
         own_account=True,
+        device_groups=settings.device_groups,
         security=restricted(settings.user(settings.run_as_user)),
     )
 
@@ -97,14 +98,17 @@ def _server(model: Model, settings: Settings) -> ModelServer:
 def _container(launch: Launch, spec: ModelSpec, settings: Settings) -> Container:
     env, env_from = tuple(spec.env or ()), tuple(spec.env_from or ())
     own_env = (*variables({**settings.home(), **LLAMACPP.env(launch)}), *renamed_token(env, env_from))
+    args, resources, chosen = LLAMACPP.args(launch), spec.resources or {}, image(spec, settings)
+    own_env += LLAMACPP.cleared(env, env_from, chosen)
+    own_env += LLAMACPP.named_devices({"image": chosen, "args": args, "env": env, "resources": resources})
     return Container(
         name=LLAMACPP.container,
-        image=image(spec, settings),
+        image=chosen,
         image_pull_policy=spec.image_pull_policy,
-        args=LLAMACPP.args(launch),
-        env=(*env, *without(own_env, env), *LLAMACPP.cleared(env, env_from, image(spec, settings))),
+        args=args,
+        env=(*env, *without(own_env, env)),
         env_from=env_from,
-        resources=spec.resources or {},
+        resources=resources,
         mounts=(Mount(CACHE_VOLUME, LLAMACPP.cache_path),),
         security=UNPRIVILEGED,
     )

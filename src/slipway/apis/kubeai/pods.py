@@ -58,6 +58,7 @@ def server(model: Model) -> ModelServer:
         files=tuple(File(file.path, file.content) for file in spec.files),
         image_pull_secrets=(*(secret.name for secret in pods.image_pull_secrets), *access.image_pull_secrets),
         service_account=pods.service_account_name,
+        device_groups=model.settings.device_groups,
         security=pod_security(model.config, model.settings),
         scheduling={
             "nodeSelector": profile.node_selector,
@@ -76,17 +77,20 @@ def server(model: Model) -> ModelServer:
 
 def _engine(model: Model, profile: ResourceProfile, access: Access) -> Container:
     pods, claims = model.config.model_server_pods, list(profile.dra.in_container)
-    resources = {"requests": profile.requests, "limits": profile.limits, "claims": claims}
+    sizes = {"requests": profile.requests, "limits": profile.limits, "claims": claims}
     image = model.spec.image or model.config.image(model.spec.engine, profile)
     engine_env = _env(model, {**model.settings.home(), **model.engine.env(model.launch)}, access)
+    args, resources = model.engine.args(model.launch), {part: amounts for part, amounts in sizes.items() if amounts}
+    engine_env += model.engine.cleared(engine_env, env_from(model), image)
+    engine_env += model.engine.named_devices({"image": image, "args": args, "env": engine_env, "resources": resources})
     return Container(
         name=CONTAINER,
         image=image,
         command=model.engine.command,
-        args=model.engine.args(model.launch),
-        env=(*engine_env, *model.engine.cleared(engine_env, env_from(model), image)),
+        args=args,
+        env=engine_env,
         env_from=env_from(model),
-        resources={part: amounts for part, amounts in resources.items() if amounts},
+        resources=resources,
         mounts=access.mounts,
         security={} if model.spec.engine in WITHOUT_SECURITY_CONTEXT else pods.security_context,
     )

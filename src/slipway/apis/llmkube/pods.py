@@ -99,6 +99,7 @@ def server(service: Service, annotations: Mapping[str, str] = {}) -> ModelServer
         sidecars=(_loader(service),) if service.looked_after else (),
         volumes=_volumes(service),
         image_pull_secrets=tuple(secret["name"] for secret in spec.image_pull_secrets if secret.get("name")),
+        device_groups=service.settings.device_groups,
         security=_pod_security(service) if spec.pod_security_context is None else CONFINED | spec.pod_security_context,
         scheduling=_scheduling(service),
     )
@@ -110,13 +111,16 @@ def _uses(service: Service) -> Object:
 
 def _engine(service: Service) -> Container:
     spec, engine, launch = service.spec, service.engine, service.launch
+    args, given_env, resources = engine.args(launch), _env(service), _resources(service)
+    chosen = image(service)
+    found = {"image": chosen, "args": args, "env": given_env, "resources": resources}
     return Container(
         name=engine.container,
-        image=image(service),
+        image=chosen,
         command=spec.command or engine.command,
-        args=engine.args(launch),
-        env=_env(service),
-        resources=_resources(service),
+        args=args,
+        env=(*given_env, *engine.named_devices(found)),
+        resources=resources,
         mounts=_mounts(service),
         further_mounts=spec.extra_volume_mounts,
         security=_security(service) if spec.security_context is None else _own_security(service, spec.security_context),

@@ -24,6 +24,7 @@ from slipway.kube.objects import Object, as_object
 from slipway.kube.quantity import amount
 from slipway.serving import env, manifests, volumes
 from slipway.serving.api import USES, InvalidSpecError
+from slipway.serving.devices import with_groups
 from slipway.serving.diagnosis import TEMPLATE
 from slipway.serving.drain import Drain
 from slipway.serving.server import variables
@@ -65,6 +66,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     model: Mount | None = None
     adapters: tuple[Adapter, ...] = ()
     drain_seconds: int
+    device_groups: tuple[int, ...] = ()
 
     @property
     def served(self) -> Mount | None:
@@ -97,6 +99,7 @@ def template(component: Component, role: Role, context: PodContext) -> Object:
         main = manifests.answering(main, seen.port, on_node=bool(spec.get("hostNetwork")))
     spec = {**_account(component, spec, context), **spec, "containers": [main, *spec["containers"][1:]]}
     spec = manifests.finished(_with_folders(spec, mounts, context), seen.port, _drain(seen, role, context))
+    spec = with_groups(spec, context.device_groups)
     annotations = _annotations(component, role, context, mounts)
     # Files that come from elsewhere are others, though they lie where the former did.
     annotations[TEMPLATE] = digest([spec, *(mount.wanted for mount in mounts)])

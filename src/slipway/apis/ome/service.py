@@ -18,6 +18,7 @@ from slipway.kube.names import ending
 from slipway.kube.objects import DEPLOYMENT, Kind, Object, annotations_of, key, labels
 from slipway.serving.groups import LEADER_WORKER_SET, LONGEST_NAME
 from slipway.serving.route import MOST_LABEL_CHARACTERS, MOST_LABELS
+from slipway.serving.settings import Settings
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,14 +99,15 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         """What the gateway knows it by: its own name, and those of its adapters."""
         return tuple(dict.fromkeys((self.name, *(one.mount.name for one in self.adapters if not one.merged))))
 
-    def context(self, drain_seconds: int) -> PodContext:
+    def context(self, settings: Settings) -> PodContext:
         """What its pods have in common."""
         return PodContext(
             service=self.resource,
             runtime=key(self.runtime).name if self.runtime else "",
             model=self.mount,
             adapters=self.adapters,
-            drain_seconds=drain_seconds,
+            drain_seconds=settings.drain_seconds,
+            device_groups=settings.device_groups,
         )
 
     @property

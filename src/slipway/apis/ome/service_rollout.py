@@ -54,7 +54,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True):
 
 def roll(world: World, service: Service, part: Part) -> Rolled:
     """Raises InvalidSpecError."""
-    component, context = _patient(part.component, service), service.context(world.settings.drain_seconds)
+    component, context = _patient(part.component, service), service.context(world.settings)
     template = pods.template(component, "leader" if part.group else "pod", context)
     worker = pods.template(component, "worker", context) if part.group else None
     observed, tried = (

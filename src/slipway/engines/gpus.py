@@ -1,0 +1,45 @@
+"""GPUs that an engine was given and cannot open: it ends, and does not use the CPU without a word. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from slipway.engines.flags import given_flags
+from slipway.kube.objects import Object
+from slipway.serving.devices import SHARED, device_resources
+
+MOST = 16
+"""GPUs of a container that are named."""
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine is told which GPUs it must use."""
+
+    variable: str = ""
+    """A list of names with commas between them. Empty: it cannot be told, or ends by itself."""
+    flags: tuple[str, ...] = ()
+    """Flags of an author that decide the matter."""
+    names: Mapping[str, str] = {}
+    """Word in the tag of an image -> what its devices are called before their number."""
+
+
+def named(container: Object, known: Devices) -> tuple[Object, ...]:
+    """The variable for a container as Kubernetes has it, if its GPUs are AMD's or Intel's and its image says what they
+    are called."""
+    tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
+    name = next((name for word, name in known.names.items() if word in re.split(r"[-_.]", tag)), "")
+    number = _number(device_resources(container))
+    given = {str(one.get("name")) for one in container.get("env") or ()}
+    words: Sequence[str] = [str(word) for word in container.get("args") or ()]
+    if not name or not 0 < number <= MOST or known.variable in given or given_flags(words) & {*known.flags}:
+        return ()
+    return ({"name": known.variable, "value": ",".join(f"{name}{index}" for index in range(number))},)
+
+
+def _number(resources: Mapping[str, str]) -> int:
+    """GPUs; 0 where that is not known, as of device files that several programs share."""
+    amounts = [amount for name, amount in resources.items() if not name.startswith(SHARED)]
+    return int(amounts[0]) if len(amounts) == 1 and re.fullmatch(r"[0-9]{1,3}", amounts[0]) else 0
