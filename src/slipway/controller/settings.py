@@ -39,7 +39,7 @@ class ControllerSettings(Settings, frozen=True, rename="camel", forbid_unknown_f
     namespaces: tuple[str, ...] = ()
     """Where resources are looked for, and nowhere else; empty: in the whole cluster."""
     leader_election: LeaderElection = LeaderElection()
-    listen: str = "0.0.0.0:8081"
+    listen: str = ":8081"
     """Address of health and metrics."""
     workers: int = 8
     """Resources of one kind that are reconciled at a time."""

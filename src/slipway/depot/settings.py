@@ -44,9 +44,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """Models with a namespace."""
     cluster_model: ModelKind
     """Models of the cluster."""
-    listen: Listen = "0.0.0.0:8443"
+    listen: Listen = ":8443"
     """Address of the doors, over TLS."""
-    operations_listen: Listen = "0.0.0.0:8081"
+    operations_listen: Listen = ":8081"
     """Address of health and metrics."""
     keys: str = "/etc/slipway-depot"
     """Folder with ``tls.crt``, ``tls.key``, ``token.key``, ``hmac`` and ``ca.crt``."""

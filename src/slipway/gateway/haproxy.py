@@ -120,7 +120,7 @@ def _sections(settings: Settings) -> str:
 def _public(settings: Settings) -> tuple[str, int]:
     """Where this process, or the one that replaces it, can be reached from within the pod."""
     host, port = address(settings.listen)
-    return ("127.0.0.1" if host in ("0.0.0.0", "::") else host), port  # noqa: S104
+    return ("127.0.0.1" if host in ("", "0.0.0.0", "::") else host), port  # noqa: S104
 
 
 def _global(settings: Settings) -> str:
@@ -259,13 +259,18 @@ def _frontend(settings: Settings) -> str:
 
 
 def _listen(settings: Settings) -> str:
-    host, port = address(settings.listen)
     return f"""\
 frontend public from base
-    bind {host}:{port}
+    bind {_bound(settings)}
     maxconn {connections.client_limit(settings)}
     log global
     option dontlognull"""
+
+
+def _bound(settings: Settings) -> str:
+    """Address of HAProxy's listener. Without a host one socket takes both families."""
+    host, port = address(settings.listen)
+    return f"{host}:{port}" if host not in ("", "::") else f":::{port} v4v6"
 
 
 def _headers(settings: Settings) -> str:

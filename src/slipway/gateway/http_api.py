@@ -200,7 +200,8 @@ async def served(application: web.Application, where: socket.socket | str) -> As
     try:
         site: web.BaseSite
         if isinstance(where, str):
-            site = web.TCPSite(runner, *address(where))
+            host, port = address(where)
+            site = web.TCPSite(runner, host or None, port)
         else:
             site = web.SockSite(runner, where, backlog=_BACKLOG)
         await site.start()

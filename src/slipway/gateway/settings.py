@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -74,7 +75,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     run_directory: str = "/run/gateway"
     """Directory that both containers share: configuration, maps, sockets."""
     listen: str = ":8080"
-    """Public address of HAProxy, ``[host]:port``."""
+    """Public address of HAProxy, ``[host]:port``. Without a host: every address of IPv4, and of IPv6 if the kernel has
+    it."""
     control_listen: str = ":8081"
     """Address of the control process: metrics and health."""
     routed_namespaces: str = ""
@@ -106,6 +108,8 @@ def load(path: Path) -> Settings:
         settings = msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise InvalidSettingsError(f"{path}: {error}") from error
+    if not address(settings.listen)[0] and not has_ipv6():
+        settings = msgspec.structs.replace(settings, listen=f"0.0.0.0{settings.listen}")  # noqa: S104
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
         raise InvalidSettingsError(f"{path}: {problem}")
     for problem in (*_proxy_problems(settings), *_origin_problems(settings), *_size_problems(settings)):
@@ -138,6 +142,16 @@ def _size_problems(settings: Settings) -> Iterator[str]:
 
 
 def address(listen: str) -> tuple[str, int]:
-    """Host and port of ``[host]:port``; without a host all interfaces are meant."""
+    """Host and port of ``[host]:port``; an empty host means all interfaces, of IPv4 and IPv6."""
     host, _unused, port = listen.rpartition(":")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
+    return host.strip("[]"), int(port)
+
+
+def has_ipv6() -> bool:
+    """Whether a socket can listen on IPv6, which a kernel may lack."""
+    try:
+        with socket.socket(socket.AF_INET6) as opened:
+            opened.bind(("::", 0))
+    except OSError:
+        return False
+    return True

@@ -32,9 +32,10 @@ class RequestLog(AbstractAccessLogger):
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, an IPv6 host in brackets. Raises ArgumentTypeError for any other text."""
-    host, _unused, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    """``HOST:PORT``, an IPv6 host in brackets; ``:PORT`` means every address of both families. Raises
+    ArgumentTypeError for any other text."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -75,7 +76,7 @@ def main(argv: list[str]) -> int:
     host, port = arguments.listen
     web.run_app(
         app,
-        host=host,
+        host=host or None,
         port=port,
         shutdown_timeout=GRACE,
         access_log_class=RequestLog,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from slipway.gateway import haproxy
+from slipway.gateway import settings as settings_module
 from slipway.gateway.settings import InvalidSettingsError, Settings, address, load
+from slipway.gateway.table import EMPTY
 
 
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
@@ -48,7 +52,7 @@ def test_a_limit_with_which_haproxy_would_not_start_is_refused_with_what_to_do(t
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [(":8080", ("0.0.0.0", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))]
+    ("text", "expected"), [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))]
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert address(text) == expected
@@ -82,3 +86,23 @@ def test_a_setting_that_says_who_may_have_which_id_is_refused_by_name(tmp_path: 
     with pytest.raises(InvalidSettingsError) as refused:
         load(file)
     assert named in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("listen", "ipv6", "bound"),
+    [
+        (":8080", True, "bind :::8080 v4v6"),
+        ("[::]:8080", True, "bind :::8080 v4v6"),
+        (":8080", False, "bind 0.0.0.0:8080"),
+        ("0.0.0.0:8080", True, "bind 0.0.0.0:8080"),
+        ("127.0.0.1:8080", False, "bind 127.0.0.1:8080"),
+        ("[fd00::1]:8080", True, "bind fd00::1:8080"),
+    ],
+)
+def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listen: str, ipv6: bool, bound: str
+) -> None:
+    monkeypatch.setattr(settings_module, "has_ipv6", lambda: ipv6)
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps({"listen": listen}))
+    assert bound in haproxy.configuration(load(path), EMPTY)

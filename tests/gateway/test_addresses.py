@@ -1,0 +1,31 @@
+"""Without a host in their addresses, HAProxy and the control process answer on every address of both families."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import requests
+
+from tests.gateway.standalone import PATIENCE, Standalone
+from tests.ports import quiet_port
+
+
+def loopbacks() -> list[str]:
+    """The machine's own addresses, of each family that it has."""
+    try:
+        with socket.socket(socket.AF_INET6) as opened:
+            opened.bind(("::1", 0))
+    except OSError:
+        return ["127.0.0.1"]
+    return ["127.0.0.1", "[::1]"]
+
+
+def test_both_families_are_answered(make_gateway: Callable[..., Standalone]) -> None:
+    public, control = quiet_port(), quiet_port()
+    made = make_gateway(listen=f":{public}", controlListen=f":{control}")
+    made.url, made.control_url = f"http://127.0.0.1:{public}", f"http://127.0.0.1:{control}"
+    with made:
+        for host in loopbacks():
+            for port, path in ((public, "/readyz"), (public, "/v1/models"), (control, "/healthz")):
+                assert requests.get(f"http://{host}:{port}{path}", timeout=PATIENCE).status_code == 200, (host, path)
