@@ -41,6 +41,7 @@ class Engine:
         self.port = reserved_port()
         self.bodies: list[bytes] = []
         self.paths: list[str] = []
+        self.queries: list[str] = []
         self.responses: set[str] = set()
         self.headers: list[dict[str, str]] = []
         self.active = 0
@@ -106,6 +107,7 @@ class Engine:
         body = await request.read()
         self.bodies.append(body)
         self.paths.append(request.path)
+        self.queries.append(request.rel_url.raw_query_string)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         if self.status < 0 and request.transport:
             request.transport.abort()

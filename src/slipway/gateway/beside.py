@@ -68,8 +68,7 @@ backend {NAME} from base
 {hold}
     http-request {errors.return_rule(errors.UNREACHABLE)} if {{ var(txn.hold) -m str moved }}
     http-request set-header {_BACKEND_HEADER} %[var(txn.be)]
-    http-request del-header authorization
-{limits.forget(settings)}\
+{limits.forget()}\
     http-request set-header connection upgrade if session
     http-request set-header upgrade websocket if session
     server {_ONWARD} {connections.connect(run, _SOCKET)}

@@ -243,6 +243,7 @@ def _frontend(settings: Settings) -> str:
         _kind(settings),
         connections.track_streams(settings),
         *((access.before_keys(),) if settings.ui else ()),
+        limits.HANDSHAKE,
         _keys(settings),
         *((access.after_keys(),) if settings.ui else ()),
         _paths(),
@@ -418,8 +419,7 @@ def _endpoint(settings: Settings) -> str:
 def _leave(settings: Settings) -> str:
     page = "    use_backend control if page\n" if settings.ui else ""
     return f"""\
-    http-request del-header authorization unless {{ var(txn.hold) -m str moved }}
-{limits.forget(settings)}\
+{limits.forget()}\
 {page}    use_backend %[var(txn.leads)] unless known
     use_backend successor if {{ var(txn.hold) -m str moved }}
     use_backend turns if {targets.ROUTED}
@@ -456,7 +456,7 @@ def _internal(settings: Settings) -> str:
     return f"""\
 # The model list, by the control process.
 backend control from base
-    http-request del-header authorization
+    http-request del-header {limits.HEADERS} -m reg
 {limits.introduce(settings)}    server control unix@{settings.run_directory}/control.sock
 
 # Whoever listens on the public port now: for requests that waited in this process when a reload replaced it.

@@ -18,6 +18,8 @@ from slipway.serving.selector import chosen, parse
 
 KEY_HEADER = "x-slipway-key"
 """By which the control process is told the key of whoever asks for the model list."""
+HEADERS = "^(authorization|(x-)?api-key)$"
+"""Regular expression of the headers with a key."""
 TABLE = "keys"
 _SLOT = 3
 _EVERY = "/*"
@@ -105,13 +107,21 @@ def identify(settings: Settings) -> str:
     return f"""\
     http-request set-var(txn.key) http_auth_bearer,{known}
     http-request set-var(txn.key) req.fhdr(x-api-key),{known} unless {{ var(txn.key) -m found }}
+    http-request set-var(txn.key) req.fhdr(api-key),{known} unless {{ var(txn.key) -m found }}
     http-request {errors.return_rule(errors.NO_KEY)} unless {{ var(txn.key) -m found }}"""
 
 
-def forget(settings: Settings) -> str:
-    """One of the last rules: a key in the header of Anthropic's clients goes no further."""
-    moved = "{ var(txn.hold) -m str moved }"
-    return f"    http-request del-header x-api-key unless {moved}\n" if settings.api_keys_secret else ""
+def forget() -> str:
+    """One of the last rules: no key goes further, in any of the headers that OpenAI's, Anthropic's and Azure's clients
+    have, whether or not the gateway needs one."""
+    return f"    http-request del-header {HEADERS} -m reg unless {{ var(txn.hold) -m str moved }}\n"
+
+
+HANDSHAKE = """\
+    # Browsers cannot set headers for a WebSocket: their key is an item of the subprotocol, or in the query.
+    http-request lua.take_key if { req.fhdr(sec-websocket-protocol) -m found }
+    http-request lua.take_key if { path /v1/realtime } { url_param(api-key) -m found }"""
+"""Rules that make a header of such a key, for the rules that follow. It does not go on to the engine."""
 
 
 def introduce(settings: Settings) -> str:
@@ -119,7 +129,6 @@ def introduce(settings: Settings) -> str:
     if not settings.api_keys_secret:
         return ""
     return f"""\
-    http-request del-header x-api-key
     http-request set-header {KEY_HEADER} %[var(txn.key)]
 """
 

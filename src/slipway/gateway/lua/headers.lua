@@ -19,4 +19,55 @@ local function drop_named(txn)
     txn.http:req_del_header("connection")
 end
 
+-- Moves the key of a client that can set no headers for a WebSocket, as pages of browsers, to the header Authorization:
+-- "openai-insecure-api-key.KEY" among the subprotocols, or "api-key=KEY" in the query. Neither is left for the engine.
+
+local ITEM = "openai-insecure-api-key."
+local PARAMETER = "api-key="
+
+local function without_item(txn)
+    local key, kept = nil, {}
+    local values = txn.http:req_get_headers()["sec-websocket-protocol"] or {}
+    for index = 0, #values do
+        for item in (values[index] or ""):gmatch("[^,]+") do
+            local name = item:match("^%s*(.-)%s*$")
+            if name:sub(1, #ITEM):lower() == ITEM then
+                key = key or name:sub(#ITEM + 1)
+            elseif name ~= "" then
+                kept[#kept + 1] = name
+            end
+        end
+    end
+    txn.http:req_del_header("sec-websocket-protocol")
+    if #kept > 0 then txn.http:req_add_header("sec-websocket-protocol", table.concat(kept, ", ")) end
+    return key
+end
+
+local function decoded(text)
+    return (text:gsub("%%(%x%x)", function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function without_parameter(txn)
+    local key, kept = nil, {}
+    for part in (txn.sf:query() or ""):gmatch("[^&]+") do
+        if part:sub(1, #PARAMETER) == PARAMETER then
+            key = key or decoded(part:sub(#PARAMETER + 1))
+        else
+            kept[#kept + 1] = part
+        end
+    end
+    if key then txn.http:req_set_query(table.concat(kept, "&")) end
+    return key
+end
+
+local function take_key(txn)
+    local key = without_item(txn) or (txn.sf:path() == "/v1/realtime" and without_parameter(txn)) or ""
+    local headers = txn.http:req_get_headers()
+    -- A header cannot hold control characters, and no key has any.
+    if key ~= "" and not key:find("%c") and not headers["authorization"] then
+        txn.http:req_set_header("authorization", "Bearer " .. key)
+    end
+end
+
+core.register_action("take_key", {"http-req"}, take_key)
 core.register_action("drop_named", {"http-req"}, drop_named)
