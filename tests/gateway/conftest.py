@@ -218,7 +218,7 @@ def keyed(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
 @pytest.fixture(scope="session")
 def keyless(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
     """The same without API keys."""
-    with make_gateway(maxBodyBytes=17 << 20) as made:
+    with make_gateway() as made:
         yield made
 
 

@@ -80,7 +80,10 @@ def test_every_refusal_is_an_openai_error(
 def test_a_chunked_body_above_the_limit_is_refused(client: requests.Session) -> None:
     answer = client.post(CHAT, data=(b'{"model":"m1","p":"' if i == 0 else b"a" * 65536 for i in range(80)))
     assert answer.status_code == 413
-    assert error_of(answer)["code"] == "request_too_large"
+    refusal = error_of(answer)
+    assert refusal["code"] == "request_too_large"
+    assert f"{4 << 20} bytes" in refusal["message"]
+    assert "gateway_max_body_bytes" in refusal["message"]
 
 
 def test_a_body_of_the_limit_is_taken(client: requests.Session) -> None:

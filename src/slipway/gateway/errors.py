@@ -88,7 +88,14 @@ UNKNOWN_PATH = ErrorResponse(
     code="unknown_url",
 )
 WRONG_METHOD = ErrorResponse(405, "This path does not take this method.", code="method_not_supported")
-TOO_LARGE = ErrorResponse(413, "The body of the request is larger than this gateway accepts.", code="request_too_large")
+MOST_BYTES = "@MOST_BYTES@"
+"""In a message: the largest body in bytes, which is known when the files are written."""
+TOO_LARGE = ErrorResponse(
+    413,
+    f"The body of the request is larger than {MOST_BYTES} bytes, the limit of this gateway. Send less, or have the"
+    " operator raise gateway_max_body_bytes.",
+    code="request_too_large",
+)
 TOO_MANY = ErrorResponse(
     429, "Too many requests wait already.", "rate_limit_error", code="too_many_waiting", retry_after=5
 )
@@ -210,9 +217,9 @@ REASONS = {
 }
 
 
-def error_file(error: ErrorResponse) -> str:
-    """The whole HTTP response, as HAProxy's ``errorfile`` wants it."""
-    body = error.body()
+def error_file(error: ErrorResponse, most_bytes: int) -> str:
+    """The whole HTTP response, as HAProxy's ``errorfile`` wants it. ``most_bytes``: of a body."""
+    body = error.body().replace(MOST_BYTES, str(most_bytes))
     retry = f"retry-after: {error.retry_after}\r\n" if error.retry_after else ""
     return (
         f"HTTP/1.1 {error.status} {REASONS[error.status]}\r\ncontent-type: application/json\r\n{retry}"
@@ -243,14 +250,16 @@ def not_ready(model: str, before: str, reason: str) -> str:
     return json.dumps({"error": error}, ensure_ascii=True)
 
 
-def lua_module() -> str:
-    """The Lua module ``failures``: each of FAILURES in both shapes, and what is needed to write others."""
+def lua_module(most_bytes: int) -> str:
+    """The Lua module ``failures``: each of FAILURES in both shapes, and what is needed to write others. ``most_bytes``:
+    of a body."""
     entries = "".join(
         f"        {name} = {{status = {error.status}, retry_after = {error.retry_after},"
         f" body = [[{error.body()}]], anthropic = [[{error.anthropic()}]]}},\n"
         for name, error in FAILURES.items()
     )
     types = ", ".join(f'[{status}] = "{name}"' for status, name in ANTHROPIC_TYPES.items())
+    entries = entries.replace(MOST_BYTES, str(most_bytes))
     return (
         f"return {{\n    first_openai = {paths.FIRST_OPENAI},\n    anthropic_types = {{{types}}},\n"
         f"    by_reason = {{\n{entries}    }},\n}}\n"

@@ -73,11 +73,14 @@ def files(settings: Settings, state: DesiredState) -> dict[str, str]:
     return (
         {f"lua/{name}": (lua / name).read_text() for name in LUA_FILES}
         | {
-            f"errors/{error.status}.http": errors.error_file(error)
+            f"errors/{error.status}.http": errors.error_file(error, settings.max_body_bytes)
             for error in errors.BY_STATUS
             if error.status not in errors.OF_REQUESTS
         }
-        | {"lua/failures.lua": errors.lua_module(), "lua/reason_maps.lua": _reason_maps(settings.run_directory)}
+        | {
+            "lua/failures.lua": errors.lua_module(settings.max_body_bytes),
+            "lua/reason_maps.lua": _reason_maps(settings.run_directory),
+        }
         | {name: haproxy.map_text(entries) for name, entries in state.maps(settings).items()}
         | {haproxy.PATHS_MAP: haproxy.paths_map(), "haproxy.cfg": haproxy.configuration(settings, state.table)}
     )

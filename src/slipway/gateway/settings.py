@@ -18,6 +18,11 @@ from slipway.serving import claims
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 LEAST_CONNECTIONS = 100
+AUDIO_BYTES = 27262976
+"""A form with the largest file that OpenAI takes of audio, which has 25 MB."""
+LITTLE_BYTES = 16777216
+"""Largest body by default where the memory limit does not bear more."""
+LEAST_BODY = 1024
 
 
 _ORIGIN = re.compile(r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:]{2,39}\])(?::[0-9]{1,5})?")
@@ -35,8 +40,8 @@ class DeclaredKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """What a user may choose. Times are whole seconds, sizes bytes."""
 
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=268435456)] = 16777216
-    """Largest request body; above it the answer is 413. Images come as base64, hence the generous default."""
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=0, le=268435456)] = AUDIO_BYTES
+    """Largest request body; above it the answer is 413. 0 in the file: the default, or less with little memory."""
     hold_seconds: Natural = 30
     """How long a request waits for a model without a ready endpoint before it gets a 503."""
     hold_requests: Natural = 100
@@ -105,9 +110,10 @@ class InvalidSettingsError(ValueError):
 def load(path: Path) -> Settings:
     """Reads the settings file. Raises InvalidSettingsError."""
     try:
-        settings = msgspec.convert(yaml.safe_load(path.read_text()) or {}, Settings)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        settings = msgspec.convert({"maxBodyBytes": 0} | (yaml.safe_load(path.read_text()) or {}), Settings)
+    except (yaml.YAMLError, TypeError, msgspec.ValidationError) as error:
         raise InvalidSettingsError(f"{path}: {error}") from error
+    settings = msgspec.structs.replace(settings, max_body_bytes=settings.max_body_bytes or _most_bytes(settings))
     if not address(settings.listen)[0] and not has_ipv6():
         settings = msgspec.structs.replace(settings, listen=f"0.0.0.0{settings.listen}")  # noqa: S104
     for problem in claims.faults(settings.id_owners, settings.hub_organizations, settings.routed_namespaces):
@@ -131,7 +137,16 @@ def _origin_problems(settings: Settings) -> Iterator[str]:
             yield f"corsOrigins: {origin[:100]!r} is no origin: write https://host or https://host:port"
 
 
+def _most_bytes(settings: Settings) -> int:
+    """The largest body, if the file does not name one."""
+    limit = settings.memory_bytes
+    fits = not limit or memory.least(settings.threads, AUDIO_BYTES) <= limit
+    return AUDIO_BYTES if fits else LITTLE_BYTES
+
+
 def _size_problems(settings: Settings) -> Iterator[str]:
+    if settings.max_body_bytes < LEAST_BODY:
+        yield f"maxBodyBytes: {settings.max_body_bytes} is less than {LEAST_BODY}: raise it, or write 0 for the default"
     needed = memory.least(settings.threads, settings.max_body_bytes)
     if settings.memory_bytes and settings.memory_bytes < needed:
         yield (

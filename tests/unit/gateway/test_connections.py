@@ -68,9 +68,9 @@ def test_requests_in_hops_do_not_count_as_connections_if_there_are_buffers_for_b
 
 
 def test_the_limits_of_an_address_with_the_default_memory_are_those_in_the_documentation() -> None:
-    assert connections.client_limit(FULL) == 7679
-    assert connections.address_limit(FULL) == 3784
-    assert "sc1_conn_cur gt 1679" in configuration(FULL)
+    assert connections.client_limit(FULL) == 5770
+    assert connections.address_limit(FULL) == 2524
+    assert "sc1_conn_cur gt 1261" in configuration(FULL)
 
 
 def test_without_a_limit_for_addresses_hops_refuse_none() -> None:

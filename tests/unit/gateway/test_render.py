@@ -89,7 +89,7 @@ def test_the_static_part_does_not_depend_on_the_table() -> None:
 
 @pytest.mark.parametrize("error", errors.BY_STATUS)
 def test_each_error_file_is_a_whole_answer(error: errors.ErrorResponse) -> None:
-    head, _unused, body = errors.error_file(error).partition("\r\n\r\n")
+    head, _unused, body = errors.error_file(error, 4096).partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {error.status} ")
     assert f"content-length: {len(body)}" in head
     assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}

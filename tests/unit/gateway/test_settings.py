@@ -106,3 +106,29 @@ def test_the_gateway_listens_on_both_families_if_the_kernel_has_both(
     path = tmp_path / "gateway.yaml"
     path.write_text(json.dumps({"listen": listen}))
     assert bound in haproxy.configuration(load(path), EMPTY)
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("", 27262976),
+        ("maxBodyBytes: 0", 27262976),
+        ("memoryBytes: 805306368", 27262976),
+        ("memoryBytes: 402653184", 16777216),
+        ("{memoryBytes: 805306368, threads: 4}", 16777216),
+        ("maxBodyBytes: 4096", 4096),
+    ],
+)
+def test_audio_of_openai_s_size_is_taken_if_the_memory_allows_it(tmp_path: Path, text: str, most: int) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    assert load(file).max_body_bytes == most
+    assert most != 27262976 or most > 25 * 1024 * 1024 + 65536
+
+
+@pytest.mark.parametrize("text", ["maxBodyBytes: 1", "maxBodyBytes: -1", "[1]"])
+def test_no_other_size_is_taken(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidSettingsError):
+        load(file)
