@@ -61,6 +61,9 @@ def test_each_path_is_passed_on_and_those_below_v1_with_the_other_prefix_too(
     [
         ("POST", CHAT, b'{"model":"nope"}', 404, "model_not_found"),
         ("GET", "/v1/models/nope/at/all", b"", 404, "model_not_found"),
+        ("GET", "/v1/models//", b"", 404, "model_not_found"),
+        ("GET", f"/v1/models/{'x' * 12_000}", b"", 404, "model_not_found"),
+        ("POST", "/v1/models/", b'{"model":"m1"}', 405, "method_not_supported"),
         ("GET", "/v2/models", b"", 404, "unknown_url"),
         ("POST", "/v1/load_lora_adapter", b'{"model":"m1"}', 404, "unknown_url"),
         ("GET", CHAT, b"", 405, "method_not_supported"),

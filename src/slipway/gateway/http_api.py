@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +26,10 @@ MOST_SELECTOR = 1024
 """Characters of a label selector, which is held against every model of the list."""
 KNOWN_SECONDS = 30.0
 """How long the model list waits for the first table."""
+BAD_REQUEST, BROKEN = 400, 500
+HEADER_BYTES = 65536
+"""Of a line of the head: more than HAProxy lets pass, so that none is answered by the framework's parser."""
+log = logging.getLogger(__name__)
 _BACKLOG = 1024
 _AT_A_TIME = 200
 """Models to filter before yielding to the other tasks of the process."""
@@ -100,9 +105,26 @@ def model_list(
             return web.Response(status=503, text=body, content_type="application/json", headers={"Retry-After": "10"})
         return _respond(_unknown(model))
 
-    application = web.Application()
-    application.add_routes([web.get("/v1/models", listed), web.get(r"/v1/models/{model:[\s\S]+}", one)])
+    application = web.Application(middlewares=[in_our_shape])
+    application.add_routes(
+        [web.get("/v1/models", listed), web.get("/v1/models/", listed), web.get(r"/v1/models/{model:[\s\S]+}", one)]
+    )
     return application
+
+
+@web.middleware
+async def in_our_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Gives the errors that the framework answers with by itself, as for unknown paths, OpenAI's shape."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < BAD_REQUEST:
+            raise
+        known = next((one for one in errors.BY_STATUS if one.status == error.status), None)
+        return _respond(known or errors.ErrorResponse(error.status, f"{error.reason}."))
+    except Exception:
+        log.exception("Cannot answer %s %s", request.method, request.path[:200])
+        return _respond(next(one for one in errors.BY_STATUS if one.status == BROKEN))
 
 
 def once_known(known: asyncio.Event) -> Middleware:
@@ -177,7 +199,7 @@ def operations(
         await refresh()
         return web.Response(body=text(), headers=headers)
 
-    application = web.Application()
+    application = web.Application(middlewares=[in_our_shape])
     application.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     return application
 
@@ -195,7 +217,7 @@ def listening(path: Path) -> socket.socket:
 @asynccontextmanager
 async def served(application: web.Application, where: socket.socket | str) -> AsyncIterator[None]:
     """Serves on a socket that listens, or on ``[host]:port`` (text), while the context lasts."""
-    runner = web.AppRunner(application, access_log=None)
+    runner = web.AppRunner(application, access_log=None, max_line_size=HEADER_BYTES, max_field_size=HEADER_BYTES)
     await runner.setup()
     try:
         site: web.BaseSite

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from yarl import URL
 
 from slipway.gateway import http_api
 from slipway.gateway.selector import HEADER
@@ -136,3 +138,51 @@ async def test_who_waits_for_the_first_table_in_vain_is_told_so(
     async with TestClient(TestServer(application)) as client, client.get("/v1/models") as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
         assert (await answer.json())["error"]["code"] == "models_unknown"
+
+
+async def test_a_slash_behind_the_list_changes_nothing(client: TestClient[Any, Any]) -> None:
+    assert await listed(client, "/") == ["chat", "plain"]
+    assert await listed(client, "/?feature=TextEmbedding") == ["vectors"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/models//", 404),
+        ("GET", "/v1/models/%00%ff", 404),
+        ("GET", f"/v1/models/{'x' * 5_000}", 404),
+        ("GET", "/v1/model", 404),
+        ("GET", "/", 404),
+        ("POST", "/v1/models", 405),
+        ("DELETE", "/v1/models/chat", 405),
+    ],
+)
+async def test_every_error_has_the_shape_of_openai(
+    client: TestClient[Any, Any], method: str, path: str, status: int
+) -> None:
+    async with client.request(method, URL(path, encoded=True)) as answer:
+        assert (answer.status, answer.content_type) == (status, "application/json")
+        assert (await answer.json())["error"].keys() == {"message", "type", "param", "code"}
+
+
+async def test_a_fault_of_ours_has_it_too() -> None:
+    def broken() -> RoutingTable:
+        raise RuntimeError("secret of the program")
+
+    async with TestClient(TestServer(http_api.model_list(broken))) as client, client.get("/v1/models") as answer:
+        assert answer.status == 500
+        text = await answer.text()
+        assert "secret" not in text
+        assert json.loads(text)["error"]["type"] == "server_error"
+
+
+async def test_so_have_errors_of_the_port_for_health() -> None:
+    async def refresh() -> None:
+        raise RuntimeError("HAProxy does not answer")
+
+    application = http_api.operations(lambda: True, refresh, lambda: b"")
+    async with TestClient(TestServer(application)) as client:
+        for path, status in (("/nothing", 404), ("/metrics", 500)):
+            async with client.get(path) as answer:
+                assert answer.status == status
+                assert (await answer.json())["error"]["message"]
