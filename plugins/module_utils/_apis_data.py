@@ -793,6 +793,7 @@ APIS: Mapping[str, Any] = {
                     "verbs": ["update"],
                 },
                 {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]},
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
             ],
             "own": [
                 {

@@ -25,6 +25,8 @@ from slipway.depot.reviews import Caller, Reviews, unauthorized
 from slipway.depot.settings import Settings
 from slipway.depot.signing import Access, Signer
 from slipway.kube.client import Client
+from slipway.kube.errors import NotFoundError
+from slipway.kube.objects import NAMESPACE, Key, uid
 from slipway.serving import depot_token
 
 MOST_SCOPES = 16
@@ -132,15 +134,24 @@ class Tokens:
             raise unauthorized("show the token of a service account, or the password of a pull Secret")
         password = _password(shown)
         if len(password) <= depot_token.LONGEST and password.count(".") == 1:
-            return self._puller(password)
+            return await self._puller(password)
         return await self._reviews.caller(password, request.remote or "")
 
-    def _puller(self, password: str) -> Caller:
-        """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace."""
+    async def _puller(self, password: str) -> Caller:
+        """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace. A namespace that
+        was deleted and created again is another one."""
         try:
             claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:
             raise unauthorized(str(error)) from None
+        if not claim.uid or not claim.expires:
+            raise unauthorized("the token is of an older controller: wait until the controller renews the pull Secret")
+        try:
+            namespace = await self._client.get(NAMESPACE, Key("", claim.namespace))
+        except NotFoundError:
+            namespace = None
+        if namespace is None or uid(namespace) != claim.uid:
+            raise unauthorized(f"the token is for another namespace than {claim.namespace}")
         return Caller(f"pull:{claim.namespace}", claim.namespace)
 
 

@@ -37,7 +37,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     """Of the model. To pull: empty."""
     uid: str = ""
-    """Of the model. To pull: empty."""
+    """Of the model. To pull: of the namespace, as another one can have its name later."""
     expires: int = 0
     """Unix seconds; 0: never."""
 

@@ -8,10 +8,10 @@ import re
 from base64 import b64encode
 from collections.abc import Sequence
 
-from slipway.kube.objects import NODE, SECRET, Object, key, uid
+from slipway.kube.objects import NAMESPACE, NODE, SECRET, Key, Object, key, metadata_of, uid
 from slipway.serving import volumes
 from slipway.serving.api import Watch
-from slipway.serving.delivery import DeliveryWorld, NotDeliverableError, template_of
+from slipway.serving.delivery import Blocked, DeliveryWorld, NotDeliverableError, template_of
 from slipway.serving.depot_token import KEY_BYTES, Claim, sign
 from slipway.serving.watches import nobody
 from slipway.serving.workload import child
@@ -21,6 +21,9 @@ UNAVAILABLE = "ImageVolumeUnavailable"
 KUBELET = (1, 33)
 RUNTIMES = {"containerd": (2, 1), "cri-o": (1, 31)}
 """From which versions on they mount images."""
+RENEWAL, LIFE = 24 * 3600, 7 * 24 * 3600
+"""Seconds after which a pull token is renewed, and for which it is good."""
+UNKNOWN_SECONDS = 5.0
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -40,8 +43,13 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
         if selector.items() <= (node["metadata"].get("labels") or {}).items() and (why := _unable(node)):
             raise NotDeliverableError(UNAVAILABLE, why)
     named = {one.name: f"{choices.prefix}image-{hashlib.sha256(one.name.encode()).hexdigest()[:8]}" for one in models}
+    space = world.listers.get(NAMESPACES.kind, Key("", key(world.workload).namespace))
+    if space is None:  # the cache is behind
+        text = "The controller does not know the namespace yet."
+        return Means(blocked=Blocked(UNAVAILABLE, text, waiting=True), recheck_seconds=UNKNOWN_SECONDS)
     images = {one.name: f"{choices.node_registry}/{one.repository}@{one.image}" for one in models}
-    secret = _pull_secret(world, choices)
+    expires = _expires(world)
+    secret = _pull_secret(world, choices, Claim(use="pull", namespace=key(space).name, uid=uid(space), expires=expires))
     return Means(
         mode="ImageVolume",
         reason="ImageVolume",
@@ -52,6 +60,7 @@ def means(world: DeliveryWorld, choices: Choices, models: Sequence[Brought]) -> 
         ),
         pull_secrets=({"name": key(secret).name},),
         secrets=(secret,),
+        recheck_seconds=max(expires - LIFE + RENEWAL - world.now, 1.0),
     )
 
 
@@ -71,10 +80,16 @@ def _version(text: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _pull_secret(world: DeliveryWorld, choices: Choices) -> Object:
+def _expires(world: DeliveryWorld) -> int:
+    """Unix seconds at which the token in a workload's pull Secret ends. They stay the same until it is renewed, at
+    another time for each workload."""
+    offset = int(hashlib.sha256(uid(world.workload).encode()).hexdigest(), 16) % RENEWAL
+    return (int(world.now) - offset) // RENEWAL * RENEWAL + offset + LIFE
+
+
+def _pull_secret(world: DeliveryWorld, choices: Choices, claim: Claim) -> Object:
     """Opens the registry for the kubelet, as far as pods of this namespace may read it; good for nothing else."""
-    namespace = key(world.workload).namespace
-    password = sign(choices.key, Claim(use="pull", namespace=namespace))
+    namespace, password = claim.namespace, sign(choices.key, claim)
     login = {"username": "slipway", "password": password, "auth": _text(f"slipway:{password}".encode())}
     config = json.dumps({"auths": {choices.node_registry: login}}).encode()
     name = f"{choices.prefix}pull-{hashlib.sha256(uid(world.workload).encode()).hexdigest()[:12]}"
@@ -94,5 +109,7 @@ def _node(node: Object) -> Object:
     return {"kind": NODE.kind, "metadata": metadata, "status": {"nodeInfo": kept}}
 
 
+NAMESPACES = Watch(kind=metadata_of(NAMESPACE), enqueue=nobody)
+"""Needed where models are delivered like this."""
 NODES = Watch(kind=NODE, enqueue=nobody, trim=_node)
 """Needed where models are delivered like this."""

@@ -21,6 +21,7 @@ from slipway.kube.objects import (
     DEPLOYMENT,
     EVENT,
     JOB,
+    NAMESPACE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
     SECRET,
@@ -161,6 +162,7 @@ async def test_a_pull_secret_that_another_writer_deletes_or_changes_is_written_a
     (tmp_path / "hmac").write_bytes(bytes(32))
     own = {"delivery": "ImageVolume", "nodeRegistry": "node:5000", "image": True, "keyFile": str(tmp_path / "hmac")}
     annotations = {names.IMAGE_DIGEST: f"sha256:{'b' * 64}"}
+    await server.put(NAMESPACE.path("", "models"), metadata={"name": "models"})
     await cluster.model(metadata={"annotations": annotations})
     path = await cluster.workload(model="m")
     await deliver(settings=Settings(apis={"deckhouse": {"registry": "registry:5000"} | own}, system_namespace="system"))

@@ -14,6 +14,7 @@ from slipway.depot.publishers import WRITE
 from slipway.depot.reviews import Caller, reviewed
 from slipway.depot.signing import Access
 from slipway.depot.tokens import granted, scope_of
+from slipway.kube.objects import NAMESPACE
 from slipway.serving.depot_token import Claim, sign
 
 from .conftest import KEY, NOW, SYSTEM, asked, knows
@@ -163,8 +164,46 @@ async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, sc
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
 
 
-async def test_a_nodes_password_pulls_for_its_namespace(tokens, metrics):
-    password = sign(KEY, Claim(use="pull", namespace="team"))
+def pull_password(**changes: Any) -> str:
+    claim = {"use": "pull", "namespace": "team", "uid": "uid-team", "expires": int(NOW) + 60}
+    return sign(KEY, Claim(**{**claim, **changes}))
+
+
+async def put_namespace(server: Any, uid: str = "uid-team") -> None:
+    await server.put(NAMESPACE.path("", "team"), metadata={"name": "team", "uid": uid})
+
+
+@pytest.mark.parametrize(
+    ("changes", "uid"),
+    [
+        ({}, "uid-again"),
+        ({}, ""),
+        ({"uid": ""}, "uid-team"),
+        ({"expires": 0}, "uid-team"),
+        ({"uid": "", "expires": 0}, "uid-team"),
+        ({"expires": int(NOW)}, "uid-team"),
+        ({"namespace": "other"}, "uid-team"),
+    ],
+    ids=["created again", "deleted", "no uid", "no end", "an older controller's", "expired", "another's"],
+)
+async def test_a_password_that_is_not_for_the_namespace_as_it_is_now_is_401(server, tokens, metrics, changes, uid):
+    if uid:
+        await put_namespace(server, uid)
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", headers=basic(pull_password(**changes)))
+    assert answer.status == 401
+
+
+async def test_a_forged_password_costs_the_api_server_nothing(server, tokens, metrics):
+    forged = sign(bytes(32), Claim(use="pull", namespace="team", uid="uid-team", expires=int(NOW) + 60))
+    async with asked(metrics, tokens) as visitor:
+        assert (await visitor.get("/token", headers=basic(forged))).status == 401
+    assert server.log == []
+
+
+async def test_a_nodes_password_pulls_for_its_namespace(server, tokens, metrics):
+    await put_namespace(server)
+    password = pull_password()
     scope = "repository:namespaced/team/a/1:pull,push"
     async with asked(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": scope}, headers=basic(password))

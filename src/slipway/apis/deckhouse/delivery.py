@@ -86,7 +86,7 @@ class Deliveries:
 
 def watches(settings: Settings) -> tuple[Watch, ...]:
     """What is read beside models and workloads."""
-    return (image_volumes.NODES,) if deckhouse(settings).delivery == "ImageVolume" else ()
+    return (image_volumes.NODES, image_volumes.NAMESPACES) if deckhouse(settings).delivery == "ImageVolume" else ()
 
 
 def _asked(workload: Object) -> list[Key]:
@@ -202,7 +202,7 @@ def _finished(
         claims=(*means.claims, *old),
         finished_jobs=means.finished_jobs,
         secrets=means.secrets,
-        recheck_seconds=ROLLOUT_SECONDS if old else None,
+        recheck_seconds=ROLLOUT_SECONDS if old else means.recheck_seconds,
     )
 
 

@@ -6,7 +6,7 @@ from slipway.apis.deckhouse import names, readiness
 from slipway.apis.deckhouse.metrics import samples
 from slipway.apis.deckhouse.settings import DeckhouseSettings
 from slipway.apis.description import GET, MANAGE, Description, Fact, Grant, Grants, Resource
-from slipway.kube.objects import JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD, SECRET
+from slipway.kube.objects import JOB, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, SECRET
 from slipway.serving.delivery import WORKLOADS
 
 MODELS = tuple(
@@ -40,7 +40,10 @@ DESCRIPTION = Description(
             Grant(PERSISTENT_VOLUME_CLAIM, MANAGE),  # with models that were delivered
             Grant(POD, ("delete",)),  # that wait behind a gate which is open now
         ),
-        cluster=(Grant(NODE, ("list", "watch")),),  # whether they mount images
+        cluster=(
+            Grant(NODE, ("list", "watch")),  # whether they mount images
+            Grant(NAMESPACE, ("list", "watch")),  # whose pods may pull: their uids
+        ),
         own=(Grant(JOB, MANAGE), Grant(SECRET, WRITE)),  # the same of models of the cluster
     ),
     settings=DeckhouseSettings,

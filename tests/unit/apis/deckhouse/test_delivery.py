@@ -32,12 +32,14 @@ from slipway.serving.delivery import (
     operations,
     template_of,
 )
-from slipway.serving.depot_token import verified
+from slipway.serving.depot_token import Claim, TokenError, verified
 from slipway.serving.settings import Settings
 from slipway.serving.times import unix_time
+from slipway.weights.image_volumes import LIFE, RENEWAL
+from slipway.weights.image_volumes import NAMESPACES as NAMESPACE_WATCH
 from slipway.weights.shared_claim import FILLED
 
-NAMESPACE = "ai-demo"
+NAMESPACE, NAMESPACES = "ai-demo", NAMESPACE_WATCH.kind
 SECRET_KEY = bytes(range(32))
 GIB = 1 << 30
 NOW = unix_time("2026-11-23T00:01:00Z")
@@ -91,11 +93,16 @@ def workload(kind: Kind = DEPLOYMENT, name: str = "w", **annotations: str) -> Ob
     }
 
 
+def namespace(uid: str = "uid-ns") -> Object:
+    return {"kind": NAMESPACES.kind, "metadata": {"name": NAMESPACE, "uid": uid, "resourceVersion": "1"}}
+
+
 class Place:
     """A cluster in which outcomes become true at once."""
 
     def __init__(self, *models: Object, own: Object | None = None) -> None:
-        self.stores = {kind: Store() for kind in (names.MODEL, names.CLUSTER_MODEL, NODE)}
+        self.stores = {kind: Store() for kind in (names.MODEL, names.CLUSTER_MODEL, NODE, NAMESPACES)}
+        self.put(namespace())
         self.claims: dict[str, Object] = {}
         self.jobs: dict[str, Object] = {}
         self.settings = Settings(apis={"deckhouse": own or OWN}, loader_image="slipway:test")
@@ -504,10 +511,53 @@ def test_image_volumes_need_no_claim_and_no_job() -> None:
     (secret,) = place.outcome(DEPLOYMENT, after).secrets
     assert spec["imagePullSecrets"] == [{"name": secret["metadata"]["name"]}]
     told = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
-    assert verified(SECRET_KEY, told["password"], "pull", NOW).namespace == NAMESPACE
+    claim = verified(SECRET_KEY, told["password"], "pull", NOW)
+    assert (claim.namespace, claim.uid) == (NAMESPACE, "uid-ns")
     del after["metadata"]["annotations"][names.USES_MODEL]
     left = place.deliver(DEPLOYMENT, after)
     assert template_of(DEPLOYMENT, left) == template_of(DEPLOYMENT, workload())
+
+
+def pull_claim(outcome: Outcome, now: float) -> Claim:
+    (secret,) = outcome.secrets
+    told = json.loads(base64.b64decode(secret["data"][".dockerconfigjson"]))["auths"]["node.example:5000"]
+    return verified(SECRET_KEY, told["password"], "pull", now)
+
+
+def test_a_pull_token_ends_after_days_and_is_renewed_before() -> None:
+    place = Place(with_image("a", "a", "d"), node(gpu="yes"), own=IMAGES)
+    after = place.deliver(DEPLOYMENT, workload(model="a"))
+    first = place.outcome(DEPLOYMENT, after)
+    claim = pull_claim(first, place.now)
+    assert LIFE - RENEWAL < claim.expires - place.now <= LIFE
+    assert first.recheck_seconds is not None
+    place.now += first.recheck_seconds - 1
+    same = place.outcome(DEPLOYMENT, after)
+    assert same.secrets == first.secrets
+    place.now += 1
+    renewed = place.outcome(DEPLOYMENT, after)
+    assert pull_claim(renewed, place.now).expires == claim.expires + RENEWAL
+    assert renewed.secrets[0]["metadata"] == first.secrets[0]["metadata"]
+    assert renewed.workload == first.workload  # no pod is replaced
+    with pytest.raises(TokenError, match="expired"):
+        pull_claim(first, claim.expires)
+
+
+def test_pull_tokens_of_a_namespace_that_was_created_again_are_others() -> None:
+    place = Place(with_image("a", "a", "d"), node(gpu="yes"), own=IMAGES)
+    before = pull_claim(place.outcome(DEPLOYMENT, workload(model="a")), NOW)
+    place.put(namespace("uid-again"))
+    assert pull_claim(place.outcome(DEPLOYMENT, workload(model="a")), NOW).uid != before.uid
+
+
+def test_a_namespace_that_is_not_yet_known_is_waited_for() -> None:
+    place = Place(with_image("a", "a", "d"), node(gpu="yes"), own=IMAGES)
+    place.stores[NAMESPACES] = Store()
+    outcome = place.outcome(DEPLOYMENT, workload(model="a"))
+    assert outcome.secrets == ()
+    assert outcome.blocked
+    assert outcome.blocked.waiting
+    assert outcome.recheck_seconds
 
 
 @pytest.mark.parametrize(
