@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,8 +21,10 @@ from slipway.depot import signing, writer
 from slipway.depot.app import application
 from slipway.depot.models import UPLOADED, Models
 from slipway.depot.registry import Registry
-from slipway.depot.settings import parsed
+from slipway.depot.settings import Settings, parsed
 from slipway.depot.signing import Access, Signer
+from slipway.depot.sweep import Sweeper, Swept
+from slipway.depot.tokens import Tokens
 from slipway.depot.uploads import Uploads
 from slipway.kube.client import Client
 from slipway.kube.metrics import Metrics
@@ -43,6 +46,9 @@ class World:
 
     def __init__(self, registry: RealRegistry, signer: Signer, visitor: TestClient, objects: dict) -> None:
         self.registry, self.signer, self.visitor, self.objects = registry, signer, visitor, objects
+        self.client: Client
+        self.connected: Registry
+        self.settings: Settings
         self.path = f"/v1/upload/team/tiny/{UID}"
         claim = Claim(use="upload", namespace="team", name="tiny", uid=UID, expires=int(time.time()) + 600)
         self.headers = {"Authorization": f"Bearer {sign(KEY, claim)}"}
@@ -95,7 +101,9 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             connected = Registry(aiohttp.ClientSession(), URL(f"http://{registry.host}"), signer)
             uploads = Uploads(settings, KEY, Models(client, settings, KEY), connected, metrics)
             async with TestClient(TestServer(application([uploads], metrics, at_once=8))) as visitor:
-                yield World(registry, signer, visitor, api.objects)
+                made = World(registry, signer, visitor, api.objects)
+                made.client, made.connected, made.settings = client, connected, settings
+                yield made
             await connected.close()
             await client.close()
 
@@ -177,3 +185,43 @@ async def test_a_registry_that_dies_in_the_middle_costs_a_piece_and_the_rest_is_
     assert answer.status == 204
     digest = hashlib.sha256(await world.uploaded()).hexdigest()
     assert digest == hashlib.sha256(CONTENT).hexdigest()
+
+
+async def test_what_no_model_names_is_swept_and_collected(world: World) -> None:
+    answer = await world.visitor.put(world.path, data=CONTENT, headers=world.headers)
+    assert answer.status == 201
+    stored = world.registry.stored
+    orphan, other = f"namespaced/team/gone/{UID}", "library/other"
+    for repository in (orphan, f"cluster/gone/{UID}", other):
+        await push(world.connected, repository, repository.encode() * 100_000)
+    more = world.registry.stored
+    assert more > stored
+
+    tokens = Tokens(world.settings, world.signer, KEY, world.client)
+    swept = await Sweeper(world.settings, tokens, world.client, world.connected)._swept()
+
+    assert swept == Swept(removed=2, complete=True)
+    assert [one async for one in world.connected.repositories()] == sorted(
+        [orphan, f"cluster/gone/{UID}", other, REPOSITORY]
+    )
+    assert await world.connected.tags(orphan) == ()
+    await asyncio.to_thread(world.registry.collect)
+    assert stored < world.registry.stored < more
+    assert await world.uploaded() == CONTENT
+    assert await world.connected.tags(other) == ("latest",)
+
+
+async def push(registry: Registry, repository: str, content: bytes) -> None:
+    """An artifact of one layer."""
+    blobs = [{"digest": f"sha256:{hashlib.sha256(one).hexdigest()}", "size": len(one)} for one in (b"{}", content)]
+    for blob, text in zip(blobs, (b"{}", content), strict=True):
+        await registry.put_blob(repository, text, blob["digest"])
+    layer, config = "application/octet-stream", "application/vnd.oci.empty.v1+json"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": session.MANIFEST_TYPE,
+        "config": {"mediaType": config, **blobs[0]},
+        "layers": [{"mediaType": layer, **blobs[1]}],
+    }
+    text = json.dumps(manifest).encode()
+    await registry.put_manifest(repository, "latest", text, media_type=session.MANIFEST_TYPE)
