@@ -11,7 +11,8 @@ import hashlib
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -78,17 +79,26 @@ class Reviews:
             raise unauthorized("this is no token of a service account")
         if token in self._refusals:
             raise self._unknown()
+        async with self.place(address):
+            if token in self._refusals:  # by another request meanwhile
+                raise self._unknown()
+            try:
+                return reviewed(await self._reviewed(token), self._audience)
+            except RefusedError:
+                self._refusals.add(token)
+                raise
+
+    @asynccontextmanager
+    async def place(self, address: str) -> AsyncIterator[None]:
+        """A place in an address's share of the requests to the API server. Raises RefusedError if it has none left."""
         if self._outstanding[address] >= MOST_OF_ONE or self._outstanding.total() >= MOST:
             raise busy("too many tokens are being reviewed")
         self._outstanding[address] += 1
         penalty = 0.0
         try:
             async with self._places:
-                if token in self._refusals:  # by another request meanwhile
-                    raise self._unknown()
-                return reviewed(await self._reviewed(token), self._audience)
+                yield
         except RefusedError:
-            self._refusals.add(token)
             penalty = PENALTY_SECONDS
             raise
         finally:

@@ -134,10 +134,10 @@ class Tokens:
             raise unauthorized("show the token of a service account, or the password of a pull Secret")
         password = _password(shown)
         if len(password) <= depot_token.LONGEST and password.count(".") == 1:
-            return await self._puller(password)
+            return await self._puller(password, request.remote or "")
         return await self._reviews.caller(password, request.remote or "")
 
-    async def _puller(self, password: str) -> Caller:
+    async def _puller(self, password: str, address: str) -> Caller:
         """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace. A namespace that
         was deleted and created again is another one."""
         try:
@@ -146,13 +146,17 @@ class Tokens:
             raise unauthorized(str(error)) from None
         if not claim.uid or not claim.expires:
             raise unauthorized("the token is of an older controller: wait until the controller renews the pull Secret")
-        try:
-            namespace = await self._client.get(NAMESPACE, Key("", claim.namespace))
-        except NotFoundError:
-            namespace = None
-        if namespace is None or uid(namespace) != claim.uid:
-            raise unauthorized(f"the token is for another namespace than {claim.namespace}")
+        async with self._reviews.place(address):
+            if await self._namespace(claim.namespace) != claim.uid:
+                raise unauthorized(f"the token is for another namespace than {claim.namespace}")
         return Caller(f"pull:{claim.namespace}", claim.namespace)
+
+    async def _namespace(self, name: str) -> str:
+        """The uid of a namespace; empty: there is none."""
+        try:
+            return uid(await self._client.get(NAMESPACE, Key("", name)))
+        except NotFoundError:
+            return ""
 
 
 def _password(shown: str) -> str:
