@@ -80,8 +80,8 @@ class Depot:
         request = urllib.request.Request(self._given["url"], headers=headers, method="POST")
         trust = ssl.create_default_context(cafile=self._given["ca"])
         with urllib.request.urlopen(request, timeout=180, context=trust) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
+            content: dict[str, Any] = json.load(answer)
+            return content
 
 
 def sweep(depot: Callable[[], dict[str, Any]], seconds: float, stop: threading.Event) -> None:
@@ -89,9 +89,9 @@ def sweep(depot: Callable[[], dict[str, Any]], seconds: float, stop: threading.E
     end, left = time.monotonic() + seconds, TRIES
     while left and time.monotonic() < end:
         try:
-            found = depot()
-            say(f"the depot removed {found['removed']} manifests that no model names")
-            if found["complete"]:
+            answer = depot()
+            say(f"the depot removed {answer['removed']} manifests that no model names")
+            if answer["complete"]:
                 return
         except (OSError, ValueError, KeyError, TypeError) as error:
             left -= 1

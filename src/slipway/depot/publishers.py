@@ -88,12 +88,12 @@ class Publishers:
 
     async def _model(self, place: Place, name: str) -> Object | None:
         kind = self._settings.models if place.namespace else self._settings.cluster_models
-        found: list[Object] = []
+        models: list[Object] = []
         try:
-            found = [await self._client.get(kind, Key(place.namespace, place.name))]
+            models = [await self._client.get(kind, Key(place.namespace, place.name))]
         except NotFoundError:
             if not _SHORTENED.search(place.name):
                 return None
             async for page in self._client.pages(kind, namespace=place.namespace):
-                found += [one for one in page.items if len(key(one).name) > LONGEST_NAME]
-        return next((one for one in found if repository(*key(one), uid(one)) == name), None)
+                models += [one for one in page.items if len(key(one).name) > LONGEST_NAME]
+        return next((one for one in models if repository(*key(one), uid(one)) == name), None)

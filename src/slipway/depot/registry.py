@@ -195,20 +195,20 @@ class Registry:
         last, access = "", Access("registry", "catalog", ("*",))
         for _unused in range(MOST_PAGES):
             place = self._base.with_path("/v2/_catalog").with_query(n=str(PAGE), **({"last": last} if last else {}))
-            found = await self._listed(place, "", _Catalog, access)
-            for name in found.repositories:
+            page = (await self._listed(place, "", _Catalog, access)).repositories
+            for name in page:
                 yield name
-            if len(found.repositories) < PAGE or found.repositories[-1] == last:
+            if len(page) < PAGE or page[-1] == last:
                 return
-            last = found.repositories[-1]
+            last = page[-1]
 
     async def tags(self, repository: str) -> tuple[str, ...]:
         """Of a repository: at most PAGE."""
         try:
-            found = await self._listed(self._at(repository, "tags/list").with_query(n=str(PAGE)), repository, _Tags)
+            page = await self._listed(self._at(repository, "tags/list").with_query(n=str(PAGE)), repository, _Tags)
         except MissingError:
             return ()
-        return tuple(tag for tag in found.tags or () if _TAG.fullmatch(tag))
+        return tuple(tag for tag in page.tags or () if _TAG.fullmatch(tag))
 
     async def digest(self, repository: str, tag: str) -> str:
         """Of the manifest that has a tag; empty: there is none."""

@@ -137,16 +137,16 @@ class _Review(msgspec.Struct, frozen=True):
 
 
 def reviewed(review: Object, audience: str) -> Caller:
-    """Whom a TokenReview names. Raises RefusedError: nobody, no service account, or one for another audience."""
+    """The service account that a TokenReview names. Raises RefusedError if it names none for this audience."""
     try:
-        found = msgspec.convert(review.get("status") or {}, _Review)
+        status = msgspec.convert(review.get("status") or {}, _Review)
     except msgspec.ValidationError:
-        found = _Review()
-    account = SERVICE_ACCOUNT.fullmatch(found.user.username)
-    if not found.authenticated or audience not in found.audiences or account is None:
+        status = _Review()
+    account = SERVICE_ACCOUNT.fullmatch(status.user.username)
+    if not status.authenticated or audience not in status.audiences or account is None:
         raise _unknown(audience)
-    pods = (found.user.extra or {}).get(POD_NAME, ())
-    return Caller(found.user.username, account[1], pods[0] if len(pods) == 1 else "")
+    pods = (status.user.extra or {}).get(POD_NAME, ())
+    return Caller(status.user.username, account[1], pods[0] if len(pods) == 1 else "")
 
 
 def unauthorized(message: str) -> RefusedError:

@@ -124,9 +124,9 @@ class Sweeper:
 
     async def _remove(self, name: str, keep: Kept) -> int:
         """Manifests of a repository that its model does not keep."""
-        found = {tag: await self._registry.digest(name, tag) for tag in await self._registry.tags(name)}
-        stay = {digest for tag, digest in found.items() if keep.keeps(tag, digest)}
-        gone = {digest for digest in found.values() if digest and digest not in stay}
+        digests = {tag: await self._registry.digest(name, tag) for tag in await self._registry.tags(name)}
+        stay = {digest for tag, digest in digests.items() if keep.keeps(tag, digest)}
+        gone = {digest for digest in digests.values() if digest and digest not in stay}
         for digest in sorted(gone):
             await self._registry.delete_manifest(name, digest)
         return len(gone)

@@ -59,12 +59,12 @@ def granted(
     caller: Caller, scopes: Iterable[Scope], writable: Mapping[str, frozenset[str]] = MappingProxyType({})
 ) -> tuple[Access, ...]:
     """Of what a caller asks for, what it may do. ``writable``: repository -> what its publisher may do in it."""
-    found = []
+    access = []
     for scope in scopes:
         may = _readable(caller, scope) | writable.get(scope.name, NOTHING) if scope.kind == "repository" else NOTHING
         if got := tuple(action for action in scope.actions if action in may):
-            found.append(Access(scope.kind, scope.name, got))
-    return tuple(found)
+            access.append(Access(scope.kind, scope.name, got))
+    return tuple(access)
 
 
 def _readable(caller: Caller, scope: Scope) -> frozenset[str]:
@@ -138,8 +138,8 @@ class Tokens:
         return await self._reviews.caller(password, request.remote or "")
 
     async def _puller(self, password: str, address: str) -> Caller:
-        """Whom the controller's token for pulling is for. Nodes show it for pods of its namespace. A namespace that
-        was deleted and created again is another one."""
+        """The namespace for whose pods the controller signed a pull token. A namespace that was deleted and created again
+        is another one."""
         try:
             claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:

@@ -86,9 +86,9 @@ def policy(blocked: Sequence[str] = ()) -> AddressPolicy:
 
 def loader_words(blocked: Sequence[str] = ()) -> list[str]:
     """What tells the loader the same policy."""
-    found = policy(blocked)
-    allowed = (f"--allow-host={one}" for one in found.allowed)
-    return ["--guard", *allowed, *(f"--block-network={one}" for one in found.blocked)]
+    rules = policy(blocked)
+    allowed = (f"--allow-host={one}" for one in rules.allowed)
+    return ["--guard", *allowed, *(f"--block-network={one}" for one in rules.blocked)]
 
 
 def authorization(secret: Mapping[str, str]) -> str:

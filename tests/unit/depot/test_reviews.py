@@ -50,7 +50,7 @@ async def status(reviews: Reviews, token: str = TOKEN, address: str = "10.0.0.1"
 
 
 class Held:
-    """An API server that answers no review until it is told to."""
+    """An API server that answers no review before the event."""
 
     def __init__(self, server: Any) -> None:
         self.go, self._answer = asyncio.Event(), review_answer(POD, "slipway-depot")
@@ -58,8 +58,8 @@ class Held:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         await self.go.wait()
-        found: web.StreamResponse = await self._answer(request)
-        return found
+        response: web.StreamResponse = await self._answer(request)
+        return response
 
 
 async def test_a_refused_token_costs_one_review(reviews, server, clock):
