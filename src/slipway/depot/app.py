@@ -6,6 +6,7 @@ Every answer says that it is to be kept nowhere. No answer and no line of a log 
 from __future__ import annotations
 
 import logging
+from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -59,7 +60,7 @@ def busy(message: str) -> RefusedError:
 
 
 def application(doors: Sequence[Door], metrics: Metrics, *, at_once: int) -> web.Application:
-    """All doors. ``at_once``: requests that are answered at a time."""
+    """All doors. ``at_once``: requests that are answered at a time, half of them at most of one address."""
     shared = _Shared(doors, metrics, at_once)
     app = web.Application(middlewares=[shared.middleware], client_max_size=LARGEST_BODY)
     for door in doors:
@@ -76,19 +77,20 @@ class _Shared:
         self._answers = Counter(
             "slipway_depot_answers", "Answers by door and status.", ["door", "code"], registry=metrics.registry
         )
-        self._under_way = 0
+        self._under_way, self._of_address = 0, Counts[str]()
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         door = self._doors.get(resource.canonical, "none") if resource else "none"
-        self._count(1)
+        address = request.remote or ""
+        self._count(address, 1)
         status = LEFT
         try:
             response = await self._answered(request, handler)
             status = response.status
         finally:
-            self._count(-1)
+            self._count(address, -1)
             self._answers.labels(door, str(status)).inc()
         return response
 
@@ -96,6 +98,8 @@ class _Shared:
         try:
             if self._under_way > self._at_once:
                 raise busy("too many requests are being answered")
+            if self._of_address[request.remote or ""] > max(self._at_once // 2, 1):
+                raise busy("too many requests of this address are being answered")
             return await handler(request)
         except RefusedError as refused:
             return answer(refused)
@@ -105,7 +109,10 @@ class _Shared:
             log.warning("%s: the cluster did not answer: %s", request.method, said(error))
             return answer(busy("the cluster did not answer: ask again"))
 
-    def _count(self, change: int) -> None:
+    def _count(self, address: str, change: int) -> None:
+        self._of_address[address] += change
+        if not self._of_address[address]:
+            del self._of_address[address]
         self._under_way += change
         self._running.set(self._under_way)
 

@@ -9,6 +9,7 @@ namespace, nothing is written anywhere, and an import that takes longer asks aga
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -27,7 +28,8 @@ from slipway.weights.catalogs import CatalogError, Door, authority, authorizatio
 
 OF_THE_CLUSTER = "-"
 """In place of a namespace."""
-AT_ONCE, WAITING = 8, 64
+AT_ONCE, WAITING, WAITING_OF_ONE = 8, 64, 8
+"""Grants in progress, waiting, and those of one namespace."""
 
 
 class _Chosen(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,7 +61,7 @@ class Imports:
         usual one."""
         self._settings, self._source, self._tokens, self._client = settings, source, tokens, client
         self._allowed = allowed or policy(settings.blocked_networks)
-        self._places, self._waiting = asyncio.Semaphore(AT_ONCE), 0
+        self._places, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
 
     def routes(self) -> Iterable[web.RouteDef]:
         """One."""
@@ -74,9 +76,9 @@ class Imports:
         if caller.namespace not in (namespace or self._settings.namespace, self._settings.namespace):
             raise RefusedError(403, "a publisher imports models of its own namespace only")
         chosen = await self._chosen(Key(namespace, asked["name"]), asked["uid"])
-        if self._waiting >= WAITING:
+        if self._waiting.total() >= WAITING or self._waiting[caller.namespace] >= WAITING_OF_ONE:
             raise busy("too many grants are being exchanged")
-        self._waiting += 1
+        self._waiting[caller.namespace] += 1
         try:
             async with self._places:
                 found = await self._exchanged(chosen)
@@ -84,7 +86,8 @@ class Imports:
             status = 503 if error.passing else 424
             raise RefusedError(status, f"{error.reason}: {error.message}") from error
         finally:
-            self._waiting -= 1
+            self._waiting[caller.namespace] -= 1
+            self._waiting += Counter[str]()  # drops those that are 0
         return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
     async def _chosen(self, name: Key, identity: str) -> _Chosen:

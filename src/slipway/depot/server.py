@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -78,7 +78,8 @@ class Certificate:
 async def served(
     app: web.Application, listen: str, tls: ssl.SSLContext | None, *, connections: int
 ) -> AsyncIterator[asyncio.Server]:
-    """Serves on ``listen`` (``HOST:PORT``) while the context lasts; a client beyond ``connections`` is hung up on."""
+    """Serves on ``listen`` (``HOST:PORT``) while the context lasts. There are at most ``connections``, half of them of
+    one address."""
     # Bodies are taken as they are: a compressed one may become a thousand times as long.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
@@ -87,9 +88,7 @@ async def served(
         raise RuntimeError("the runner was set up and has no server")
     loop = asyncio.get_running_loop()
 
-    def accepted() -> asyncio.Protocol:
-        if len(manager.connections) >= connections:
-            return _HangUp()
+    def handler() -> web.RequestHandler:
         return web.RequestHandler(
             manager,
             loop=loop,
@@ -104,6 +103,9 @@ async def served(
             auto_decompress=False,
         )
 
+    def accepted() -> asyncio.Protocol:
+        return _Arrival(manager, handler, connections)
+
     host, _unused, port = listen.rpartition(":")
     seconds = HANDSHAKE_SECONDS if tls else None
     server = await loop.create_server(
@@ -116,6 +118,22 @@ async def served(
         await runner.cleanup()
 
 
-class _HangUp(asyncio.Protocol):
+class _Arrival(asyncio.Protocol):
+    """A new connection, before anything is read from it."""
+
+    def __init__(self, manager: web.Server, handler: Callable[[], web.RequestHandler], connections: int) -> None:
+        self._manager, self._handler, self._connections = manager, handler, connections
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        others = [_address(one.transport) for one in self._manager.connections]
+        if len(others) >= self._connections or others.count(_address(transport)) >= max(self._connections // 2, 1):
+            transport.close()
+            return
+        handler = self._handler()
+        transport.set_protocol(handler)
+        handler.connection_made(transport)
+
+
+def _address(transport: asyncio.BaseTransport | None) -> str:
+    peer = transport.get_extra_info("peername") if transport else None
+    return str(peer[0]) if peer else ""

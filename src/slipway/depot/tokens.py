@@ -138,8 +138,8 @@ class Tokens:
         return await self._reviews.caller(password, request.remote or "")
 
     async def _puller(self, password: str, address: str) -> Caller:
-        """The namespace for whose pods the controller signed a pull token. A namespace that was deleted and created again
-        is another one."""
+        """The namespace for which the controller signed a pull token. Raises RefusedError for a namespace that was
+        deleted and created again."""
         try:
             claim = depot_token.verified(self._hmac_key, password, "pull", self._now())
         except depot_token.TokenError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestServer
 
+from slipway.depot import imports as imports_module
 from slipway.depot.imports import Imports
 from slipway.kube.objects import SECRET, Kind
+from slipway.weights.catalogs import CatalogError
 
 from ..catalog_server import ANYWHERE, DIGEST, OTHER, TOKEN, CatalogServer, data, grant
 from ..certificates import Authority
@@ -139,3 +142,29 @@ async def test_a_credential_that_may_not_be_read_is_told(visitor, server, remote
     await server.remove(SOURCE.path("", "east"))
     assert (await (await post(visitor, path)).text()).startswith("SourceMissing")
     assert remote.bodies == []
+
+
+async def test_one_namespace_leaves_places_to_others(visitor, server, remote, monkeypatch, eventually):
+    reached, go = list[str](), asyncio.Event()
+
+    async def hold(_self: Any, _chosen: Any) -> Any:
+        reached.append("")
+        await go.wait()
+        raise CatalogError("Busy", "It is busy.", passing=True)
+
+    monkeypatch.setattr(Imports, "_exchanged", hold)
+    path = f"team/mine/{identity(server, THING, 'team')}"
+    tasks = [asyncio.create_task(post(visitor, path)) for _unused in range(imports_module.WAITING_OF_ONE)]
+    await eventually(lambda: len(reached) == len(tasks))
+    assert (await post(visitor, path)).status == 503
+    assert len(reached) == len(tasks)
+    await put(server, THING, "other", "mine")
+    server.faults.clear()
+    knows(server, "system:serviceaccount:other:default", "slipway-depot")
+    other = asyncio.create_task(
+        post(visitor, f"other/mine/{server.objects[THING.path('other', 'mine')]['metadata']['uid']}")
+    )
+    go.set()
+    assert {(await one).status for one in tasks} == {503}
+    await other
+    assert len(reached) == len(tasks) + 1

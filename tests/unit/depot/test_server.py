@@ -137,3 +137,26 @@ async def test_a_renewed_certificate_is_taken_without_a_restart(folder, issuer):
         (folder / "tls.crt").write_text("broken")
         assert certificate.refresh() is False
         assert await subject(port, issuer) == second
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_one_address_has_half_of_the_connections(folder: Path, issuer: Pair, tls: bool) -> None:
+    context = Certificate(folder / "tls.crt", folder / "tls.key").context if tls else None
+    trust = ssl.create_default_context(cadata=issuer.certificate.decode()) if tls else None
+    async with served(web.Application(), "127.0.0.1:0", context, connections=16) as bound:
+        port, writers = bound.sockets[0].getsockname()[1], list[asyncio.StreamWriter]()
+
+        async def answer(address: str) -> bytes:
+            """The first line of the answer to a request of a new connection, which stays open."""
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, local_addr=(address, 0))
+                writers.append(writer)
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                return (await reader.readline()).strip()
+            except OSError:
+                return b""
+
+        assert [await answer("127.0.0.1") for _unused in range(10)] == [b"HTTP/1.1 404 Not Found"] * 8 + [b""] * 2
+        assert [await answer("127.0.0.2") for _unused in range(2)] == [b"HTTP/1.1 404 Not Found"] * 2
+        for one in writers:
+            one.transport.abort()

@@ -8,6 +8,7 @@ import random
 from base64 import b64encode
 from typing import Any
 
+import aiohttp
 import pytest
 
 from slipway.depot.publishers import WRITE
@@ -294,3 +295,26 @@ async def test_more_requests_than_there_may_be_are_turned_away(server, tokens, m
         await first
         assert (await visitor.get("/token")).status == 401
     assert b'slipway_depot_answers_total{code="401",door="token"} 1.0' in metrics.text()
+
+
+async def test_one_address_has_half_of_the_requests(server, tokens, metrics, eventually):
+    reached, go = list[str](), asyncio.Event()
+
+    async def hold(_request: Any) -> Any:
+        reached.append("")
+        await go.wait()
+        raise asyncio.CancelledError
+
+    server.fault("POST", "tokenreviews", hold, times=10**9)
+    async with asked(metrics, tokens, at_once=4) as visitor:
+        tasks = [asyncio.create_task(visitor.get("/token", headers=BEARER)) for _unused in range(2)]
+        await eventually(lambda: len(reached) == 2)
+        answer = await visitor.get("/token", headers=BEARER)
+        assert (answer.status, await answer.text()) == (503, "too many requests of this address are being answered\n")
+        connector = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        async with aiohttp.ClientSession(connector=connector) as other:
+            url = visitor.make_url("/token")
+            async with other.get(url) as answer:
+                assert answer.status == 401
+        go.set()
+        await asyncio.gather(*tasks)
