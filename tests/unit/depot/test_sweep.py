@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime as dt
+import importlib.util
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,11 +13,15 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from slipway.depot import certificates
 from slipway.depot import registry as registry_module
+from slipway.depot.app import application
 from slipway.depot.registry import Registry
+from slipway.depot.server import Certificate, served
 from slipway.depot.sweep import Sweeper, kept
 from slipway.depot.tokens import Tokens
 
+from ...docs.pages import ROOT
 from .conftest import CLUSTER_THING, KEY, NOW, SYSTEM, THING, asked, knows, settings_with
 from .fake_registry import FakeRegistry, digest_of, running
 from .test_tokens import BEARER
@@ -193,3 +200,36 @@ def test_an_odd_status_keeps_what_a_publication_needs(status: Any):
     [keep] = kept([model]).values()
     assert keep.keeps("published", "sha256:1")
     assert not keep.keeps("junk", "sha256:1")
+
+
+async def test_the_collectors_program_calls_the_door(registry, server, signer, client, metrics, tmp_path):
+    spec = importlib.util.spec_from_file_location("window", ROOT / "roles/model_registry/files/window.py")
+    assert spec
+    assert spec.loader
+    window: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(window)
+    issuer = certificates.authority(dt.datetime.now(dt.UTC), None)
+    pair = certificates.server(issuer, ("127.0.0.1",), dt.datetime.now(dt.UTC))
+    for name, content in (
+        ("ca", issuer.certificate),
+        ("crt", pair.certificate),
+        ("key", pair.key),
+        ("token", b"a.b.c"),
+    ):
+        (tmp_path / name).write_bytes(content)
+    settings = settings_with(registry=URL(registry.url).authority, registryPlain=True)
+    connected = Registry.connect(settings, signer)
+    tokens = Tokens(settings, signer, KEY, client, lambda: NOW)
+    app = application([Sweeper(settings, tokens, client, connected)], metrics, at_once=8)
+    push(registry, "namespaced/team/gone/1", "published")
+    knows(server, COLLECTOR, "slipway-depot")
+    tls = Certificate(tmp_path / "crt", tmp_path / "key").context
+    async with served(app, "127.0.0.1:0", tls, connections=16) as bound:
+        url = f"https://127.0.0.1:{bound.sockets[0].getsockname()[1]}/v1/sweep"
+        depot = window.Depot({"url": url, "ca": str(tmp_path / "ca"), "token": str(tmp_path / "token")})
+        assert await asyncio.to_thread(depot) == {"removed": 1, "complete": True}
+        server.faults.clear()
+        knows(server, f"system:serviceaccount:{SYSTEM}:default", "slipway-depot")
+        with pytest.raises(OSError, match="403"):
+            await asyncio.to_thread(depot)
+    await connected.close()
