@@ -597,11 +597,11 @@ APIS: Mapping[str, Any] = {
                 },
             ],
             "work": [
-                {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["patch"]},
+                {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "update"]},
                 {
                     "apiGroups": ["leaderworkerset.x-k8s.io"],
                     "resources": ["leaderworkersets/scale"],
-                    "verbs": ["patch"],
+                    "verbs": ["get", "update"],
                 },
                 {
                     "apiGroups": ["batch"],
@@ -663,14 +663,7 @@ APIS: Mapping[str, Any] = {
                 {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]},
             ],
             "own": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]}],
-            "wake": [
-                {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "update"]},
-                {
-                    "apiGroups": ["leaderworkerset.x-k8s.io"],
-                    "resources": ["leaderworkersets/scale"],
-                    "verbs": ["get", "update"],
-                },
-            ],
+            "wake": [],
         },
         "scrape": {
             "name": "slipway-engines-ome",

@@ -60,7 +60,7 @@ CONTROLLER = [
     ("patch", "kubeai.org", "models/scale"),
     ("patch", "ome.io", "clusterbasemodels"),
     ("patch", "ome.io", "inferenceservices/status"),
-    ("patch", "apps", "deployments/scale"),
+    ("update", "apps", "deployments/scale"),
     ("create", "rbac.authorization.k8s.io", "rolebindings"),
 ]
 GATEWAY = [("watch", "", "services"), ("watch", "discovery.k8s.io", "endpointslices")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -206,19 +207,110 @@ def test_the_controllers_account_may_note_on_a_claim_of_others_which_models_lie_
             controller.patch(kind, strange_namespace, name, {"metadata": both})
 
 
-def test_the_controllers_account_may_not_change_events_of_others(cluster: Cluster, strange_namespace: str) -> None:
-    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+@pytest.mark.parametrize("name", ["slipway-controller", "slipway-gateway"])
+def test_no_account_may_change_events_of_others(cluster: Cluster, strange_namespace: str, name: str) -> None:
+    account = Cluster(cluster.kubeconfig, name)
     about = {"kind": "Pod", "namespace": strange_namespace, "name": "x"}
-    for component, allowed_ in (("kubelet", False), ("slipway-controller", True)):
+    for component, allowed_ in (("kubelet", False), ("", False), (name, True)):
         metadata = {"name": unique("event"), "namespace": strange_namespace}
         event: Object = {"kind": "Event", "metadata": metadata, "involvedObject": about}
         cluster.create({**event, "source": {"component": component}})
         change = {"count": 2}
         if allowed_:
-            controller.patch("Event", strange_namespace, metadata["name"], change)
+            account.patch("Event", strange_namespace, metadata["name"], change)
             continue
         with pytest.raises(DynamicApiError, match="this was made by someone else"):
-            controller.patch("Event", strange_namespace, metadata["name"], change)
+            account.patch("Event", strange_namespace, metadata["name"], change)
+
+
+def scaled(account: Cluster, place: str, replicas: int) -> tuple[int, str]:
+    """The answer to an account that sets a scale as the gateway does."""
+    status, text = account.send("GET", f"{place}/scale", None)
+    if status != 200:
+        return status, text
+    return account.send("PUT", f"{place}/scale", {**json.loads(text), "spec": {"replicas": replicas}})
+
+
+def let_the_gateway_wake(cluster: Cluster, namespace: str, name: str) -> None:
+    """By the controller, which may grant no more than it has."""
+    controller, group = Cluster(cluster.kubeconfig, "slipway-controller"), "rbac.authorization.k8s.io"
+    rule = {"apiGroups": ["apps"], "resources": ["deployments/scale"], "resourceNames": [name]}
+    head = {"name": name, "namespace": namespace, "labels": OURS["labels"]}
+    controller.create({"kind": "Role", "metadata": head, "rules": [{**rule, "verbs": ["get", "update"]}]})
+    role = {"apiGroup": group, "kind": "Role", "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": "slipway-gateway", "namespace": SYSTEM}]
+    controller.create({"kind": "RoleBinding", "metadata": head, "roleRef": role, "subjects": subjects})
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 2), (1, 2), (3, 0)])
+def test_the_gateways_account_may_only_wake_what_the_controller_names(
+    cluster: Cluster, strange_namespace: str, before: int, after: int
+) -> None:
+    gateway, places = Cluster(cluster.kubeconfig, "slipway-gateway"), []
+    for metadata in ({}, OURS):
+        body = an_object("Deployment", strange_namespace, metadata)
+        body["spec"]["replicas"] = before
+        name = cluster.create(body)["metadata"]["name"]
+        places.append(f"/apis/apps/v1/namespaces/{strange_namespace}/deployments/{name}")
+    let_the_gateway_wake(cluster, strange_namespace, name)
+    for replicas in (after, 1):
+        assert scaled(gateway, places[0], replicas)[0] == 403
+    status, text = wait("the gateway reads it", PATIENCE, lambda: scaled(gateway, places[1], after), has_rights)
+    assert (status, "from zero to one" in text) == (403, True)
+    if before == 0:
+        assert scaled(gateway, places[1], 1)[0] == 200
+
+
+def has_rights(answer: tuple[int, str]) -> bool:
+    """Whether the API server knows of a new RoleBinding."""
+    return "cannot get resource" not in answer[1]
+
+
+def test_the_gateways_account_may_wake_models_and_put_none_to_sleep(cluster: Cluster, strange_namespace: str) -> None:
+    gateway, name = Cluster(cluster.kubeconfig, "slipway-gateway"), unique("m")
+    metadata = {"name": name, "namespace": strange_namespace}
+    spec = {"url": "hf://acme/tiny", "features": ["TextGeneration"], "engine": "VLLM", "minReplicas": 0}
+    cluster.create({"kind": "Model.kubeai.org", "metadata": metadata, "spec": {**spec, "replicas": 0}})
+    place = f"/apis/kubeai.org/v1/namespaces/{strange_namespace}/models/{name}"
+    assert [scaled(gateway, place, replicas)[0] for replicas in (2, 1, 0)] == [403, 200, 403]
+
+
+def test_the_controllers_account_may_use_no_scale_of_a_workload(cluster: Cluster, strange_namespace: str) -> None:
+    """It changes the replicas in the workload itself."""
+    controller = Cluster(cluster.kubeconfig, "slipway-controller")
+    for metadata in ({}, OURS):
+        name = cluster.create(an_object("Deployment", strange_namespace, metadata))["metadata"]["name"]
+        status, text = scaled(controller, f"/apis/apps/v1/namespaces/{strange_namespace}/deployments/{name}", 1)
+        assert (status, "in the workloads themselves" in text) == (403, True)
+    controller.patch("Deployment", strange_namespace, name, {"spec": {"replicas": 1}})
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metadata": {"labels": {"x": "y"}}}, "not their labels"),
+        ({"metadata": {"finalizers": ["example.com/stays"]}}, "not their finalizers"),
+        ({"metadata": {"ownerReferences": [MODEL]}}, "not their ownerReferences"),
+        ({"metadata": {"annotations": {"note": "x"}}}, "and no others"),
+        ({"metadata": {"annotations": {"kept": None}}}, "and no others"),
+        (
+            {"metadata": {"annotations": {"slipway.inference/upload": "x", "slipway.inference/publication": "x"}}},
+            "and no",
+        ),
+    ],
+)
+def test_the_depots_account_may_change_nothing_of_a_model_but_its_annotations(
+    cluster: Cluster, strange_namespace: str, change: Object, told: str
+) -> None:
+    depot, kind = Cluster(cluster.kubeconfig, "slipway-depot"), "Model.ai.deckhouse.io"
+    metadata = {"name": unique("m"), "namespace": strange_namespace, "annotations": {"kept": "x"}}
+    cluster.create({"kind": kind, "metadata": metadata, "spec": {"source": {"upload": {}}}})
+    with pytest.raises(DynamicApiError, match=f"The depot may change its annotations of models.*{told}"):
+        depot.patch(kind, strange_namespace, metadata["name"], change)
+    for name in ("upload", "uploaded", "vanished"):
+        for text in ("x", None):
+            body = {"metadata": {"annotations": {f"slipway.inference/{name}": text}}}
+            depot.patch(kind, strange_namespace, metadata["name"], body)
 
 
 @pytest.fixture(scope="module")

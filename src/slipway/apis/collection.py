@@ -13,6 +13,7 @@ import msgspec
 from slipway.apis import DESCRIPTIONS
 from slipway.apis.description import Description, Resource, Scrape, rule
 from slipway.kube.objects import Kind, Object
+from slipway.serving.scaling import WAKE
 
 TABLE = "plugins/module_utils/_apis_data.py"
 AUTHOR = "roles/models/files/model-author.yml"
@@ -131,11 +132,14 @@ def described(resource: Resource) -> Object:
 def rules(api: Description) -> Object:
     """Rules of RBAC, of the controller but for ``wake``."""
     kinds = [resource.kind for resource in api.resources]
-    scaled = [kind for resource in api.resources for kind in (*((resource.kind,) * resource.wakes), *resource.scaled)]
+    woken = [resource.kind for resource in api.resources if resource.wakes]
+    children = [kind for resource in api.resources for kind in resource.scaled]
     return {
         "resources": own_rules(kind for kind in kinds if kind.namespaced),
         "work": [
-            *(rule(kind.group, [f"{kind.plural}/scale"], ("patch",)) for kind in scaled),
+            *(rule(kind.group, [f"{kind.plural}/scale"], ("patch",)) for kind in woken),
+            # The API server lets the controller grant only rights that it has.
+            *(rule(kind.group, [f"{kind.plural}/scale"], WAKE) for kind in children),
             *(grant.rule() for grant in api.grants.work),
         ],
         "cluster": [
@@ -143,7 +147,7 @@ def rules(api: Description) -> Object:
             *(grant.rule() for grant in api.grants.cluster),
         ],
         "own": [grant.rule() for grant in api.grants.own],
-        "wake": [rule(kind.group, [f"{kind.plural}/scale"], ("get", "update")) for kind in scaled],
+        "wake": [rule(kind.group, [f"{kind.plural}/scale"], WAKE) for kind in woken],
     }
 
 

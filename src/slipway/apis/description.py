@@ -63,7 +63,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wakes: bool = False
     """Whether the gateway sets its scale subresource from zero to one, and the autoscaler sets it at all."""
     scaled: tuple[Kind, ...] = ()
-    """Kinds of children whose scale subresource they set in its place."""
+    """Kinds of children that they scale in its place. The plan has a Role for the gateway that names the child."""
 
 
 class Grant(msgspec.Struct, frozen=True):

@@ -125,8 +125,10 @@ class Autoscaler:
         """Writes the replicas, if nobody changed the target meanwhile. ``text`` tells why."""
         kind, name = scaled.target
         patch = {"metadata": {"resourceVersion": resource_version(target)}, "spec": {"replicas": wanted}}
+        # A child's scale has no label by which the API server could tell that it is ours.
+        subresource = "scale" if kind == subject.kind else ""
         try:
-            await self._client.merge_patch(kind, name, patch, subresource="scale", field_manager=FIELD_MANAGER)
+            await self._client.merge_patch(kind, name, patch, subresource=subresource, field_manager=FIELD_MANAGER)
         except (ConflictError, NotFoundError, NotLeaderError) as error:
             log.debug("%s %s not scaled: %s", kind.kind, name, error)
             return

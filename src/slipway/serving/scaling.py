@@ -21,6 +21,8 @@ BURST = 1.2
 """Requests in those that the replicas are made for, from which on there is a burst."""
 ROUNDING = 1e-9
 """Sums of fractions may be larger than they are: that is no reason for a replica."""
+WAKE = ("get", "update")
+"""Verbs of the gateway on scales that it sets from zero to one."""
 STATE = "slipway-autoscaler"
 
 

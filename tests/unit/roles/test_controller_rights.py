@@ -14,6 +14,7 @@ from slipway.apis.kubeai import names as kubeai
 from slipway.apis.kubeai.names import ADAPTER_LABEL
 from slipway.apis.llmkube import names as llmkube
 from slipway.apis.llmkube.quotas import NAMESPACES
+from slipway.apis.ome.describe import SERVICES
 from slipway.apis.ome.names import NODE_LABEL
 from slipway.apis.ome.service_plan import POD_READER
 from slipway.controller import signing
@@ -21,7 +22,7 @@ from slipway.kube.applier import OF_STRANGER, OF_VANISHED_OWNER
 from slipway.kube.objects import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, PRIORITY_CLASS
 from slipway.serving.agent import SERVING_LABEL
 from slipway.serving.delivery import OBSERVED, WORKLOADS
-from slipway.serving.scaling import STATE
+from slipway.serving.scaling import STATE, WAKE
 from slipway.serving.settings import Settings
 from slipway.weights.nodes import RECORDS
 
@@ -106,8 +107,8 @@ def test_ome_adds_what_its_nodes_groups_routers_and_autoscalers_need() -> None:
         ("autoscaling", "horizontalpodautoscalers"): MANAGED,
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): MANAGED,
         ("keda.sh", "scaledobjects"): MANAGED,
-        ("apps", "deployments/scale"): {"patch"},
-        ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): {"patch"},
+        ("apps", "deployments/scale"): {"get", "update"},
+        ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): {"get", "update"},
         ("rbac.authorization.k8s.io", "roles"): MANAGED,
         ("rbac.authorization.k8s.io", "rolebindings"): MANAGED,
         ("", "persistentvolumeclaims"): {"get", "list", "watch"},
@@ -126,6 +127,12 @@ PARTS = ("cluster", "work", "own")
 READS = {"get", "list", "watch", "patch", "delete", "deletecollection"}
 """Verbs whose answers may show an object. That to a faulty patch shows the whole object before any policy is asked. An
 update shows only what it brings."""
+
+
+def test_what_wakes_a_child_is_granted_by_its_name_and_the_controller_may_grant_it() -> None:
+    granted = rights("ome")
+    assert all(granted[kind.group, f"{kind.plural}/scale"] == {*WAKE} for kind in SERVICES.scaled)
+    assert Rendered("gateway", gateway_apis=["ome"])["__gateway_wake_rules"] == []
 
 
 @pytest.mark.parametrize("namespaces", [(), ("team-a",)])
@@ -291,7 +298,8 @@ def test_whatever_it_may_change_or_delete_a_policy_holds_to_its_own(
         for verb in verbs & operations.keys()
         if group not in OWN_GROUPS and operations[verb] not in held.get((group, resource), set())
     }
-    # The only lease is named, and scales have no labels.
+    # One policy is about all scales. The only lease is named.
+    assert held["*", "*/scale"] >= {"UPDATE"}
     assert {one for one in loose if not one[1].endswith("/scale")} == {("coordination.k8s.io", "leases", "update")}
 
 

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from jinja2.nativetypes import NativeEnvironment
 
+from slipway.depot.models import UPLOAD, UPLOADED
+from slipway.depot.presence import VANISHED
 from slipway.gateway.settings import Settings
 from tests import documents
 
@@ -46,6 +48,27 @@ def test_the_secret_of_keys_is_read_by_its_name_and_neither_listed_nor_watched()
 def test_the_rules_reach_the_cluster() -> None:
     install = documents.read(ROLE / "tasks/main.yml")[-1]
     assert "__gateway_wake_rules" in install["vars"]["component_cluster_rules"]
+    assert "__gateway_wake_rules" in install["vars"]["component_tenant_rules"]
+
+
+def test_the_api_server_lets_the_gateway_wake_and_nothing_else() -> None:
+    """That it refuses the rest is shown on a cluster, in tests/cluster/test_permissions.py."""
+    objects = Rendered("gateway", gateway_namespace="models-system")["__gateway_policy_objects"]
+    wakes, events = (one["spec"] for one in objects if one["kind"] == "ValidatingAdmissionPolicy")
+    account = "system:serviceaccount:models-system:slipway-gateway"
+    for spec in (wakes, events):
+        assert spec["matchConditions"][0]["expression"] == f'request.userInfo.username == "{account}"'
+        assert spec["failurePolicy"] == "Fail"
+    assert [spec["matchConstraints"]["resourceRules"][0]["resources"] for spec in (wakes, events)] == [
+        ["*/scale"],
+        ["events"],
+    ]
+
+
+def test_the_depot_writes_the_annotations_that_it_may() -> None:
+    role = Rendered("depot")
+    assert {*role["__depot_annotations"]} == {UPLOAD, UPLOADED, VANISHED}
+    assert [rule["verbs"] for rule in role["__depot_tenant_rules"]] == [["patch"]]
 
 
 @pytest.mark.parametrize("role", ["gateway", "controller"])

@@ -28,9 +28,10 @@ from slipway.serving import canary, grants, groups, keda, network, policies, rep
 from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.freedoms import Freedom, templates
 from slipway.serving.route import Route, ScaleTarget, route_metadata
+from slipway.serving.scaling import WAKE, Scaling
 from slipway.serving.scaling import ScaleTarget as Target
-from slipway.serving.scaling import Scaling
 from slipway.serving.server import Scale
+from slipway.serving.settings import Settings
 from slipway.serving.workload import PORT_NAME, Rollout, child, deployment_of, kept
 
 POD_READER = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
@@ -51,7 +52,7 @@ def plan(view: View) -> Plan:
         made += _workload(rolled, service, world)
         if part is service.routed:
             refuse(part.runner, part.recognised.args, part.recognised.engine)
-            made += [_routed(rolled, service), *_guards(rolled, service, world)]
+            made += [_routed(rolled, service), *_waking(service, world.settings), *_guards(rolled, service, world)]
     return Plan(children=tuple(made))
 
 
@@ -243,11 +244,27 @@ def _account(service: Service, part: Part) -> list[Object]:
         return []
     name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
     account = router_account(part.component.pod, service.name)
-    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
+    own_account = [child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []
+    return [*own_account, *_granted(service, name, POD_READER, subject)]
+
+
+def _waking(service: Service, settings: Settings) -> list[Object]:
+    """Lets the gateway set the scale of the workload that it wakes: it has this right on no other one."""
+    by = service.by_requests
+    if by is None:
+        return []
+    scale = {"apiGroups": [by.kind.group], "resources": [f"{by.kind.plural}/scale"], "verbs": [*WAKE]}
+    gateway = {"kind": SERVICE_ACCOUNT.kind, "name": network.GATEWAY, "namespace": settings.system_namespace}
+    return _granted(service, f"{service.name}-wake", {**scale, "resourceNames": [by.workload_name]}, gateway)
+
+
+def _granted(service: Service, name: str, rule: Object, subject: Object) -> list[Object]:
+    """A right in the service's namespace."""
+    namespace, own = service.namespace, {names.SERVICE_LABEL: service.name}
+    role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": name}
     return [
-        *([child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []),
-        {**child(ROLE, name, namespace, own), "rules": [POD_READER]},
+        {**child(ROLE, name, namespace, own), "rules": [rule]},
         {**child(ROLE_BINDING, name, namespace, own), "roleRef": role, "subjects": [subject]},
     ]
 
