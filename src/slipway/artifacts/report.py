@@ -60,6 +60,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """What is wrong with files that are there already: one is a pointer, or cut off, or missing."""
     model: ModelFacts | None = None
     """What the files say together."""
+    seal: Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    """By which the next load of the same model knows its folder again."""
 
 
 def written(report: Report) -> bytes:

@@ -10,7 +10,7 @@ from slipway.loader.errors import LoadError
 
 
 def evict(path: Path, below: Path | None = None) -> bool:
-    """Remove the folder ``path``; False when there is none.
+    """Remove the folder ``path``, or all that is in it if it is a volume of its own; False when there is none.
 
     It has to lie below ``below``, or else below the volume that is mounted nearest above it. Raises LoadError.
     """
@@ -21,6 +21,8 @@ def evict(path: Path, below: Path | None = None) -> bool:
     try:
         if target.is_symlink() or target.is_file():
             target.unlink()
+        elif target.is_mount():
+            return _emptied(target)
         elif target.exists():
             shutil.rmtree(target)
         else:
@@ -30,6 +32,35 @@ def evict(path: Path, below: Path | None = None) -> bool:
     except OSError as error:
         raise LoadError(f"cannot remove {path}: {error.strerror}: check the volume and its owner") from error
     return True
+
+
+def own(path: Path, user: int) -> None:
+    """Gives a folder, and all that is in it, to a user and to the group of the same number. Links are not followed.
+    Raises LoadError."""
+    try:
+        for _top, folders, files, handle in os.fwalk(path, onerror=_raise):
+            if os.fstat(handle).st_uid != user:
+                os.fchown(handle, user, user)
+            for name in (*folders, *files):
+                if os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid != user:
+                    os.chown(name, user, user, dir_fd=handle, follow_symlinks=False)
+    except OSError as error:
+        raise LoadError(f"cannot give {path} to the user {user}: {error.strerror}: check the volume") from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _emptied(folder: Path) -> bool:
+    """Removes what is in a folder; False if there was nothing."""
+    found = list(folder.iterdir())
+    for path in found:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        else:
+            shutil.rmtree(path)
+    return bool(found)
 
 
 def _volume(path: Path) -> Path:

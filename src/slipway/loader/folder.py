@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import secrets
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -26,11 +27,13 @@ from slipway.loader.sources.base import Entry
 
 log = logging.getLogger(__name__)
 OWN = ".slipway"
-"""How the names begin that the loader needs for itself at the top of a folder."""
+"""How the names begin that the loader needs for itself. Sources must not have such names at any depth."""
 MARKER = ".slipway-complete"
 NOTES = ".slipway-report"
 """What the last load of a folder told, kept in it for the next one, which finds everything there."""
 WORK = ".slipway"
+DONE = "done-"
+"""How the names in there begin of the lists of files without a digest that an owner has loaded."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INVENTORY_BYTES = 64 << 20
 """Of the marker, which names every file."""
@@ -42,12 +45,24 @@ sooner than that."""
 VANISHED = (errno.ENOENT, errno.ESTALE)
 
 
-class Inventory(msgspec.Struct, frozen=True):
+class Inventory(msgspec.Struct, frozen=True, omit_defaults=True):
     """Content of the marker: what was loaded, and the sizes by which it is known again."""
 
     url: str
     revision: str
     files: dict[str, int]
+    nonce: str = ""
+    """Makes the seal of a folder that has an owner one that no other process can predict."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The model that has the folder, if other models may have had it before."""
+
+    uid: str
+    """Other programs can know it only after they have lost the folder."""
+    seal: str = ""
+    """Of the folder after the owner's last load, or ``<bytes>@<revision>`` of it. A folder with another seal is filled
+    as if it were new: its files count only if the source has a digest for them."""
 
 
 def fault(path: str) -> str | None:
@@ -57,7 +72,7 @@ def fault(path: str) -> str | None:
         return "it leads outside of the folder"
     if "\0" in path or any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
         return "no file system allows the name"
-    if parts[0].startswith(OWN):
+    if any(part.startswith(OWN) for part in parts):
         return f"names that begin with {OWN} are reserved for the loader"
     return None
 
@@ -105,8 +120,11 @@ class Folder:
     """Several loaders may work in one folder at once where its volume has no file locks. So each has part files of its
     own, under names that no other one uses; what a dead one left is taken over only under a lock."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, owner: Owner | None = None) -> None:
+        """``owner``: whose marker, parts and files count. None: those of all loaders do."""
         self.path = path
+        self._owner, self._foreign = owner, False
+        self._done = path / WORK / f"{DONE}{_digest(owner.uid)}" if owner else None
         self._marker, self._work = path / MARKER, path / WORK
         self._parts, self._previous = self._work / "parts", self._work / "previous"
         self._self = secrets.token_hex(8)
@@ -115,9 +133,57 @@ class Folder:
     def holds(self, url: str) -> bool:
         """Whether ``url`` was loaded into it completely, as far as names and sizes tell."""
         found = inventory(self._marker)
-        if found is None or found.url != url:
+        if found is None or found.url != url or not self._knows(found):
             return False
         return all(_size(self.path / name) == size for name, size in found.files.items())
+
+    def _knows(self, found: Inventory | None) -> bool:
+        """Whether this is the marker that the owner's last load left."""
+        if self._owner is None:
+            return True
+        if found is None or not self._owner.seal:
+            return False
+        return self._owner.seal in (self.seal(), f"{sum(found.files.values())}@{found.revision}")
+
+    def seal(self) -> str:
+        """Of what the last load left about itself; empty if it left nothing."""
+        texts = [_bytes(self.path / name) for name in (MARKER, NOTES)]
+        parts = b"".join(hashlib.sha256(text).digest() for text in texts)
+        return hashlib.sha256(parts).hexdigest() if any(texts) else ""
+
+    def doubtful(self, entries: Iterable[Entry]) -> frozenset[str]:
+        """The files that have no digest and that the owner did not load into this folder."""
+        if self._done is None:
+            return frozenset()
+        done = set(_bytes(self._done).decode("ascii", "replace").split())
+        return frozenset(entry.path for entry in entries if entry.digest is None and self._key(entry) not in done)
+
+    def note_done(self, entry: Entry) -> None:
+        """Notes that the owner loaded a version of a file without a digest. Raises OSError."""
+        if self._done is not None and entry.digest is None and entry.version:
+            with self._done.open("ab") as stream:
+                stream.write(f"{self._key(entry)}\n".encode("ascii"))
+
+    def _sweep(self, names: Collection[str], *, plain: bool) -> None:
+        """Removes links and special files; if ``plain``, also what has no name of these. The loader's own plain files
+        stay. Raises OSError."""
+        folders = {parent for name in names for parent in _parents(name)}
+        for top, below, files in os.walk(self.path):
+            inside = Path(top).relative_to(self.path)
+            for name in files:
+                place = (inside / name).as_posix()
+                unknown = plain and place not in names and not place.startswith(OWN)
+                if unknown or _size(self.path / place) is None:
+                    (self.path / place).unlink(missing_ok=True)
+            for name in list(below):
+                place = (inside / name).as_posix()
+                if (self.path / place).is_symlink():
+                    (self.path / place).unlink(missing_ok=True)
+                elif place == WORK:
+                    below.remove(name)
+                elif plain and place not in folders:
+                    shutil.rmtree(self.path / place)
+                    below.remove(name)
 
     @contextmanager
     def opened(self, stop: threading.Event, waiting: Callable[[str], None]) -> Iterator[None]:
@@ -139,9 +205,16 @@ class Folder:
         """Take back the word that it is complete, and drop parts of files that are not wanted any more.
 
         Under the lock, parts of loaders that ended early become this one's."""
+        self._foreign = not self._knows(inventory(self._marker))
+        if self._foreign:
+            self._sweep((), plain=False)
         with suppress(FileNotFoundError):
             self._marker.replace(self._previous)
         self._parts.mkdir(parents=True, exist_ok=True)
+        if self._done is not None:
+            for other in self._leftovers(self._work, DONE):
+                if other != self._done:
+                    other.unlink(missing_ok=True)
         for unfinished in self._leftovers(self.path, f"{MARKER}."):
             unfinished.unlink(missing_ok=True)
         wanted = {self.part(entry) for entry in entries if entry.version}
@@ -159,8 +232,12 @@ class Folder:
 
     def part(self, entry: Entry) -> Path:
         """Where this loader gathers the bytes of an entry; another version of the file gathers elsewhere."""
-        key = hashlib.sha256(f"{entry.path}\0{entry.version}\0{entry.size}".encode("utf-8", "surrogateescape"))
-        return self._parts / f"{key.hexdigest()[:32]}.{self._self}"
+        return self._parts / f"{self._key(entry)}.{self._self}"
+
+    def _key(self, entry: Entry) -> str:
+        """Tells a version of a file, and its owner, from others."""
+        owner = (self._owner.uid,) if self._owner else ()
+        return _digest("\0".join((entry.path, str(entry.version), str(entry.size), *owner)))
 
     def _leftovers(self, folder: Path, prefix: str = "") -> list[Path]:
         """Files of other loaders that write them no more: under the lock all, else those that have long been still."""
@@ -194,11 +271,15 @@ class Folder:
             _sync(folder)
         fresh = self.path / f"{MARKER}.{self._self}"
         with fresh.open("wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(Inventory(url, revision, dict(sizes))), indent=1))
+            nonce = secrets.token_hex(16) if self._owner else ""
+            text = msgspec.json.encode(Inventory(url, revision, dict(sizes), nonce))
+            stream.write(msgspec.json.format(text, indent=1))
             stream.flush()
             os.fsync(stream.fileno())
         for name in sorted(old.files.keys() - sizes.keys()) if old else ():
             self._drop(name)
+        if self._foreign:
+            self._sweep(sizes.keys(), plain=True)
         self._clear()
         other = next((name for name, size in sizes.items() if _size(self.path / name) != size), None)
         if other is not None:
@@ -289,6 +370,20 @@ def inventory(path: Path) -> Inventory | None:
         return decode_json(path.read_bytes(), Inventory, most=INVENTORY_BYTES)
     except (FileNotFoundError, NotADirectoryError, DecodingError):
         return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _bytes(path: Path) -> bytes:
+    """Of a plain file, as far as it may be long; empty for anything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(handle, "rb") as stream:
+        return stream.read(INVENTORY_BYTES) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
 
 
 def _size(path: Path) -> int | None:

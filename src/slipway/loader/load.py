@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slipway.artifacts.redaction import redact_url
 from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import Folder, checked, disk_error
+from slipway.loader.folder import Folder, Owner, checked, disk_error
 from slipway.loader.progress import Meter, human
 from slipway.loader.sources.base import Listing, Retry, Source
 from slipway.loader.transfer import Policy, Retrier, Transfer
@@ -28,15 +28,16 @@ def load(
     stop: threading.Event,
     meter: Meter,
     outdated: Collection[str] | None = None,
+    owner: Owner | None = None,
 ) -> bool:
     """Ends when ``path`` holds what ``url`` names; False when it did so before, which nothing is asked for.
 
     ``outdated``: what is there is of an older state of the source, and these files are fetched whatever is there; each
-    stays until the new one takes its place. ``open_source`` is called only when something is to be fetched. Raises
-    LoadError, or StoppedError after ``stop``.
+    stays until the new one takes its place. ``owner``: see Folder. ``open_source`` is called only when something is to
+    be fetched. Raises LoadError, or StoppedError after ``stop``.
     """
     try:
-        return _load(url, open_source, path, policy, stop, meter, outdated)
+        return _load(url, open_source, path, owner, policy, stop, meter, outdated)
     except OSError as error:
         raise disk_error(error, path) from error
 
@@ -45,12 +46,13 @@ def _load(
     url: str,
     open_source: Callable[[], Source],
     path: Path,
+    owner: Owner | None,
     policy: Policy,
     stop: threading.Event,
     meter: Meter,
     outdated: Collection[str] | None,
 ) -> bool:
-    name, folder = redact_url(url), Folder(path)
+    name, folder = redact_url(url), Folder(path, owner)
     if outdated is None and folder.holds(name):
         return False
     with folder.opened(stop, meter.note):
@@ -63,7 +65,8 @@ def _load(
         meter.expect(listing.size, len(entries))
         log.info("%s has %d files, %s", name, len(entries), human(listing.size))
         folder.begin(entries)
-        known = [entry for entry in entries if entry.path not in (outdated or ())]
+        replaced = folder.doubtful(entries).union(outdated or ())
+        known = [entry for entry in entries if entry.path not in replaced]
         folder.room(entries, known)
         transfers = {
             entry.path: Transfer(source, folder, entry, policy, stop, meter, replaces=entry not in known)

@@ -1,6 +1,6 @@
-"""``slipway loader load|stage|inspect|probe|evict|serve|summary|publish|pull|unpublish``: fetch weights into a folder,
-tell what they are, remove them, look after an engine's adapters, tell what a benchmark measured, or bring models into a
-registry and out of it.
+"""``slipway loader load|stage|inspect|probe|evict|own|serve|summary|publish|pull|unpublish``: fetch weights into a
+folder, tell what they are, remove them, look after an engine's adapters, tell what a benchmark measured, or bring
+models into a registry and out of it.
 
 The last line on standard error says why it ended, and Kubernetes shows it as the container's termination message.
 """
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from slipway.artifacts.redaction import redact_url
 from slipway.loader import registry_commands, report_commands
 from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.evict import evict
+from slipway.loader.evict import evict, own
 from slipway.loader.folder import Folder
 from slipway.loader.termination import write_termination_message
 from slipway.loader.transfer import Policy
@@ -114,6 +114,10 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         help="refuse to remove anything outside of DIR (default: the mounted volume)",
     )
     two.set_defaults(run=run_evict)
+    owner = subcommands.add_parser("own", help="give a folder to the user who fills it")
+    owner.add_argument("folder", type=folder, metavar="DIR")
+    owner.add_argument("--user", type=count, required=True, metavar="UID")
+    owner.set_defaults(run=run_own)
     three = subcommands.add_parser(
         "serve", parents=[listen, guarded], help="download adapters and load them into an engine"
     )
@@ -155,6 +159,12 @@ def run_evict(options: argparse.Namespace) -> str:
     """Runs ``evict``; returns a sentence about the outcome. Raises LoadError."""
     existed = evict(options.folder, options.below)
     return f"removed {options.folder}" if existed else f"{options.folder} does not exist"
+
+
+def run_own(options: argparse.Namespace) -> str:
+    """Runs ``own``; returns a sentence about the outcome. Raises LoadError."""
+    own(options.folder, options.user)
+    return f"{options.folder} belongs to the user {options.user}"
 
 
 def run_serve(options: argparse.Namespace) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from slipway.artifacts import benchmark
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import Report, written
+from slipway.loader.folder import Owner
 from slipway.loader.progress import Meter
 from slipway.loader.selection import Chosen
 from slipway.loader.sources.base import Access
@@ -102,8 +103,18 @@ def add_commands(parsers: argparse._SubParsersAction[argparse.ArgumentParser], l
     one.add_argument("--as", dest="stored_as", default="", metavar="NAME", help="store the file under this name")
     one.add_argument("--refresh", action="store_true", help="replace files that are older than the source")
     one.add_argument(
-        "--reuse", type=Path, metavar="DIR", help="link files of the same revision that a folder below DIR has already"
+        "--reuse",
+        type=Path,
+        metavar="DIR",
+        help="take over files with a digest that DIR, or a folder in it, has of the same revision",
     )
+    one.add_argument(
+        "--owner",
+        default="",
+        metavar="UID",
+        help="do not trust files without a digest that loads of other owners left in the folder",
+    )
+    one.add_argument("--seal", default="", metavar="SEAL", help="the folder's seal after the owner's last load")
     one.set_defaults(run=run_stage)
     two = parsers.add_parser(
         "inspect", parents=[listen, guarded, header, expected], help="report on files that are already there"
@@ -127,7 +138,10 @@ def run_stage(options: argparse.Namespace) -> str:
     source = partial(opened, options.url, os.environ, _address_policy(options), node_identity=options.node_identity)
 
     def report(work: Work) -> Report:
-        return stage(options.url, source, options.folder, chosen, work, refresh=options.refresh, reuse=options.reuse)
+        owner = Owner(options.owner, options.seal) if options.owner else None
+        return stage(
+            options.url, source, options.folder, chosen, work, refresh=options.refresh, reuse=options.reuse, owner=owner
+        )
 
     return _reported(options, report)
 

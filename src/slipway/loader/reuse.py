@@ -1,70 +1,78 @@
-"""Reuse: files of the same state of a source that another folder of this volume has already are linked, not fetched.
+"""Reuse: files that another folder of this disk has of the same state of a source are taken over, not fetched.
 
-Each folder has links of its own, so that either may go, or turn to another state, without the other. What is linked is
-checked like anything else that is there before a load.
+Each folder has links or copies of its own, so that either may go, or turn to another state, without the other. Only
+files with a digest are taken over, and all of them are checked like anything else that is there before a load.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from slipway.loader.folder import MARKER, Inventory, inventory
+from slipway.loader.folder import MARKER, Inventory, checked, inventory
 from slipway.loader.sources.base import Entry, Listing
 
 log = logging.getLogger(__name__)
-DEEPEST = 6
-"""Folders between the top and a model."""
 MOST_FOLDERS = 10_000
 
 
-def link_known(url: str, listing: Listing, folder: Path, below: Path) -> int:
-    """Links what complete folders below ``below`` have of this state of the source into ``folder``; how many files.
+def link_known(url: str, listing: Listing, folder: Path, donor: Path) -> int:
+    """Takes over what ``donor``, or a complete folder in it, has of this state of the source; how many files.
 
-    Where no links can be made, or the source does not say what state it is in, there are none.
+    There are none if the source does not say what state it is in.
     """
     if not listing.revision:
         return 0
-    linked = 0
-    for place, known in _complete(below):
+    entries, found = [entry for entry in checked(listing.entries) if entry.digest is not None], 0
+    for place, known in _complete(donor):
         if place != folder and known.revision == listing.revision and _repository(known.url) == _repository(url):
-            linked += sum(_linked(place, folder, entry, known) for entry in listing.entries)
-    if linked:
-        log.info("Linked %d files of %s that are on this disk already", linked, url)
-    return linked
+            found += sum(_taken_over(place, folder, entry, known) for entry in entries)
+    if found:
+        log.info("Took over %d files of %s that are on this disk already", found, url)
+    return found
 
 
-def _complete(below: Path) -> Iterator[tuple[Path, Inventory]]:
-    """The folders that say that they are complete, and of what."""
-    for place in _folders(below):
-        if (found := inventory(place / MARKER)) is not None:
-            yield place, found
+def _complete(donor: Path) -> Iterator[tuple[Path, Inventory]]:
+    """The folder, or those in it, that say that they are complete, and of what."""
+    if (own := inventory(donor / MARKER)) is not None:
+        yield donor, own
+        return
+    with suppress(OSError):
+        for _number, entry in zip(range(MOST_FOLDERS), os.scandir(donor), strict=False):
+            if entry.is_dir(follow_symlinks=False) and (known := inventory(Path(entry.path, MARKER))) is not None:
+                yield Path(entry.path), known
 
 
-def _folders(below: Path) -> Iterable[Path]:
-    """Those below a folder, but for what is inside of a complete one."""
-    for number, (place, folders, files) in enumerate(os.walk(below)):
-        if number >= MOST_FOLDERS:
-            return
-        deep = len(Path(place).relative_to(below).parts) >= DEEPEST
-        folders[:] = [] if deep or MARKER in files else sorted(folders)
-        if MARKER in files:
-            yield Path(place)
-
-
-def _linked(place: Path, folder: Path, entry: Entry, known: Inventory) -> bool:
+def _taken_over(place: Path, folder: Path, entry: Entry, known: Inventory) -> bool:
     """Whether a file of one folder has its name in the other now, and had not before."""
     if entry.size is None or known.files.get(entry.path) != entry.size:
         return False
-    target = folder / entry.path
-    with suppress(OSError):  # it is there already, or of another disk, or another's: then it is fetched
+    source, target = place / entry.path, folder / entry.path
+    with suppress(OSError):  # it is there already, or cannot be read: then it is fetched
         target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(place / entry.path, target, follow_symlinks=False)
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError:  # another disk, or the same one mounted twice
+            _copy(source, target)
         return True
     return False
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Raises OSError; then nothing has the target's name."""
+    handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb", buffering=0) as stream, target.open("xb", buffering=0) as fresh:
+        try:
+            shutil.copyfileobj(stream, fresh, 1 << 20)
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def _repository(url: str) -> str:

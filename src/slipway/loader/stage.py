@@ -23,7 +23,7 @@ from slipway.artifacts.redaction import redact_url
 from slipway.artifacts.report import Report, written
 from slipway.artifacts.report import read as read_report
 from slipway.loader.errors import LoadError, StoppedError
-from slipway.loader.folder import MARKER, NOTES, Folder, checked
+from slipway.loader.folder import MARKER, NOTES, Folder, Owner, checked
 from slipway.loader.headers import with_headers
 from slipway.loader.load import load
 from slipway.loader.progress import Meter
@@ -75,39 +75,48 @@ def stage(
     *,
     refresh: bool = False,
     reuse: Path | None = None,
+    owner: Owner | None = None,
 ) -> Report:
     """Ends when ``folder`` holds what is chosen of ``url``. Raises LoadError, or StoppedError after ``work.stop``.
 
-    ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder of the same disk below which
-    the same files may lie already.
+    ``refresh``: what is there may be of an older state of the source. ``reuse``: a folder that may have the same files
+    already. ``owner``: whose earlier loads count; the report has the folder's new seal then.
     """
     selection = Selection(source(), chosen)
-    if reuse is not None and not Folder(folder).holds(redact_url(url)):
+    if reuse is not None and not Folder(folder, owner).holds(redact_url(url)):
         link_known(url, selection.listing(work.retry(url)), folder, reuse)
     outdated = _outdated(folder, selection, work.retry(url)) if refresh else None
-    fresh = _loaded(url, selection, folder, chosen, work, outdated)
+    load_it = partial(_loaded, url, selection, folder, chosen, work, owner=owner)
+    fresh = load_it(outdated)
     known = None if fresh else _noted(folder)
     if known is None:
         # Where a loader was cut off before it could tell, its source may have changed since.
         if not fresh and not _is_of(folder, selection.listing(work.retry(url)).entries):
             outdated = _outdated(folder, selection, work.retry(url))
-            fresh = _loaded(url, selection, folder, chosen, work, outdated)
+            fresh = load_it(outdated)
         known = _reported(selection, folder, work)
         _note(folder, known)
     if chosen.sha256 and known.sha256 != chosen.sha256:
         if fresh:
             _remove(folder, known.file)
         raise _wrong(known.file, known.sha256, chosen.sha256)
-    return known
+    return known if owner is None else msgspec.structs.replace(known, seal=Folder(folder, owner).seal())
 
 
 def _loaded(
-    url: str, selection: Selection, folder: Path, chosen: Chosen, work: Work, outdated: frozenset[str] | None
+    url: str,
+    selection: Selection,
+    folder: Path,
+    chosen: Chosen,
+    work: Work,
+    outdated: frozenset[str] | None,
+    *,
+    owner: Owner | None,
 ) -> bool:
     """Whether something was to be loaded. Raises what stage does."""
     policy = msgspec.structs.replace(work.policy, wrong=TRIES) if chosen.sha256 else work.policy
     try:
-        return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated)
+        return load(url, lambda: selection, folder, policy, work.stop, work.meter, outdated, owner)
     except LoadError as error:
         raise _judged(error, selection, chosen) from error
 

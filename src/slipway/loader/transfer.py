@@ -100,7 +100,7 @@ class Transfer:
         """``replaces``: what has its name already is of an older state of the source, and stays until then."""
         self._replaces = replaces
         self._source, self._entry, self._policy, self._stop, self._meter = source, entry, policy, stop, meter
-        self._place, self._final = folder.part(entry), folder.final(entry)
+        self._folder, self._place, self._final = folder, folder.part(entry), folder.final(entry)
         self._retrier = Retrier(policy, stop, meter)
         self._have = self._furthest = 0
         self._hasher = hasher(entry.digest, entry.size)
@@ -145,6 +145,7 @@ class Transfer:
                 verifiable = self._receive(part)
                 if part.is_whole(self._entry.size) and (not verifiable or self._is_right()):
                     part.become(self._final)
+                    self._folder.note_done(self._entry)
                     return
                 log.warning("%s does not match its checksum or size; downloading it again", self._entry.path)
                 self._forget(part)

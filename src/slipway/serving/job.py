@@ -33,6 +33,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     security: Object = {}
     tolerations: tuple[Object, ...] = ()
     affinity: Object = {}
+    init: tuple[Container, ...] = ()
+    """Containers that run to their end before."""
     deadline_seconds: int = 0
     """After which it has failed, whatever its pods do; 0: never."""
 
@@ -43,6 +45,7 @@ def job(task: Task) -> Object:
         "serviceAccountName": task.service_account,
         "securityContext": task.security,
         "restartPolicy": "Never",
+        "initContainers": [container_spec(one, one.mounts) for one in task.init],
         "containers": [container_spec(task.container, task.container.mounts)],
         "volumes": list(task.volumes),
         "tolerations": list(task.tolerations),

@@ -223,12 +223,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     size: int = 0
     revision: str = ""
     """What a person knows the weights by, such as a commit."""
+    seal: str = ""
+    """By which the loader knows the folder again that it filled for this model."""
     message: str = ""
     """Why it is Failed."""
 
     def has(self, wanted: str, node: Node) -> bool:
         """Whether the weights are there, as far as the node has run on since they were looked at."""
         return self.state == "Ready" and self.wanted == wanted and self.boot == node.boot
+
+    def seal_of(self, path: str) -> str:
+        """The seal of this folder; of one that a version without seals filled, its size and revision."""
+        if self.path != path or self.seal:
+            return self.seal if self.path == path else ""
+        return f"{self.size}@{self.revision}" if self.state == "Ready" else ""
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -6,15 +6,21 @@ import os
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from slipway.artifacts.report import Report
-from slipway.loader.folder import MARKER
-from slipway.loader.selection import Chosen
+from slipway.loader.digests import Digest, Kind
+from slipway.loader.errors import LoadError
+from slipway.loader.folder import MARKER, Inventory
+from slipway.loader.reuse import link_known
+from slipway.loader.selection import Chosen, Selection
+from slipway.loader.sources.base import Entry, Listing
 from slipway.loader.stage import opened, stage
 
 from .conftest import FILES, Service, work, write
 from .conftest import content as whole_content
+from .site import GGUF, SHA, Site
 
 
 @pytest.fixture
@@ -87,13 +93,37 @@ def test_what_was_spoilt_since_is_fetched_again(hub: Service, disk: Path) -> Non
     assert content(disk / "two") == FILES
 
 
-def test_where_no_links_can_be_made_everything_is_fetched(
+def test_where_no_links_can_be_made_the_files_are_copied(
     hub: Service, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_unused: object, **_others: object) -> None:
         raise OSError(18, "Invalid cross-device link")
 
     load(hub, disk, "one")
+    before = fetched(hub)
     monkeypatch.setattr(os, "link", refuse)
-    load(hub, disk, "two", reuse=disk)
+    load(hub, disk, "two", reuse=disk / "one")
     assert content(disk / "two") == FILES
+    assert fetched(hub) == before
+    assert not same_file(disk, "tiny.gguf")
+
+
+def test_files_without_a_digest_are_fetched(site: Site, disk: Path) -> None:
+    """The marker of another folder could have been written by anybody."""
+    chosen, source = Chosen(stored_as="tiny.gguf"), partial(opened, site.url, {}, None)
+    stage(site.url, source, disk / "one", chosen, work())
+    (disk / "one/tiny.gguf").write_bytes(b"x" * len(GGUF))
+    listing = msgspec.structs.replace(Selection(source(), chosen).listing(work().retry(site.url)), revision="v1")
+    known = Inventory(site.url, "v1", {"tiny.gguf": len(GGUF)})
+    (disk / "one" / MARKER).write_bytes(msgspec.json.encode(known))
+    assert link_known(site.url, listing, disk / "two", disk) == 0
+    entries = [msgspec.structs.replace(one, digest=Digest(Kind.SHA256, SHA)) for one in listing.entries]
+    with_digest = msgspec.structs.replace(listing, entries=tuple(entries))
+    assert link_known(site.url, with_digest, disk / "two", disk) == 1
+
+
+def test_no_file_is_taken_over_to_another_place(hub: Service, disk: Path) -> None:
+    load(hub, disk, "one")
+    entry = Entry("../../outside", "x", 1, Digest(Kind.SHA256, SHA))
+    with pytest.raises(LoadError, match="leads outside of the folder"):
+        link_known("hf://acme/tiny", Listing("v1", (entry,)), disk / "two", disk)

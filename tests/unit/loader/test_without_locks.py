@@ -229,7 +229,9 @@ def test_names_that_the_loader_needs_are_refused_of_a_repository(
     assert from_hub.content == {}
 
 
-def test_a_file_of_another_folder_may_be_called_so(root: Path, from_hub: Loading) -> None:
-    write(root / "acme/tiny", {"sub dir/.slipway-note": b"x"})
-    from_hub(HUB)
-    assert from_hub.content == {**FILES, "sub dir/.slipway-note": b"x"}
+@pytest.mark.parametrize("name", ["a/.slipway-complete", "a/b/.slipway-report", "a/.slipwayx", "a/.slipway"])
+def test_the_loaders_names_are_reserved_at_any_depth(root: Path, from_hub: Loading, name: str) -> None:
+    write(root / "acme/tiny", {name: b"x"})
+    with pytest.raises(LoadError, match=r"names that begin with \.slipway are reserved for the loader"):
+        from_hub(HUB)
+    assert from_hub.content == {}

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from slipway.apis.ome import names, storage
+from slipway.apis.ome import folders, names
 from slipway.apis.ome.benchmark_types import BenchmarkJobSpec, Endpoint, InferenceServiceReference
 from slipway.apis.ome.model_types import StorageSpec
 from slipway.artifacts.paths import fault_inside
@@ -84,14 +84,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def watches(_settings: Settings) -> tuple[Watch, ...]:
+def watches(settings: Settings) -> tuple[Watch, ...]:
     """What benchmarks read: their Jobs, the service that they measure, and its model."""
-    kind, service = names.BENCHMARK_JOB, names.INFERENCE_SERVICE
+    kind, service, found = names.BENCHMARK_JOB, names.INFERENCE_SERVICE, folders.indexes(settings)
     return (
         *owned_by(kind, JOB),
         Watch(kind=kind, enqueue=nobody, indexes={REFERENCES: by_reference(references)}),
         Watch(kind=service, enqueue=_measuring, indexes={OF_MODEL: _by_model}),
-        *(Watch(kind=one, enqueue=_of_changed_model) for one in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL)),
+        Watch(kind=names.BASE_MODEL, enqueue=_of_changed_model, indexes=found),
+        Watch(kind=names.CLUSTER_BASE_MODEL, enqueue=_of_changed_model, indexes=found),
+        Watch(kind=names.FINE_TUNED_WEIGHT, enqueue=nobody, indexes=found),
+        folders.NODES,
     )
 
 
@@ -234,10 +237,10 @@ def _tokenizer(world: World, service: Object) -> tuple[str, Access, str]:
     text = "Name its tokenizer, a repository of the hub, in additionalMetadata.tokenizer of the model."
     if model is None:
         raise InvalidSpecError("TokenizerUnknown", f"The model of the service is not known. {text}")
-    mount = storage.mount_of(model, world.settings)
-    own = key(world.resource).namespace
-    if not mount.path or own != (mount.claim_namespace or mount.namespace or own):
-        raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {mount.name}. {text}")
+    own, (namespace, name) = key(world.resource).namespace, key(model)
+    mount = folders.mount(world, model) if namespace in ("", own) else None
+    if mount is None or not mount.path or own != (mount.claim_namespace or own):
+        raise InvalidSpecError("TokenizerUnknown", f"This job cannot read the files of the model {name}. {text}")
     if mount.claim:
         volume = volumes.claim(MODEL_VOLUME, mount.claim, read_only=True)
     else:

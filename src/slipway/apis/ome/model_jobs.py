@@ -15,7 +15,7 @@ from slipway.artifacts import huggingface
 from slipway.kube.names import label_value
 from slipway.kube.objects import MANAGED_BY, Key, Object, deleting, key, uid
 from slipway.serving import agent, volumes
-from slipway.serving.server import variables
+from slipway.serving.server import Container, variables
 from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs, nodes
 from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
@@ -23,7 +23,7 @@ from slipway.weights.jobs import ANSWER_SECONDS, EVERYWHERE, INSTANCE_LABEL, NAM
 from slipway.weights.nodes import Node
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
-VOLUME = "models"
+VOLUME, DONOR = "models", "donor"
 CLAIM_FOLDER = "/mnt/claim"
 """Where the loader finds a claim."""
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
@@ -44,22 +44,28 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
         """The same on a node, once for each start of it."""
         return msgspec.structs.replace(self, place=(node.uid, node.boot), node=node.name)
 
+    def knowing(self, seal: str, donor: str) -> Errand:
+        """The same with the folder's seal, and with another folder of the node that may have the same files."""
+        words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"--reuse={donor}",) if donor else ()))
+        access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
+        return msgspec.structs.replace(self, words=words, access=access)
+
 
 def load(view: View, stored: Stored) -> Errand:
     """Brings the files onto a node, or looks at what the node has."""
-    folder = _folder(stored.root, read_only=not stored.url)
+    folder = _folder(stored.path, read_only=not stored.url)
     if not stored.url:
         return Errand(what="load", words=("inspect", stored.path, *_header(view)), access=folder)
     options = [f"--file={one}" for one in stored.files] + ([f"--as={stored.stored_as}"] if stored.stored_as else [])
-    options += [f"--reuse={stored.root}"] if stored.spec.download_policy == "ReuseIfExists" else []
+    options.append(f"--owner={uid(view.resource)}")
     words = ("stage", stored.url, stored.path, *options, *_header(view), *_guard(view, stored))
     return Errand(what="load", words=words, access=folder + _source(view, stored))
 
 
 def evict(node: Node, path: str, root: str) -> Errand:
-    """Takes a folder off a node."""
+    """Takes all that is in a folder off a node: the folder itself is the pod's only volume, and stays."""
     words = ("evict", path, f"--below={root}")
-    return Errand(what="evict", words=words, access=_folder(root), place=(node.uid, path), node=node.name)
+    return Errand(what="evict", words=words, access=_folder(path), place=(node.uid, path), node=node.name)
 
 
 def inspection(view: View, stored: Stored) -> Errand | None:
@@ -90,6 +96,7 @@ def made(view: View, errand: Errand) -> Object:
         errand.access.volumes,
         tolerations=(EVERYWHERE,) if errand.node else (),
         affinity=nodes.pinned(errand.node) if errand.node else {},
+        init=_owner(view, runner, errand),
         deadline_seconds=0 if errand.node else ANSWER_SECONDS,
     )
 
@@ -108,8 +115,22 @@ def _name(view: View, errand: Errand) -> Key:
     return Key(view.namespace, beginning)
 
 
+def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
+    """Gives a folder to the user who fills it: the kubelet creates it as root's, and versions before 0.5 filled it so.
+    Nothing of a source is read here."""
+    user = view.world.settings.user(ome(view.world.settings).run_as_user)
+    if not user or not errand.node or errand.words[0] not in ("stage", "evict"):
+        return ()
+    powers = {**UNPRIVILEGED, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}
+    root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False}
+    path = errand.words[2] if errand.words[0] == "stage" else errand.words[1]
+    mine = Access(mounts=errand.access.mounts[:1])
+    as_root = msgspec.structs.replace(runner, security={**root, **powers})
+    return (jobs.container(as_root, ("own", path, f"--user={user}"), mine, name="owner"),)
+
+
 def _runner(view: View, errand: Errand) -> Runner:
-    """On a node root by default, as folders of nodes belong to it, but with none of its powers."""
+    """On a node, a user who owns nothing but the folder, or root without its powers if the operator says so."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}
@@ -124,8 +145,8 @@ def _runner(view: View, errand: Errand) -> Runner:
     )
 
 
-def _folder(root: str, *, read_only: bool = False) -> Access:
-    return mounted(volumes.of_the_node(VOLUME, root, "DirectoryOrCreate"), root, read_only=read_only)
+def _folder(path: str, *, volume: str = VOLUME, read_only: bool = False) -> Access:
+    return mounted(volumes.of_the_node(volume, path, "DirectoryOrCreate"), path, read_only=read_only)
 
 
 def _header(view: View) -> tuple[str, ...]:

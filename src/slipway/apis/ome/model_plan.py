@@ -10,15 +10,15 @@ from typing import Literal
 
 import msgspec
 
-from slipway.apis.ome import names, storage
+from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.model_resolve import MOUNTED, PINNED, View, sharers, wants
+from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, repository_of, wants
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
-from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, key, uid
-from slipway.serving.api import Plan
+from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, created_unix, deleting, key, uid
+from slipway.serving.api import InvalidSpecError, Plan
 from slipway.serving.diagnosis import remains
 from slipway.serving.job import ended, works
 from slipway.weights import nodes
@@ -27,6 +27,12 @@ from slipway.weights.nodes import Node, Record
 from slipway.weights.turns import age
 
 MOST_TOKENS = 2**31 - 1
+PLACE_WORD = 3
+"""Which word of a load is its folder."""
+MOST_DONORS = 32
+"""Models that are looked at for files that need not be loaded again."""
+LEFT_SECONDS = 60.0
+"""How much younger than a model the loads may be that were begun before it was known. Others are forged."""
 Stage = Literal["there", "loading", "waiting", "failed", "leaving", "in use"]
 
 
@@ -46,6 +52,8 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(view: View) -> Plan:
     """Raises InvalidSpecError."""
+    if withdrawn := _withdrawn(view):
+        return withdrawn
     stored, done = view.valid(), visits(view)
     runs = [one.run for one in done]
     inspected: tuple[Object, ...] = ()
@@ -92,25 +100,58 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
         return Visit(node=node, stage="loading", says=msgspec.structs.replace(said, state="Ready"))
+    seal = record.seal_of(stored.path) if record and stored.url else ""
     said = msgspec.structs.replace(
-        said, path=stored.path if stored.url else "", former=record.moved(stored.path) if record else ()
+        said, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
     )
-    errand = errand.to(node)
+    errand = errand.to(node).knowing(seal, _donor(view, stored, node))
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
     if report is not None and report.fault:
         unsound = msgspec.structs.replace(said, state="Failed", message=report.fault)
         return Visit(node=node, stage="failed", says=unsound, errand=again, run=run)
     if report is not None:
-        ready = msgspec.structs.replace(said, state="Ready", size=report.size, revision=report.revision)
+        ready = msgspec.structs.replace(
+            said, state="Ready", size=report.size, revision=report.revision, seal=report.seal
+        )
         return Visit(node=node, stage="loading", says=ready, errand=errand, run=run)
     if run.failed_since is not None:
         failed = msgspec.structs.replace(said, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or _has_turn(view, node, ahead()):
+    if run.made is not None or (not _is_written(view, node, stored.path) and _has_turn(view, node, ahead())):
         return Visit(node=node, stage="loading", says=said, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else said
     return Visit(node=node, stage="waiting", says=kept)
+
+
+def _donor(view: View, stored: Stored, node: Node) -> str:
+    """The folder of another model that the node has of the same repository: of the cluster, or of the same namespace.
+    Empty: there is none, or none is wanted."""
+    if not stored.url or stored.spec.download_policy != "ReuseIfExists":
+        return ""
+    world, namespace = view.world, key(view.resource).namespace
+    owners = dict.fromkeys(("", namespace))
+    values = [repository_of(owner, stored.url) for owner in owners]
+    found = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
+    for model in islice(found, MOST_DONORS):
+        record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+        if uid(model) == uid(view.resource) or deleting(model) or record is None or record.state != "Ready":
+            continue
+        if record.path in folders.wished_paths(model, world.settings) and record.path != stored.path:
+            return record.path
+    return ""
+
+
+def _is_written(view: View, node: Node, path: str) -> bool:
+    """Whether another model's load, from before this one had the folder, may still write there or around."""
+    mine, since = view.resource, created_unix(view.resource) + LEFT_SECONDS
+    for job in view.world.list(JOB, PINNED, node.name):
+        owner, words = controller_owner(job), words_of(job)
+        if not _loads(job) or owner is None or owner.uid == uid(mine) or created_unix(job) > since:
+            continue
+        if len(words) > PLACE_WORD and folders.overlap(words[PLACE_WORD], path):
+            return True
+    return False
 
 
 def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
@@ -157,6 +198,25 @@ def _left_behind(view: View, node: Node, record: Record) -> Visit:
 # Off a node
 
 
+def _withdrawn(view: View) -> Plan | None:
+    """What is left of a model whose folder is that of a model which goes first: its loads stop, and no pod selects its
+    nodes any more. The files stay for the other model, which keeps what it can verify. None: there is nothing left."""
+    if not isinstance(view.stored, InvalidSpecError) or view.stored.reason != folders.TAKEN or view.leaving:
+        return None
+    busy = {nodes.node_of(job) for job in view.jobs}
+    lost = folders.wished_paths(view.resource, view.world.settings)
+    notes = []
+    for node in view.nodes:
+        record = view.record(node)
+        if record is None or record.path not in lost:
+            continue
+        former = record.moved(record.path)
+        rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
+        notes.append(nodes.noted(node, view.label, record if node.name in busy else rest, offered=False))
+    finalizer = names.MODEL_FINALIZERS[view.resource["kind"]]
+    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes else None
+
+
 def _gone(view: View, node: Node) -> Visit:
     record = view.record(node)
     if any(nodes.node_of(job) == node.name and _loads(job) for job in view.jobs):
@@ -176,7 +236,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     """What takes a folder off a node; None: it is gone, or it stays."""
     world = view.world
     root = storage.root_of(path, world.settings)
-    if not root or (view.leaving and storage.reserved(view.resource)) or sharers(world, path):
+    if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
     readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
     if any(remains(pod, world.now) for pod in readers):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from slipway.apis.ome import names, storage
+from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.kube.objects import (
@@ -31,9 +31,9 @@ from slipway.weights.jobs import is_late, words_of
 from slipway.weights.nodes import Node, Record
 from slipway.weights.turns import age
 
-MARK, PATH, CLAIM, USE = "mark", "path", "claim", "use"
-"""Indexes of models: the mark that nodes have for them; the folder of their files, and all above it; their claim; how
-pods say that they read that folder."""
+MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
+"""Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
+namespace and source, in whatever revision."""
 PINNED = "pinned"
 """Index of Jobs: the node that they load a model onto."""
 MOUNTED = "mounted"
@@ -97,32 +97,11 @@ def resolve(world: World) -> View:
     return msgspec.structs.replace(view, nodes=tuple(sorted(mine, key=lambda one: one.name)))
 
 
-def sharers(world: World, path: str) -> list[Object]:
-    """The other models that have this folder, or one inside of it, the oldest first."""
-    found = (one for kind in KINDS.values() for one in world.list(kind, PATH, path))
-    others = [one for one in found if uid(one) != uid(world.resource) and not deleting(one)]
-    return sorted(others, key=age)
-
-
 def _stored(world: World) -> Stored | InvalidSpecError:
-    """Two models of different sources in one folder would overwrite each other's files: the older one has it."""
     try:
-        stored = storage.read(world.resource, world.settings)
+        return folders.settle(world, world.resource)
     except InvalidSpecError as error:
         return error
-    for other in sharers(world, stored.path) if stored.url else ():
-        if age(other) < age(world.resource) and _lies_otherwise(stored, other, world.settings):
-            text = f"The {other['kind']} {key(other)} has the folder {stored.path} already, for other files"
-            return InvalidSpecError("PathTaken", f"{text}: name another path.")
-    return stored
-
-
-def _lies_otherwise(stored: Stored, other: Object, settings: Settings) -> bool:
-    try:
-        theirs = storage.read(other, settings)
-    except InvalidSpecError:
-        return False
-    return bool(theirs.url) and theirs.path == stored.path and theirs.wanted != stored.wanted
 
 
 def _says(node: Node, label: str) -> bool:
@@ -137,7 +116,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     others = (one for one in KINDS.values() if one != kind)
     return (
         *(msgspec.structs.replace(watch, indexes={PINNED: by_node}) for watch in owned_by(kind, JOB)),
-        *(Watch(kind=one, enqueue=_sharing(kind), indexes=_indexes(settings)) for one in (kind, *others)),
+        *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
         Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
         Watch(kind=POD, enqueue=_of_reader(kind), indexes={MOUNTED: by_mounted}),
@@ -151,19 +130,20 @@ class _ByStorage(msgspec.Struct, frozen=True):
     settings: Settings
 
     def __call__(self, model: Object) -> Iterable[str]:
+        if self.index == USE:
+            return [storage.use_of(path) for path in folders.wished_paths(model, self.settings)]
         try:
-            stored = storage.read(model, self.settings)
+            stored = storage.read(model, self.settings, folders.ANY_PATH)
         except InvalidSpecError:
             return ()
-        if self.index == CLAIM:
-            return (_place(stored.claim.namespace, stored.claim.name),) if stored.claim else ()
-        if not stored.root:
-            return ()
-        return (storage.use_of(stored.path),) if self.index == USE else _with_parents(stored.path)
+        if self.index == REPOSITORY:
+            return (repository_of(key(model).namespace, stored.url),) if stored.url else ()
+        return (_place(stored.claim.namespace, stored.claim.name),) if stored.claim else ()
 
 
 def _indexes(settings: Settings) -> dict[str, IndexFunction]:
-    return {MARK: by_mark, **{index: _ByStorage(index, settings) for index in (PATH, CLAIM, USE)}}
+    own = {index: _ByStorage(index, settings) for index in (CLAIM, USE, REPOSITORY)}
+    return {MARK: by_mark, **own, **folders.indexes(settings)}
 
 
 def by_mark(model: Object) -> Iterable[str]:
@@ -182,25 +162,26 @@ def by_mounted(pod: Object) -> Iterable[str]:
     return [part for part in annotations_of(pod).get(USES, "").split() if part.startswith(storage.USED)]
 
 
-def _with_parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+def repository_of(namespace: str, url: str) -> str:
+    """Value of the index :data:`REPOSITORY`."""
+    scheme, _separator, rest = url.partition("://")
+    return f"{namespace} {scheme}://{rest.partition('@')[0]}"
 
 
 def _place(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
-def _sharing(kind: Kind) -> Enqueue:
-    """The models of a kind that have the folder of a model that comes, goes or turns to another one."""
+def _sharing(kind: Kind, settings: Settings) -> Enqueue:
+    """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         old, new = change.old, change.new
         if old and new and deleting(old) == deleting(new) and old["spec"].get("storage") == new["spec"].get("storage"):
             return ()
-        paths = {path for one in (old, new) if one and (path := (one["spec"].get("storage") or {}).get("path"))}
-        found = {key(one) for path in paths for one in listers.list(kind, PATH, str(path).rstrip("/"))}
-        return found - {change.key}
+        paths = {path for one in (old, new) if one for path in folders.wished_paths(one, settings)}
+        found = (one for path in paths for one in folders.overlapping(listers, settings, path, (kind,)))
+        return {key(one.model) for one in found} - {change.key}
 
     return enqueue
 
@@ -261,10 +242,10 @@ def wants(model: Object, node: Node, settings: Settings) -> bool:
     conditions = (model.get("status") or {}).get("conditions") or ()
     if deleting(model) or any(one.get("type") == "Accepted" and one.get("status") == "False" for one in conditions):
         return False
+    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
     try:
-        stored = storage.read(model, settings)
+        stored = storage.read(model, settings, record.paths if record else ())
     except InvalidSpecError:
         return False
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
     there = record is not None and record.has(stored.wanted, node)
     return bool(stored.root) and not there and stored.placement.admits(node)

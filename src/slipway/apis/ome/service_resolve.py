@@ -12,14 +12,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from slipway.apis.ome import names, overlay, predictor, scaling, selection
+from slipway.apis.ome import folders, names, overlay, predictor, scaling, selection
 from slipway.apis.ome.adapters import adapter_of
 from slipway.apis.ome.candidates import candidate
 from slipway.apis.ome.model_types import BaseModelSpec
 from slipway.apis.ome.selection import Selection
 from slipway.apis.ome.service import Part, Service
 from slipway.apis.ome.service_types import InferenceServiceSpec
-from slipway.apis.ome.storage import mount_of
 from slipway.artifacts.config import ModelFacts
 from slipway.engines.recognition import recognise
 from slipway.kube.objects import Kind, Object, annotations_of, key
@@ -217,7 +216,7 @@ def _service(
         resource=resource,
         spec=spec,
         model=model,
-        mount=mount_of(model, world.settings) if model else None,
+        mount=folders.mount(world, model) if model else None,
         weights=weights,
         adapters=tuple(adapter_of(weight, world.settings) for weight in weights),
         runtime=runtime,

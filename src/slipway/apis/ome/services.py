@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from slipway.apis.ome import names, pods, readiness, service_plan, service_resolve, service_status, service_watches
+from slipway.apis.ome import (
+    folders,
+    names,
+    pods,
+    readiness,
+    service_plan,
+    service_resolve,
+    service_status,
+    service_watches,
+)
 from slipway.apis.ome.service_types import SERVICE as RESOURCE
 from slipway.kube.objects import (
     DEPLOYMENT,
@@ -33,14 +42,14 @@ OWNED = (
 )
 
 
-def watches(_settings: Settings) -> tuple[Watch, ...]:
+def watches(settings: Settings) -> tuple[Watch, ...]:
     """What services read, beside what is made for them."""
     kind, runtime = names.INFERENCE_SERVICE, service_watches.of_runtime
     indexes = {
         REFERENCES: by_reference(service_watches.references),
         service_watches.CHOOSES: service_watches.by_choice,
     }
-    of_model, weight = service_watches.of_model, names.FINE_TUNED_WEIGHT
+    of_model, weight, found = service_watches.of_model, names.FINE_TUNED_WEIGHT, folders.indexes(settings)
     return (
         *owned_by(kind, *OWNED),
         *owned_by(kind, groups.LEADER_WORKER_SET, optional=groups.INSTALLED_BY),
@@ -48,8 +57,9 @@ def watches(_settings: Settings) -> tuple[Watch, ...]:
         Watch(kind=kind, enqueue=nobody, indexes=indexes),
         Watch(kind=names.SERVING_RUNTIME, enqueue=runtime, indexes={NAMESPACE: by_namespace}),
         Watch(kind=names.CLUSTER_SERVING_RUNTIME, enqueue=runtime),
-        *(Watch(kind=model, enqueue=of_model(model)) for model in service_resolve.MODELS),
-        Watch(kind=weight, enqueue=of_model(weight), indexes={service_watches.BASE: service_watches.by_base}),
+        *(Watch(kind=model, enqueue=of_model(model), indexes=found) for model in service_resolve.MODELS),
+        Watch(kind=weight, enqueue=of_model(weight), indexes={service_watches.BASE: service_watches.by_base, **found}),
+        folders.NODES,
     )
 
 

@@ -20,10 +20,12 @@ class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     """Where the Jobs run that load models of the cluster, and the Secrets lie that these models name."""
     model_roots: tuple[Root, ...] = ROOTS
     """Folders of the nodes below which models may lie; the first one takes those that name no path."""
+    shared_roots: tuple[Root, ...] = ()
+    """Folders of the nodes below which models of all namespaces may lie, beside the folder of their namespace."""
     loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Models that one node loads at a time."""
-    run_as_user: int = 0
-    """Who fills these folders, which belong to root where the kubelet made them."""
+    run_as_user: int = 65532
+    """Who fills these folders. Each is given to this user before. 0: root does it."""
 
 
 def ome(settings: Settings) -> OMESettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -87,9 +88,9 @@ def node_label(model: Object) -> str:
     return names.node_label(kind_of(model), *key(model))
 
 
-def mount_of(model: Object, settings: Settings) -> Mount:
-    """Raises InvalidSpecError for a model whose storage cannot be served."""
-    stored, spec, (namespace, name) = read(model, settings), model["spec"], key(model)
+def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
+    """``stored``: its storage, if that is known. Raises InvalidSpecError if it cannot be served."""
+    stored, spec, (namespace, name) = stored or read(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
         name=name,
@@ -123,8 +124,27 @@ def root_of(path: str, settings: Settings) -> str:
     """The operator's folder that a path of nodes is below; empty: there is none."""
     if not _is_path(path):
         return ""
-    roots = (root.rstrip("/") for root in ome(settings).model_roots if not fault_inside(root.strip("/")))
-    return max((root for root in roots if path.startswith(f"{root}/")), key=len, default="")
+    own = ome(settings)
+    return max((root for root in _roots(own.model_roots + own.shared_roots) if _below(path, root)), key=len, default="")
+
+
+def is_placed(path: str, namespace: str, settings: Settings) -> bool:
+    """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes: below the namespace's own,
+    or below one that all namespaces share. One that has a folder of the operator's inside is none of these."""
+    if not namespace:
+        return True
+    own, root = ome(settings), root_of(path, settings)
+    if any(one == path or _below(one, path) for one in _roots(own.model_roots + own.shared_roots)):
+        return False
+    return _below(path, f"{root}/{namespace}") or any(_below(path, one) for one in _roots(own.shared_roots))
+
+
+def _roots(roots: Iterable[str]) -> list[str]:
+    return [root.rstrip("/") for root in roots if not fault_inside(root.strip("/"))]
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder}/")
 
 
 def _is_path(path: str) -> bool:
@@ -132,8 +152,9 @@ def _is_path(path: str) -> bool:
     return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
 
 
-def read(model: Object, settings: Settings) -> Stored:
-    """Raises InvalidSpecError."""
+def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
+    """``kept``: folders that the model may have wherever they are, as nodes have its files there. Raises
+    InvalidSpecError."""
     try:
         spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
         placed = placement(spec.node_selector, spec.node_affinity)
@@ -149,15 +170,16 @@ def read(model: Object, settings: Settings) -> Stored:
     if scheme == "pvc":
         return _on_claim(stored, rest, model, settings)
     if scheme == "vendor":
-        return stored if not stored.path else _on_nodes(stored, settings)
+        return stored if not stored.path else _on_nodes(stored, model, settings, kept)
     if scheme == "local":
-        return _on_nodes(msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/")), settings)
+        named = msgspec.structs.replace(stored, path=stored.path or rest.rstrip("/"))
+        return _on_nodes(named, model, settings, kept)
     if scheme not in FETCHED:
         raise _invalid(f"the scheme {scheme[:40]} is none of {', '.join(SCHEMES)}{did_you_mean(scheme, SCHEMES)}")
-    return _on_nodes(_fetched(stored, rest, settings), settings)
+    return _on_nodes(_fetched(stored, rest, model, settings, kept), model, settings, kept)
 
 
-def _fetched(stored: Stored, rest: str, settings: Settings) -> Stored:
+def _fetched(stored: Stored, rest: str, model: Object, settings: Settings, kept: Container[str]) -> Stored:
     text, region = stored.spec.storage_uri, stored.spec.parameters.get("region", "")
     if stored.scheme in ("s3", "gs"):
         bucket, slash, place = rest.partition("/")
@@ -169,10 +191,17 @@ def _fetched(stored: Stored, rest: str, settings: Settings) -> Stored:
         raise InvalidSpecError(error.reason, f"{error.message[:1].upper()}{error.message[1:]}.") from None
     url = source.url if stored.scheme != "gs" else f"gs{source.url.removeprefix('s3')}"
     scheme = url.partition("://")[0]  # the address of a page of the hub names a repository, too
-    path = stored.path or f"{_first_root(settings)}/{scheme}/{_folder(redact_url(url))}"
+    path = stored.path or _default_path(f"{scheme}/{_folder(redact_url(url))}", key(model).namespace, settings, kept)
     return msgspec.structs.replace(
         stored, scheme=scheme, url=url, region=region, files=source.files, stored_as=source.stored_as, path=path
     )
+
+
+def _default_path(folder: str, namespace: str, settings: Settings, kept: Container[str]) -> str:
+    """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
+    root = _first_root(settings)
+    former = f"{root}/{folder}"
+    return former if not namespace or former in kept else f"{root}/{namespace}/{folder}"
 
 
 def _folder(url: str) -> str:
@@ -186,10 +215,12 @@ def _first_root(settings: Settings) -> str:
     return roots[0].rstrip("/") if roots else ""
 
 
-def _on_nodes(stored: Stored, settings: Settings) -> Stored:
-    root = root_of(stored.path, settings)
-    if not root:
-        allowed = ", ".join(ome(settings).model_roots) or "there is none"
+def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container[str]) -> Stored:
+    root, namespace = root_of(stored.path, settings), key(model).namespace
+    if not root or not (is_placed(stored.path, namespace, settings) or stored.path in kept):
+        own = ome(settings)
+        folders = [f"{one}/{namespace}" if namespace else one for one in _roots(own.model_roots)]
+        allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
         text = f"{stored.path!r} is not a path below a folder of the nodes that the operator allows: {allowed}."
         raise InvalidSpecError("PathNotAllowed", text)
     return msgspec.structs.replace(stored, root=root)

@@ -36,6 +36,8 @@ class Cluster:
         """Claims, and pods that read files."""
         self.disks: dict[str, dict[str, str]] = {}
         """Node -> folder -> what it was loaded from."""
+        self.seal = ""
+        """By which loaders know their folders again."""
         self.facts: ModelFacts | None = None
         """What all files say."""
         self.fault = ""
@@ -47,10 +49,14 @@ class Cluster:
 
     # What people and machines do
 
-    def create(self, name: str, uri: str, kind: str = "ClusterBaseModel", **fields: Any) -> None:
-        spec = {"storage": {"storageUri": uri, "path": f"/raid/models/{name}"} | fields}
+    def create(
+        self, name: str, uri: str, kind: str = "ClusterBaseModel", namespace: str = "chat", **fields: Any
+    ) -> None:
+        folder = f"/raid/models/{namespace}/{name}" if kind == "BaseModel" else f"/raid/models/{name}"
+        given = {"storageUri": uri, "path": folder} | fields
+        spec = {"storage": {field: value for field, value in given.items() if value is not None}}
         metadata = {"name": name, "uid": self._uid(), "generation": 1, "finalizers": []}
-        metadata |= {"namespace": "chat"} if kind == "BaseModel" else {}
+        metadata |= {"namespace": namespace} if kind == "BaseModel" else {}
         metadata |= {"creationTimestamp": timestamp(self.now + self._made)}
         self.models[name] = {"kind": kind, "metadata": metadata, "spec": spec}
 
@@ -177,7 +183,8 @@ class Cluster:
         if words[1] == "stage":
             self.disks[node][words[3]] = words[2]
         fault = self.fault if words[1] == "inspect" else ""
-        return written(Report(file="a.safetensors", size=5, revision="abc", model=self.facts, fault=fault)).decode()
+        report = Report(file="a.safetensors", size=5, revision="abc", model=self.facts, seal=self.seal, fault=fault)
+        return written(report).decode()
 
     def _apply(self, model: dict[str, Any], plan: Plan) -> None:
         owner = model["metadata"]["uid"]

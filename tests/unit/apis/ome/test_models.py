@@ -61,17 +61,20 @@ def test_a_node_counts_as_ready_once_pods_can_select_it() -> None:
     assert (cluster.marks("tiny"), cluster.status("tiny")["state"]) == ({"a": "Ready"}, "Ready")
 
 
-def test_a_job_is_pinned_tolerates_all_and_has_the_operators_folder_as_its_only_volume() -> None:
+def test_a_job_is_pinned_tolerates_all_and_has_the_models_folder_as_its_only_volume() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI, key="hf-token", parameters={"secretKey": "hub"})
     cluster.reconcile("tiny")
     ((place, job),) = cluster.jobs.items()
     pod = job["spec"]["template"]["spec"]
     assert place.namespace == "ome"
-    assert pod["volumes"] == [{"name": "models", "hostPath": {"path": "/raid/models", "type": "DirectoryOrCreate"}}]
+    folder = {"path": "/raid/models/tiny", "type": "DirectoryOrCreate"}
+    assert pod["volumes"] == [{"name": "models", "hostPath": folder}]
     assert pod["tolerations"] == [{"operator": "Exists"}]
     (container,) = pod["containers"]
-    assert container["args"] == ["loader", "stage", URI, "/raid/models/tiny", "--header=model"]
+    owner = f"--owner={cluster.models['tiny']['metadata']['uid']}"
+    assert container["args"] == ["loader", "stage", URI, "/raid/models/tiny", owner, "--header=model"]
+    assert container["volumeMounts"] == [{"name": "models", "mountPath": "/raid/models/tiny"}]
     token = {"name": "hf-token", "key": "hub", "optional": True}
     assert {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}} in container["env"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -364,22 +367,15 @@ def test_files_stay_while_pods_read_them() -> None:
 def test_files_stay_that_another_model_has_or_a_label_reserves() -> None:
     cluster = Cluster("a")
     cluster.create("tiny", URI)
-    cluster.create("same", URI, "BaseModel", path="/raid/models/tiny")
-    cluster.create("inside", "hf://acme/other", path="/raid/models/outer/inner")
-    cluster.create("outer", "hf://acme/outer")
+    cluster.create("same", URI, "FineTunedWeight", path="/raid/models/tiny")
     cluster.create("kept", "hf://acme/kept")
     cluster.models["kept"]["metadata"]["labels"] = {"models.ome/reserve-model-artifact": "true"}
     cluster.settle()
-    for name in ("tiny", "outer", "kept"):
+    for name in ("tiny", "kept"):
         cluster.delete(name)
     cluster.settle()
-    assert set(cluster.models) == {"same", "inside"}
-    assert set(cluster.disks["a"]) == {
-        "/raid/models/tiny",
-        "/raid/models/outer",
-        "/raid/models/outer/inner",
-        "/raid/models/kept",
-    }
+    assert set(cluster.models) == {"same"}
+    assert set(cluster.disks["a"]) == {"/raid/models/tiny", "/raid/models/kept"}
 
 
 def test_a_deletion_ends_though_a_node_is_lost() -> None:
@@ -518,7 +514,7 @@ def test_a_local_folder_is_looked_at_and_never_removed() -> None:
     ((_place, job),) = cluster.jobs.items()
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["args"] == ["loader", "inspect", "/raid/models/local", "--header=model"]
-    assert container["volumeMounts"] == [{"name": "models", "mountPath": "/raid/models", "readOnly": True}]
+    assert container["volumeMounts"] == [{"name": "models", "mountPath": "/raid/models/local", "readOnly": True}]
     cluster.settle()
     assert cluster.marks("tiny") == {"a": "Ready"}
     cluster.delete("tiny")
@@ -592,9 +588,36 @@ def test_a_model_that_moves_to_a_claim_leaves_its_nodes() -> None:
 
 def test_reuse_is_asked_for_by_the_policy() -> None:
     cluster = Cluster("a")
-    cluster.create("tiny", URI, downloadPolicy="ReuseIfExists")
+    cluster.create("first", f"{URI}@v1")
+    cluster.create("unfinished", URI, path="/raid/models/unfinished")
+    cluster.reconcile("unfinished")
+    cluster.create("other", "hf://acme/other")
+    cluster.create("plain", f"{URI}@v2")
+    for name in ("first", "other", "plain"):
+        cluster.reconcile(name)
+    for place in cluster.working():
+        if "unfinished" not in place.name:
+            cluster.run(place)
+    for name in ("first", "other", "plain"):
+        cluster.reconcile(name)
+    cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
     cluster.reconcile("tiny")
-    assert len(of(cluster, "--reuse=/raid/models")) == 1
+    ((_place, job),) = [(place, cluster.jobs[place]) for place in of(cluster, "--reuse=/raid/models/first")]
+    donor = {"name": "donor", "mountPath": "/raid/models/first", "readOnly": True}
+    assert donor in job["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert not of(cluster, "--reuse=/raid/models/un")
+
+
+def test_files_of_another_namespace_are_not_reused() -> None:
+    cluster = Cluster("a")
+    cluster.create("theirs", URI, "BaseModel", namespace="theirs")
+    cluster.settle()
+    cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
+    cluster.create("operators", URI, downloadPolicy="ReuseIfExists")
+    cluster.reconcile("tiny")
+    cluster.reconcile("operators")
+    assert len(of(cluster, "stage")) == 2
+    assert not of(cluster, "--reuse")
 
 
 @pytest.mark.parametrize(

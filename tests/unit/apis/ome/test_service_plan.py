@@ -194,7 +194,7 @@ def test_a_service_with_an_image_of_its_own_takes_the_rest_from_a_runtime_where_
 
 
 def test_a_model_of_the_namespace_goes_before_one_of_the_cluster_whatever_the_kind_says() -> None:
-    own = bench.model(namespace="models", storage={"storageUri": "hf://own/tiny", "path": "/raid/models/own"})
+    own = bench.model(namespace="models", storage={"storageUri": "hf://own/tiny", "path": "/raid/models/models/own"})
     asked = world(service(), bench.model(), own, bench.runtime())
     assert route(asked).source == "hf://own/tiny"
 

@@ -36,10 +36,11 @@ def model(uri: Any, kind: str = "BaseModel", /, **fields: Any) -> dict[str, Any]
     ],
 )
 def test_a_source_that_names_no_folder_gets_one_of_its_own(uri: str, url: str, path: str) -> None:
-    found = read(model(uri), SETTINGS)
+    found = read(model(uri, "ClusterBaseModel"), SETTINGS)
     assert (found.url, found.root) == (url, "/raid/models")
     assert found.path.startswith(path)
     assert len(found.path) == len(path) + 8
+    assert read(model(uri), SETTINGS).path == found.path.replace("/raid/models/", "/raid/models/chat/")
 
 
 def test_the_page_of_a_repository_is_the_repository() -> None:
@@ -67,8 +68,10 @@ def test_one_file_of_a_repository_or_a_server_keeps_its_name() -> None:
     ],
 )
 def test_a_path_below_a_folder_of_the_operators_is_taken(path: str, root: str) -> None:
-    found = read(model("hf://acme/tiny", path=path), SETTINGS)
+    found = read(model("hf://acme/tiny", "ClusterBaseModel", path=path), SETTINGS)
     assert (found.root, found.path) == (root, path.rstrip("/"))
+    own = path.replace(root, f"{root}/chat", 1)
+    assert read(model("hf://acme/tiny", path=own), SETTINGS).path == own.rstrip("/")
 
 
 @pytest.mark.parametrize(
@@ -133,9 +136,9 @@ def test_an_affinity_that_no_pod_may_have_is_refused(affinity: Any) -> None:
 
 
 def test_a_local_folder_is_its_path_or_that_of_the_address() -> None:
-    assert read(model("local:///raid/models/x"), SETTINGS).path == "/raid/models/x"
-    found = read(model("local:///elsewhere", path="/raid/models/y"), SETTINGS)
-    assert (found.path, found.url) == ("/raid/models/y", "")
+    assert read(model("local:///raid/models/chat/x"), SETTINGS).path == "/raid/models/chat/x"
+    found = read(model("local:///elsewhere", path="/raid/models/chat/y"), SETTINGS)
+    assert (found.path, found.url) == ("/raid/models/chat/y", "")
 
 
 @pytest.mark.parametrize(
@@ -157,11 +160,11 @@ def test_a_claim_is_of_the_models_namespace_or_of_that_for_models_of_the_cluster
 
 
 def test_what_is_wanted_differs_with_the_source_and_the_path_alone() -> None:
-    one = read(model("hf://acme/tiny", path="/raid/models/x"), SETTINGS).wanted
-    same = model("hf://acme/tiny", path="/raid/models/x", nodeSelector={"a": "b"}, key="secret")
+    one = read(model("hf://acme/tiny", path="/raid/models/chat/x"), SETTINGS).wanted
+    same = model("hf://acme/tiny", path="/raid/models/chat/x", nodeSelector={"a": "b"}, key="secret")
     assert read(same, SETTINGS).wanted == one
-    assert read(model("hf://acme/tiny@v2", path="/raid/models/x"), SETTINGS).wanted != one
-    assert read(model("hf://acme/tiny", path="/raid/models/y"), SETTINGS).wanted != one
+    assert read(model("hf://acme/tiny@v2", path="/raid/models/chat/x"), SETTINGS).wanted != one
+    assert read(model("hf://acme/tiny", path="/raid/models/chat/y"), SETTINGS).wanted != one
 
 
 def test_pods_read_a_model_of_nodes_at_its_path_where_its_label_says_ready() -> None:
@@ -184,7 +187,7 @@ def test_pods_read_a_model_of_a_claim_on_any_node() -> None:
 
 def test_of_a_vendors_model_there_may_be_nothing_to_mount() -> None:
     assert mount_of(model("vendor://acme/llm/x"), SETTINGS).path == ""
-    assert isinstance(mount_of(model("vendor://acme/llm/x", path="/raid/models/x"), SETTINGS), Mount)
+    assert isinstance(mount_of(model("vendor://acme/llm/x", path="/raid/models/chat/x"), SETTINGS), Mount)
 
 
 def test_a_secret_in_an_address_is_not_told() -> None:

@@ -1,0 +1,353 @@
+"""Models of different authors have different folders of the nodes, whatever paths their authors name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from slipway.apis.ome import storage as ome_storage
+from slipway.kube.objects import Key
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.settings import Settings
+from slipway.weights.nodes import RECORDS, mark
+from tests import worlds
+
+from . import services
+from .cluster import Cluster
+
+THEIRS = "hf://stranger/other"
+URI = "hf://acme/tiny"
+BASE = "BaseModel"
+DEFAULT = "/raid/models/hf/acme-tiny-0e39e610"
+"""Where a model of the cluster is that names no path."""
+
+
+def words_of(cluster: Cluster) -> list[str]:
+    """What the Jobs are told."""
+    return [" ".join(job["spec"]["template"]["spec"]["containers"][0]["args"]) for job in cluster.jobs.values()]
+
+
+def writable(cluster: Cluster) -> set[tuple[str, str]]:
+    """Folders of the nodes that pods of Jobs may write to, with the namespace of the Job."""
+    found = set()
+    for place, job in cluster.jobs.items():
+        pod = job["spec"]["template"]["spec"]
+        volumes = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one}
+        for container in (*pod["containers"], *pod.get("initContainers", ())):
+            mounts = container.get("volumeMounts", ())
+            found |= {(place.namespace, volumes[one["name"]]) for one in mounts if not one.get("readOnly")}
+    return found
+
+
+def label_of(cluster: Cluster, name: str, node: str = "a") -> str | None:
+    kind, namespace = cluster.models[name]["kind"].lower(), cluster.models[name]["metadata"].get("namespace", "")
+    labels: dict[str, str] = cluster.nodes[node]["metadata"]["labels"]
+    return labels.get(f"models.ome.io/{namespace}.{kind}.{name}" if namespace else f"models.ome.io/{kind}.{name}")
+
+
+def loaded_before(cluster: Cluster, name: str, path: str, wanted: str, **fields: Any) -> None:
+    """A node has the files of a model of a namespace by the word of an earlier version."""
+    model = cluster.models[name]["metadata"]
+    label = f"models.ome.io/{model['namespace']}.basemodel.{name}"
+    record = {"state": "Ready", "of": model["uid"], "wanted": wanted, "path": path, "boot": "b1", "size": 5}
+    metadata = cluster.nodes["a"]["metadata"]
+    metadata["annotations"][f"{RECORDS}{mark(label)}"] = json.dumps(record | fields)
+    metadata["labels"][label] = "Ready"
+    cluster.disks["a"][path] = URI
+
+
+# Where models of a namespace lie
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/raid/models",
+        "/raid/models/hf",
+        DEFAULT,
+        "/raid/models/chat",
+        "/raid/models/other/x",
+        "/raid/models/chatter/x",
+        "/raid/models/chat/../hf",
+        "/mnt/models/tiny",
+    ],
+)
+@pytest.mark.parametrize("uri", [THEIRS, "local:///raid/models/chat/x", "vendor://acme/x"])
+def test_a_model_of_a_namespace_has_no_folder_outside_of_the_namespaces_own(path: str, uri: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", uri, BASE, path=path)
+    cluster.reconcile("mine")
+    assert (cluster.jobs, cluster.reason("mine", "Accepted")) == ({}, "PathNotAllowed")
+    assert label_of(cluster, "mine") is None
+
+
+@pytest.mark.parametrize("uri", ["local:///raid/models/hf", "local:///raid/models/other", "local:///mnt/models"])
+def test_a_local_model_of_a_namespace_reads_no_folder_of_others(uri: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", uri, BASE, path=None)
+    cluster.reconcile("mine")
+    assert (cluster.jobs, cluster.reason("mine", "Accepted")) == ({}, "PathNotAllowed")
+
+
+def test_a_model_that_names_no_path_gets_one_in_the_namespaces_folder() -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE, path=None)
+    cluster.create("operators", URI, path=None)
+    cluster.settle()
+    assert set(cluster.disks["a"]) == {DEFAULT, DEFAULT.replace("/hf/", "/chat/hf/")}
+
+
+def test_the_operator_may_share_a_folder_with_all_namespaces() -> None:
+    shared = {"modelRoots": ["/raid/models"], "sharedRoots": ["/mnt/shared"]}
+    cluster = Cluster("a", settings=Settings(apis={"ome": shared}))
+    cluster.create("one", URI, BASE, path="/mnt/shared/one")
+    cluster.create("two", URI, BASE, namespace="other", path="/mnt/shared/two")
+    cluster.create("bad", URI, BASE, path="/mnt/shared")
+    cluster.create("nested", URI, BASE, path="/mnt/shared/two/inside")
+    cluster.settle()
+    assert set(cluster.disks["a"]) == {"/mnt/shared/one", "/mnt/shared/two"}
+    assert cluster.reason("nested", "Accepted") == "PathTaken"
+    assert "other/two" not in cluster.message("nested")
+
+
+def test_no_namespace_has_a_folder_around_one_of_the_operators() -> None:
+    roots = {"modelRoots": ["/raid/models", "/raid/models/chat/fast"]}
+    cluster = Cluster("a", settings=Settings(apis={"ome": roots}))
+    for number, path in enumerate(("/raid/models/chat/fast", "/raid/models/chat/fast/other/x")):
+        cluster.create(f"m{number}", URI, BASE, path=path)
+    cluster.reconcile_all()
+    assert cluster.jobs == {}
+    cluster.create("fine", URI, BASE, path="/raid/models/chat/fast/chat/x")
+    cluster.reconcile("fine")
+    assert writable(cluster) == {("chat", "/raid/models/chat/fast/chat/x")}
+
+
+# Who has a folder that several want
+
+
+@pytest.mark.parametrize("path", ["/raid/models/chat/x", "/raid/models/chat/x/y", "/raid/models/chat"])
+def test_a_model_of_the_cluster_gets_its_folder_whoever_was_there_before(path: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.settle()
+    assert label_of(cluster, "squatter") == "Ready"
+    cluster.create("operators", URI, path=path)
+    cluster.settle()
+    assert cluster.status("operators")["state"] == "Ready"
+    assert cluster.reason("squatter", "Accepted") == "PathTaken"
+    assert label_of(cluster, "squatter") is None
+    cluster.delete("squatter")
+    cluster.settle()
+    assert set(cluster.models) == {"operators"}
+    assert cluster.disks["a"][path] == URI
+
+
+def test_the_loads_of_a_model_that_lost_its_folder_end_before_the_other_one_is_loaded() -> None:
+    cluster = Cluster("a")
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x/y")
+    cluster.reconcile("squatter")
+    cluster.create("operators", URI, path="/raid/models/chat/x")
+    cluster.reconcile("operators")
+    assert writable(cluster) == {("chat", "/raid/models/chat/x/y")}
+    cluster.reconcile("squatter")
+    assert cluster.jobs == {}
+    cluster.reconcile("operators")
+    assert writable(cluster) == {("ome", "/raid/models/chat/x")}
+    cluster.settle()
+    assert cluster.disks["a"] == {"/raid/models/chat/x": URI}
+
+
+def test_forged_loads_hold_up_no_model_of_the_cluster() -> None:
+    cluster = Cluster("a")
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("squatter")
+    ((place, job),) = cluster.jobs.items()
+    cluster.create("operators", URI, path="/raid/models/chat/x")
+    late = job["metadata"] | {"name": "forged", "creationTimestamp": "2099-01-01T00:00:00Z"}
+    cluster.jobs = {Key(place.namespace, "forged"): job | {"metadata": late}}
+    cluster.reconcile("operators")
+    assert ("ome", "/raid/models/chat/x") in writable(cluster)
+
+
+@pytest.mark.parametrize(("first", "second"), [("x", "x/y"), ("x/y", "x")])
+@pytest.mark.parametrize("kind", [BASE, "ClusterBaseModel"])
+def test_no_model_lies_inside_of_another_one_whoever_is_older(first: str, second: str, kind: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("first", URI, kind, path=f"/raid/models/chat/{first}")
+    cluster.settle()
+    cluster.create("second", THEIRS, kind, path=f"/raid/models/chat/{second}")
+    cluster.settle()
+    assert cluster.disks["a"] == {f"/raid/models/chat/{first}": URI}
+    assert cluster.reason("second", "Accepted") == "PathTaken"
+    cluster.delete("second")
+    cluster.settle()
+    assert cluster.disks["a"] == {f"/raid/models/chat/{first}": URI}
+
+
+def test_an_older_model_that_moves_takes_no_folder_that_is_filled() -> None:
+    cluster = Cluster("a")
+    cluster.create("older", THEIRS)
+    cluster.create("younger", URI, path="/raid/models/x/y")
+    cluster.settle()
+    cluster.change("older", path="/raid/models/x")
+    cluster.settle()
+    assert cluster.disks["a"]["/raid/models/x/y"] == URI
+    assert cluster.status("younger")["state"] == "Ready"
+    assert cluster.reason("older", "Accepted") == "PathTaken"
+
+
+def test_a_model_that_waits_for_a_folder_gets_it_when_the_other_one_is_gone() -> None:
+    cluster = Cluster("a")
+    cluster.create("operators", URI, path="/raid/models/chat/x")
+    cluster.create("mine", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.settle()
+    cluster.delete("operators")
+    cluster.reconcile("operators")
+    cluster.reconcile("mine")
+    assert [words.split()[1] for words in words_of(cluster)] == ["evict"]
+    cluster.settle()
+    assert cluster.disks["a"] == {"/raid/models/chat/x": THEIRS}
+
+
+# What earlier versions loaded
+
+
+def wanted(cluster: Cluster, name: str, path: str) -> str:
+    """The digest that a record has of what the model asks for, at this path."""
+    return ome_storage.read(cluster.models[name], cluster.settings, (path,)).wanted
+
+
+@pytest.mark.parametrize(("path", "given"), [("/raid/models/mine", "/raid/models/mine"), (DEFAULT, None)])
+def test_a_model_keeps_the_folder_that_an_earlier_version_gave_it(path: str, given: str | None) -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE, path=given)
+    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    cluster.reconcile("mine")
+    assert (cluster.jobs, cluster.status("mine")["state"]) == ({}, "Ready")
+    assert label_of(cluster, "mine") == "Ready"
+    cluster.restart("a")
+    cluster.reconcile("mine")
+    assert writable(cluster) == {("chat", path)}
+    assert "--seal=5@" in words_of(cluster)[0]
+    cluster.settle()
+    cluster.delete("mine")
+    cluster.settle()
+    assert (cluster.models, cluster.disks["a"]) == ({}, {})
+
+
+def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> None:
+    cluster = Cluster("a")
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/other")
+    loaded_before(cluster, "squatter", "/raid/models/other", wanted(cluster, "squatter", "/raid/models/other"))
+    cluster.create("theirs", URI, BASE, namespace="other")
+    cluster.settle()
+    assert cluster.reason("squatter", "Accepted") == "PathNotAllowed"
+    assert label_of(cluster, "squatter") is None
+    assert cluster.disks["a"]["/raid/models/other/theirs"] == URI
+    cluster.delete("squatter")
+    cluster.settle()
+    assert cluster.disks["a"]["/raid/models/other/theirs"] == URI
+
+
+def test_the_word_of_a_node_counts_for_the_model_that_it_names_alone() -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE, path="/raid/models/mine")
+    path = "/raid/models/mine"
+    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path), of="another-uid")
+    cluster.reconcile("mine")
+    assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
+
+
+def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
+    cluster = Cluster("a")
+    cluster.create("stranger", THEIRS, BASE, path="/raid/models/mine")
+    cluster.create("mine", URI, BASE, namespace="other", path="/raid/models/mine")
+    path = "/raid/models/mine"
+    loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
+    cluster.settle()
+    assert cluster.status("mine")["state"] == "Ready"
+
+
+# What the loader is told
+
+
+def test_the_folder_is_sealed_by_the_record_of_the_node() -> None:
+    cluster = Cluster("a")
+    cluster.seal = "ab" * 32
+    cluster.create("tiny", URI)
+    cluster.settle()
+    cluster.restart("a")
+    cluster.reconcile("tiny")
+    assert f"--seal={cluster.seal}" in words_of(cluster)[0]
+    first = words_of(cluster)
+    cluster.reconcile("tiny")
+    assert words_of(cluster) == first
+    cluster.settle()
+    cluster.change("tiny", path="/raid/models/new")
+    cluster.reconcile("tiny")
+    assert "--seal" not in " ".join(words_of(cluster))
+
+
+def test_a_load_runs_as_a_user_without_rights_in_a_folder_that_is_given_to_him_before() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    cluster.reconcile("tiny")
+    ((_place, job),) = cluster.jobs.items()
+    pod = job["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (owner,) = pod["initContainers"]
+    assert owner["args"] == ["loader", "own", "/raid/models/tiny", "--user=65532"]
+    assert owner["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
+    assert "env" not in owner
+    assert [one["mountPath"] for one in owner["volumeMounts"]] == ["/raid/models/tiny"]
+
+
+def test_the_operator_may_have_root_load() -> None:
+    cluster = Cluster("a", settings=Settings(apis={"ome": {"runAsUser": 0}}))
+    cluster.create("tiny", URI)
+    cluster.reconcile("tiny")
+    ((_place, job),) = cluster.jobs.items()
+    pod = job["spec"]["template"]["spec"]
+    assert (pod["securityContext"]["runAsUser"], "initContainers" in pod) == (0, False)
+
+
+def test_an_eviction_has_the_folder_alone() -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE)
+    cluster.settle()
+    cluster.delete("mine")
+    cluster.reconcile("mine")
+    assert words_of(cluster) == ["loader evict /raid/models/chat/mine --below=/raid/models"]
+    assert writable(cluster) == {("chat", "/raid/models/chat/mine")}
+
+
+# Services
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        {"storageUri": "local:///raid/models/hf"},
+        {"storageUri": "vendor://acme/x", "path": "/raid/models/tiny"},
+        {"storageUri": "hf://acme/x", "path": "/raid/models/other/x"},
+    ],
+)
+def test_a_service_mounts_no_folder_that_its_model_may_not_have(storage: dict[str, str]) -> None:
+    own = services.model(name="own", namespace="models", storage=storage)
+    asked = services.world(services.service(model={"name": "own"}), services.model(), own, services.runtime())
+    with pytest.raises(InvalidSpecError) as refused:
+        worlds.plan(services.SERVICES, asked)
+    assert refused.value.reason == "PathNotAllowed"
+
+
+def test_a_service_mounts_no_folder_of_a_model_of_the_cluster_by_a_model_of_its_namespace() -> None:
+    path = "/raid/models/models/x"
+    operators = services.model(storage={"storageUri": "hf://acme/x", "path": path})
+    own = services.model(name="own", namespace="models", storage={"storageUri": "vendor://acme/x", "path": path})
+    asked = services.world(services.service(model={"name": "own"}), operators, own, services.runtime())
+    with pytest.raises(InvalidSpecError) as refused:
+        worlds.plan(services.SERVICES, asked)
+    assert refused.value.reason == "PathTaken"
