@@ -6,20 +6,19 @@ keep, children that carry our label, of routed Services and of NetworkPolicies o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from slipway.controller.pods import WORKLOADS, Orphans, by_workload, text_of, trimmed, workload_of
 from slipway.kube.applier import OWNER, by_owner
 from slipway.kube.client import Client
 from slipway.kube.controller import owner_keys
 from slipway.kube.informer import Informer
 from slipway.kube.namespaces import ChosenNamespaces
 from slipway.kube.objects import (
-    DEPLOYMENT,
-    JOB,
     MANAGED_BY,
     NAMESPACE,
     NETWORK_POLICY,
@@ -36,10 +35,8 @@ from slipway.kube.objects import (
 )
 from slipway.kube.store import Change, IndexFunction, Stores
 from slipway.serving import watches
-from slipway.serving.api import USES, Api, Trim, Watch
+from slipway.serving.api import Api, Trim, Watch
 from slipway.serving.claims import DEFAULT, Rules, age, only_name
-from slipway.serving.diagnosis import TEMPLATE
-from slipway.serving.groups import LEADER_WORKER_SET, owner_name
 from slipway.serving.route import MOST_BYTES, ROUTE, InvalidRouteError, RoutedService, Routes, bounded
 from slipway.serving.settings import Settings
 from slipway.serving.workload import MANAGER
@@ -99,6 +96,10 @@ class Caches(Stores):
             self._informers[NAMESPACE] = Informer(client, NAMESPACE, labels=routed_namespaces, trim=only_name)
         super().__init__({kind: informer.store for kind, informer in self._informers.items()})
         self.informer(SERVICE).add_handler(self._forget)
+        self._orphans = Orphans()
+        self.informer(POD).add_handler(self._orphans.forget)
+        for kind in WORKLOADS & self._informers.keys():
+            self.informer(kind).add_handler(partial(self._note_orphans, kind))
 
     def informer(self, kind: Kind) -> Informer:
         """The one informer of a kind. Raises LookupError for a kind that nobody watches."""
@@ -120,12 +121,19 @@ class Caches(Stores):
 
     def pods_of_children(self, children: Iterable[tuple[Kind, Key]]) -> list[Object]:
         """The pods of the workloads among these."""
-        return [pod for child in children for pod in self.list(POD, WORKLOAD, _text(*child))]
+        return [pod for child in children for pod in self.list(POD, WORKLOAD, text_of(*child))]
 
     def pods_of(self, owner: Kind, index: str, value: str) -> list[Object]:
-        """See :class:`slipway.serving.api.Listers`. Anybody may annotate a pod of the own making."""
+        """See :class:`slipway.serving.api.Listers`. Any author can annotate a pod."""
         found = self.list(POD, index, value)
-        return [pod for pod in found if deleting(pod) or self.owner_of_pod(owner, pod)]
+        return [pod for pod in found if self.owner_of_pod(owner, pod) or self._outlives(owner, pod)]
+
+    def _outlives(self, owner: Kind, pod: Object) -> bool:
+        return deleting(pod) and self._orphans.is_of(owner, pod)
+
+    def _note_orphans(self, kind: Kind, change: Change) -> None:
+        if change.new is None and change.old is not None:
+            self._orphans.note(self.list(POD, WORKLOAD, text_of(kind, key(change.old))), change.old)
 
     def owner_of_pod(self, kind: Kind, pod: Object) -> list[Key]:
         """The resource of ``kind`` whose workload made the pod."""
@@ -226,7 +234,7 @@ class Caches(Stores):
         """What is read for every API, after what they read themselves: the more of an object is kept the better.
         ``pods``: their label selector."""
         asked = {NAMES: self._names, QUALIFIED: self._qualified, watches.NAMESPACE: watches.by_namespace}
-        yield _Selection(kind=POD, labels=pods, trim=_pod, indexes={WORKLOAD: _by_workload})
+        yield _Selection(kind=POD, labels=pods, trim=trimmed, indexes={WORKLOAD: by_workload})
         yield _Selection(kind=NETWORK_POLICY, trim=_existence, indexes={FOREIGN: _foreign_namespace})
         yield _Selection(kind=SERVICE, labels=f"{ROUTE}=true", trim=_route, indexes=asked)
 
@@ -277,7 +285,7 @@ def _selections(apis: Sequence[Api[Any]], settings: Settings, pods: str) -> Iter
     read = [watch for watch in found if not watch.owned]
     trims: dict[Kind, dict[Trim, None]] = {kind: {with_annotations_bounded: None} for kind in resources}
     for watch in read:
-        trim = _pod if watch.kind == POD else watch.trim or with_annotations_bounded
+        trim = trimmed if watch.kind == POD else watch.trim or with_annotations_bounded
         trims.setdefault(watch.kind, {})[trim] = None
     sums = {kind: _sum(tuple(several)) for kind, several in trims.items()}
     for watch in read:
@@ -339,47 +347,6 @@ def _is_ours(obj: Object) -> bool:
     return labels(obj).get(MANAGED_BY) == MANAGER
 
 
-class _Maker(NamedTuple):
-    """What controls pods, and the workload that it belongs to."""
-
-    workload: Kind
-    name: Callable[[str, Object], str]
-    """Of the workload, by the name of the pod's controller and the pod; empty: none."""
-
-
-def _of_replica_set(name: str, pod: Object) -> str:
-    """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
-    template = labels(pod).get("pod-template-hash", "")
-    return name.removesuffix(f"-{template}") if template else ""
-
-
-MAKERS: Mapping[tuple[str, str], _Maker] = {
-    ("apps", "ReplicaSet"): _Maker(DEPLOYMENT, _of_replica_set),
-    ("apps", "StatefulSet"): _Maker(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
-    ("batch", "Job"): _Maker(JOB, lambda name, _pod: name),
-}
-"""(group, kind) of a pod's controller -> its workload. Another kind of workload is one more entry."""
-WORKLOADS = frozenset(maker.workload for maker in MAKERS.values())
-"""Kinds of children that make pods."""
-
-
-def workload_of(pod: Object) -> tuple[Kind, Key] | None:
-    """The workload that made a pod, if it is of a kind that resources may own."""
-    owner = controller_owner(pod)
-    maker = MAKERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
-    name = maker.name(owner.name, pod) if owner and maker else ""
-    return (maker.workload, Key(key(pod).namespace, name)) if maker and name else None
-
-
-def _by_workload(pod: Object) -> Iterable[str]:
-    found = workload_of(pod)
-    return (_text(*found),) if found else ()
-
-
-def _text(kind: Kind, name: Key) -> str:
-    return f"{kind.api_version} {kind.kind} {name}"
-
-
 def _existence(policy: Object) -> Object | None:
     """A policy of others without all but its name: anybody may write large ones."""
     if _is_ours(policy):
@@ -399,29 +366,6 @@ def _child(served: Collection[tuple[str, str]], obj: Object) -> Object | None:
     if owner is None or (served and (owner.api_version.partition("/")[0], owner.kind) not in served):
         return None
     return with_annotations_bounded(obj)
-
-
-def _pod(pod: Object) -> Object | None:
-    """A pod without annotations of others, and of its spec only the devices that it holds; nothing of one that belongs
-    to no workload and uses nothing."""
-    annotations = annotations_of(pod)
-    kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
-    if USES not in kept and workload_of(pod) is None:
-        return None
-    metadata = {**pod["metadata"], "annotations": kept}
-    held = _devices(pod.get("spec") or {})
-    kept_spec = {"spec": held} if held else {}
-    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata, **kept_spec}
-
-
-def _devices(spec: Object) -> Object:
-    """What a pod's spec says of devices: limits of extended resources, which have a domain before their name, and
-    claims; empty where it has none."""
-    limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
-    extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
-    claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
-    containers = [{"resources": {"limits": each}} for each in extended if each]
-    return {field: kept for field, kept in (("containers", containers), ("resourceClaims", claims)) if kept}
 
 
 def _route(service: Object) -> Object | None:

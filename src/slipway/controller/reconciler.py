@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from slipway.controller.agents import Agents
-from slipway.controller.caches import WORKLOADS, Caches
+from slipway.controller.caches import Caches
 from slipway.controller.catalogs import Catalogs
 from slipway.controller.files import content
 from slipway.controller.news import news
 from slipway.controller.patches import difference, own_patch
+from slipway.controller.pods import WORKLOADS
 from slipway.controller.rollouts import RolloutEvents
 from slipway.controller.scaled import Scaled, ScaledResources, Subject
 from slipway.kube import errors

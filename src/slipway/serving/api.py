@@ -50,9 +50,9 @@ class Listers(Protocol):
         """How many objects ``list`` would give."""
 
     def pods_of(self, owner: Kind, index: str, value: str) -> Sequence[Object]:
-        """The pods for which an index function gave a value, as far as they can be trusted in what they say of
-        themselves: those that workloads of resources of the kind ``owner`` made, and those that are being deleted,
-        which may outlive their workload."""
+        """The pods for which an index function gave a value, if the value can be trusted: a workload of a resource of
+        the kind ``owner`` made them. A terminating pod whose workload is gone counts if it was known before. If the
+        controller started later, the pod counts if it mounts a folder of its node or a claim."""
 
 
 Trim = Callable[[Object], Object | None]

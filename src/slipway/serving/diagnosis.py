@@ -38,6 +38,8 @@ STOPPED = frozenset({0, 137, 143})
 STOP_SECONDS = FAILED_SECONDS + 45
 """How long the kubelet takes at most to stop a container that failed its startup probe. One that ran longer than its
 start may take plus this had started, and was stopped for another reason."""
+LONGEST_GRACE_SECONDS = 3600
+"""How long a terminating pod is waited for, at most, before it counts as lost."""
 GONE_SECONDS = 300
 """After its deletion, a pod counts no more that does not go: its node is lost."""
 ILLEGAL_INSTRUCTION = 132
@@ -121,10 +123,14 @@ def ended(pod: Object) -> bool:
 
 
 def remains(pod: Object, now: float) -> bool:
-    """Whether a pod may still use its volumes."""
+    """Whether a pod may still use its volumes. Its author chooses how long it may take to end, up to a limit."""
     if ended(pod):
         return False
-    return not deleting(pod) or now - unix_time(pod["metadata"]["deletionTimestamp"]) < GONE_SECONDS
+    if not deleting(pod):
+        return True
+    metadata = pod["metadata"]
+    excess = max(int(metadata.get("deletionGracePeriodSeconds") or 0) - LONGEST_GRACE_SECONDS, 0)
+    return now - (unix_time(metadata["deletionTimestamp"]) - excess) < GONE_SECONDS
 
 
 def is_ready(pod: Object) -> bool:

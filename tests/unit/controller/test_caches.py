@@ -282,10 +282,47 @@ def test_a_pod_of_nobody_or_of_anothers_workload_uses_nothing_whatever_its_annot
     assert readers(seen) == []
 
 
+def dropped(seen: Caches, kind: Kind, name: str) -> None:
+    """An object of the namespace goes, and the handlers of its informer get to know it."""
+    for change in seen.store(kind).drop(Key("models", name)):
+        for handler in seen.informer(kind)._handlers:
+            handler(change)
+
+
+ENDING = "2026-11-21T09:00:00Z"
+
+
 def test_a_pod_that_ends_after_its_deployment_still_uses_what_it_reads() -> None:
     seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
-    used_by(seen, "drains", maker=("ReplicaSet", "gone-abc"), deletionTimestamp="2026-11-21T09:00:00Z")
+    used_by(seen, "drains", maker=("ReplicaSet", "chat-abc"))
+    used_by(seen, "stranger", maker=("ReplicaSet", "foreign-abc"))
+    for name in ("chat", "foreign"):
+        dropped(seen, DEPLOYMENT, name)
+    for name, maker in (("drains", "chat-abc"), ("stranger", "foreign-abc"), ("late", "chat-abc")):
+        used_by(seen, name, maker=("ReplicaSet", maker), deletionTimestamp=ENDING, resourceVersion="2")
     assert readers(seen) == ["drains"]
+    dropped(seen, POD, "drains")
+    used_by(seen, "drains", maker=("ReplicaSet", "chat-abc"), deletionTimestamp=ENDING)
+    assert readers(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("volumes", "expected"),
+    [
+        ([], []),
+        ([{"name": "x", "emptyDir": {}}], []),
+        ([{"name": "x", "hostPath": {"path": "/mnt/models/x"}}], ["drains"]),
+        ([{"name": "x", "persistentVolumeClaim": {"claimName": "cache"}}], ["drains"]),
+    ],
+)
+def test_a_pod_that_ended_before_the_controller_started_uses_what_it_mounts(
+    volumes: list[Object], expected: list[str]
+) -> None:
+    seen = serving(Caches(None, LLMKUBE, SETTINGS))  # type: ignore[arg-type]
+    metadata = {"name": "drains", "namespace": "models", "uid": "u", "annotations": {USES: "k=d"}}
+    pod = {"metadata": metadata | {"deletionTimestamp": ENDING}, "spec": {"containers": [], "volumes": volumes}}
+    seen.informer(POD)._accept({"apiVersion": "v1", "kind": "Pod", **pod})
+    assert readers(seen) == expected
 
 
 async def test_the_controller_has_one_informer_a_kind(client: Client, metrics: Metrics) -> None:

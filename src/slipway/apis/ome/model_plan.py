@@ -17,7 +17,17 @@ from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
-from slipway.kube.objects import JOB, Object, annotations_of, controller_owner, created_unix, deleting, key, uid
+from slipway.kube.objects import (
+    JOB,
+    Object,
+    annotations_of,
+    as_object,
+    controller_owner,
+    created_unix,
+    deleting,
+    key,
+    uid,
+)
 from slipway.serving.api import InvalidSpecError, Plan
 from slipway.serving.diagnosis import remains
 from slipway.serving.job import ended, works
@@ -239,7 +249,7 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
     if not root or (view.leaving and storage.reserved(view.resource)) or folders.occupied(world, node, path):
         return None
     readers = world.listers.pods_of(names.INFERENCE_SERVICE, MOUNTED, storage.use_of(path))
-    if any(remains(pod, world.now) for pod in readers):
+    if any(_reads(pod, view, path) and remains(pod, world.now) for pod in readers):
         return Visit(node=node, stage="in use", says=None, offered=False)
     errand = evict(node, path, root)
     run = observed(view, errand)
@@ -247,6 +257,15 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
         return None
     again = None if run.outlived(world.now) else errand
     return Visit(node=node, stage="leaving", says=None, offered=False, errand=again, run=run)
+
+
+def _reads(pod: Object, view: View, path: str) -> bool:
+    """Whether a pod may read the model, and mounts its folder if that is known of it."""
+    if key(view.resource).namespace not in ("", key(pod).namespace):
+        return False
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
+    return not mounted or path in mounted
 
 
 def _loads(job: Object) -> bool:

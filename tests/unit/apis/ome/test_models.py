@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from slipway.artifacts.config import ModelFacts, Named
+from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
 from slipway.loader.main import arguments
@@ -362,6 +363,39 @@ def test_files_stay_while_pods_read_them() -> None:
     cluster.others.clear()
     cluster.settle()
     assert (cluster.models, cluster.disks["a"]) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("namespace", "mounted", "state"),
+    [("chat", None, "InUse"), ("chat", "/raid/models/chat/tiny", "InUse"), ("chat", "/tmp", ""), ("other", None, "")],
+)
+def test_pods_that_only_pretend_to_read_files_keep_none(namespace: str, mounted: str | None, state: str) -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI, "BaseModel")
+    cluster.settle()
+    cluster.read("/raid/models/chat/tiny")
+    (pod,) = cluster.others
+    pod["metadata"]["namespace"] = namespace
+    pod["spec"] = {"volumes": [{"name": "x", "hostPath": {"path": mounted}}] if mounted else []}
+    cluster.delete("tiny")
+    cluster.settle()
+    assert ("tiny" in cluster.models) is bool(state)
+
+
+def test_a_pod_that_takes_for_ever_to_end_keeps_files_for_a_bounded_time() -> None:
+    cluster = Cluster("a")
+    cluster.create("tiny", URI)
+    cluster.settle()
+    cluster.read("/raid/models/tiny")
+    (pod,) = cluster.others
+    grace = 1_000_000_000
+    pod["metadata"] |= {"deletionTimestamp": timestamp(cluster.now + grace), "deletionGracePeriodSeconds": grace}
+    cluster.delete("tiny")
+    cluster.settle()
+    assert cluster.reason("tiny") == "InUse"
+    cluster.now += 3600 + 300
+    cluster.settle()
+    assert cluster.models == {}
 
 
 def test_files_stay_that_another_model_has_or_a_label_reserves() -> None:

@@ -1,0 +1,128 @@
+"""Pods: what the caches keep of them, which workloads made them, and which of them outlive their workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from slipway.kube.objects import (
+    DEPLOYMENT,
+    JOB,
+    Key,
+    Kind,
+    Object,
+    annotations_of,
+    controller_owner,
+    key,
+    labels,
+    uid,
+)
+from slipway.kube.store import Change
+from slipway.serving.api import USES
+from slipway.serving.diagnosis import TEMPLATE
+from slipway.serving.groups import LEADER_WORKER_SET, owner_name
+from slipway.serving.route import bounded
+
+
+class _Maker(NamedTuple):
+    """What controls pods, and the workload that it belongs to."""
+
+    workload: Kind
+    name: Callable[[str, Object], str]
+    """Of the workload, by the name of the pod's controller and the pod; empty: none."""
+
+
+def _of_replica_set(name: str, pod: Object) -> str:
+    """A Deployment's ReplicaSets are named after it and their template's hash, which their pods carry as a label."""
+    template = labels(pod).get("pod-template-hash", "")
+    return name.removesuffix(f"-{template}") if template else ""
+
+
+MAKERS: Mapping[tuple[str, str], _Maker] = {
+    ("apps", "ReplicaSet"): _Maker(DEPLOYMENT, _of_replica_set),
+    ("apps", "StatefulSet"): _Maker(LEADER_WORKER_SET, lambda name, pod: owner_name(name, labels(pod))),
+    ("batch", "Job"): _Maker(JOB, lambda name, _pod: name),
+}
+"""(group, kind) of a pod's controller -> its workload. Another kind of workload is one more entry."""
+WORKLOADS = frozenset(maker.workload for maker in MAKERS.values())
+"""Kinds of children that make pods."""
+
+
+def workload_of(pod: Object) -> tuple[Kind, Key] | None:
+    """The workload that made a pod, if it is of a kind that resources may own."""
+    owner = controller_owner(pod)
+    maker = MAKERS.get((owner.api_version.rpartition("/")[0], owner.kind)) if owner else None
+    name = maker.name(owner.name, pod) if owner and maker else ""
+    return (maker.workload, Key(key(pod).namespace, name)) if maker and name else None
+
+
+def by_workload(pod: Object) -> Iterable[str]:
+    found = workload_of(pod)
+    return (text_of(*found),) if found else ()
+
+
+def text_of(kind: Kind, name: Key) -> str:
+    return f"{kind.api_version} {kind.kind} {name}"
+
+
+def trimmed(pod: Object) -> Object | None:
+    """A pod without annotations of others, and of its spec only the devices that it holds, and the files that it mounts
+    if it uses any; nothing of one that belongs to no workload and uses nothing."""
+    annotations = annotations_of(pod)
+    kept = {name: bounded(annotations[name]) for name in (TEMPLATE, USES) if name in annotations}
+    if USES not in kept and workload_of(pod) is None:
+        return None
+    metadata = {**pod["metadata"], "annotations": kept}
+    held = _devices(pod.get("spec") or {}) | (_files(pod.get("spec") or {}) if USES in kept else {})
+    kept_spec = {"spec": held} if held else {}
+    return {**{field: value for field, value in pod.items() if field != "spec"}, "metadata": metadata, **kept_spec}
+
+
+def _devices(spec: Object) -> Object:
+    """What a pod's spec says of devices: limits of extended resources, which have a domain before their name, and
+    claims; empty where it has none."""
+    limits = [(one.get("resources") or {}).get("limits") or {} for one in spec.get("containers") or ()]
+    extended = [{name: amount for name, amount in each.items() if "/" in name} for each in limits]
+    claims = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
+    containers = [{"resources": {"limits": each}} for each in extended if each]
+    return {field: kept for field, kept in (("containers", containers), ("resourceClaims", claims)) if kept}
+
+
+def _files(spec: Object) -> Object:
+    """The folders of nodes and the claims in a pod's spec; empty if it has none."""
+    found = [
+        {kind: one[kind]}
+        for one in spec.get("volumes") or ()
+        for kind in ("hostPath", "persistentVolumeClaim")
+        if one.get(kind)
+    ]
+    return {"volumes": found} if found else {}
+
+
+def mounts_files(pod: Object) -> bool:
+    return bool((pod.get("spec") or {}).get("volumes"))
+
+
+class Orphans:
+    """Terminating pods whose workload is gone, with the owners of the workload."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[str, str] | None] = {}
+
+    def note(self, pods: Iterable[Object], workload: Object) -> None:
+        """Takes note of the pods of a workload that is deleted."""
+        found = controller_owner(workload)
+        owner = (found.api_version.partition("/")[0], found.kind) if found else None
+        self._owners |= {uid(pod): owner for pod in pods}
+
+    def forget(self, change: Change) -> None:
+        """Handler of changes of pods."""
+        if change.new is None and change.old is not None:
+            self._owners.pop(uid(change.old), None)
+
+    def is_of(self, owner: Kind, pod: Object) -> bool:
+        """Whether a workload of a resource of this kind made a terminating pod. One whose workload was gone before the
+        controller started at least mounts files."""
+        if uid(pod) in self._owners:
+            return self._owners[uid(pod)] == (owner.group, owner.kind)
+        return mounts_files(pod)
