@@ -271,7 +271,8 @@ class ApiServer:
             return web.json_response(status(404, "NotFound"), status=404)
         if body["metadata"].get("resourceVersion") not in (None, current["metadata"]["resourceVersion"]):
             return web.json_response(status(409, "Conflict"), status=409)
-        if "/secrets/" in request.path and (told := _refused_secret(current, body)):
+        # Only the controller says for which field manager it replaces, and only it is held by the policy.
+        if "/secrets/" in request.path and "fieldManager" in request.query and (told := _refused_secret(current, body)):
             return web.json_response(status(403, "Forbidden", told), status=403)
         kept = {
             field: current["metadata"][field] for field in ("uid", "resourceVersion", "generation", "creationTimestamp")

@@ -593,7 +593,7 @@ def test_a_model_on_a_claim_is_read_there_and_put_onto_no_node() -> None:
     assert (cluster.models, cluster.jobs) == ({}, {})
 
 
-@pytest.mark.parametrize("uri", ["pvc://weights/llama", "local:///raid/models/local"])
+@pytest.mark.parametrize("uri", ["pvc://weights/llama", "local:///raid/models/chat/local"])
 def test_files_that_are_no_model_are_told_and_looked_at_again(uri: str) -> None:
     cluster = Cluster("a")
     cluster.others.append(claim())

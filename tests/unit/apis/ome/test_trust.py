@@ -375,7 +375,7 @@ def test_a_router_of_the_authors_own_runtime_has_no_account() -> None:
 def test_no_other_pod_names_the_account_of_the_router(part: str) -> None:
     for name in ("serviceAccountName", "serviceAccount"):
         message = refusal(of(bench.runtime(), **ROUTED, **{part: {**ONE, name: "chat-router"}}))
-        assert f"{name} (chat-router) of the Deployment chat-{part}" in message
+        assert f"serviceAccountName (chat-router) of the Deployment chat-{part}" in message
     token = volume(projected=TOKEN)
     refusal(of(bench.runtime(), **ROUTED, engine={**ONE, "serviceAccountName": "chat-router", **token}))
 
