@@ -278,6 +278,10 @@ ADVICE: Mapping[str, str] = {
         "Correct spec.storage as the message says. Folders of the nodes are the operator's to allow, in the "
         "settings of OME."
     ),
+    "NodeFull": (
+        "Delete unused BaseModels, or select fewer nodes with spec.storage.nodeSelector. As the operator, use "
+        "ClusterBaseModels for models of several namespaces: they have no such limit."
+    ),
     "InvalidRefreshInterval": ("Write a duration such as 10m or 1h30m. Less than 30 seconds counts as 30 seconds."),
     "Stale": (
         "Follow the message: the address, a proxy or firewall between the two, the other cluster's depot. The "

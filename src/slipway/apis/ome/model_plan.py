@@ -14,6 +14,7 @@ from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
 from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, repository_of, wants
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
+from slipway.apis.ome.room import ROOM
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
@@ -43,7 +44,7 @@ MOST_DONORS = 32
 """Models that are looked at for files that need not be loaded again."""
 LEFT_SECONDS = 60.0
 """How much younger than a model the loads may be that were begun before it was known. Others are forged."""
-Stage = Literal["there", "loading", "waiting", "failed", "leaving", "in use"]
+Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,8 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     stored, record = view.valid(), view.record(node)
     if record is not None and record.has(stored.wanted, node):
         return _left_behind(view, node, record)
+    if _is_full(view, node, record):
+        return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
     said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
         return Visit(node=node, stage="loading", says=msgspec.structs.replace(said, state="Ready"))
@@ -162,6 +165,12 @@ def _is_written(view: View, node: Node, path: str) -> bool:
         if len(words) > PLACE_WORD and folders.overlap(words[PLACE_WORD], path):
             return True
     return False
+
+
+def _is_full(view: View, node: Node, record: Record | None) -> bool:
+    """Whether a node has no room for a further record of the model's namespace, or for a further folder in one."""
+    grows = record is None or (bool(record.path) and record.path != view.valid().path)
+    return grows and bool(key(view.resource).namespace) and ROOM.is_full(node, nodes.mark(view.label))
 
 
 def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:

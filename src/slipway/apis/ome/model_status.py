@@ -11,7 +11,7 @@ from slipway.apis.ome.model_plan import Visit, visits
 from slipway.apis.ome.model_resolve import View
 from slipway.apis.ome.storage import Stored
 from slipway.kube.conditions import Condition
-from slipway.kube.objects import Object, generation
+from slipway.kube.objects import Object, generation, key
 from slipway.serving.api import InvalidSpecError, Rejection, StatusResult
 from slipway.serving.diagnosis import sentence
 from slipway.serving.status import build_status, first_rejection, permanent, verdict
@@ -76,7 +76,9 @@ def _told(view: View) -> Told:
         return _leaving(done)
     stored = view.valid()
     told = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
-    held_up = any(one.stage in ("waiting", "leaving", "in use") or (one.says and one.says.former) for one in done)
+    held_up = any(
+        one.stage in ("waiting", "full", "leaving", "in use") or (one.says and one.says.former) for one in done
+    )
     return msgspec.structs.replace(told, recheck=min(told.recheck or TURN_SECONDS, TURN_SECONDS)) if held_up else told
 
 
@@ -94,8 +96,8 @@ def _leaving(done: Sequence[Visit]) -> Told:
 
 def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     meant = [one for one in done if view.is_for(one.node)]
-    there, failed, loading, waiting = (
-        [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting")
+    there, failed, loading, waiting, full = (
+        [one for one in meant if one.stage == stage] for stage in ("there", "failed", "loading", "waiting", "full")
     )
     moving = [progress.moving(one.run, view.world, does=f"{one.node.name} loads the files") for one in loading]
     told = [one.progress for one in moving if one.progress]
@@ -111,7 +113,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     checks = [one.diagnosis.recheck_seconds for one in moving if one.diagnosis.recheck_seconds is not None]
     checks += [max(seconds, 1.0) for seconds in retries]
     recheck = min(checks, default=None)
-    parts = _parts(loading, moving, waiting, failed)
+    parts = [*_parts(loading, moving, waiting, failed), *_without_room(view, full)]
     if there:
         text = f"{len(there)} of {len(meant)} nodes have the files."
         reason, going = "OnNodes", " ".join(parts) if loading or waiting else ""
@@ -135,6 +137,8 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
         return Told(
             state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
         )
+    if full and not loading and not waiting:
+        return Told(state="Failed", reason="NodeFull", message=" ".join(parts), fields=fields, recheck=recheck)
     reason, message = (LOADING if loading else WAITING), " ".join(parts)
     return Told(state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck)
 
@@ -165,6 +169,13 @@ def _reason(failed: Visit) -> str | None:
 def _why(failed: Visit) -> str:
     report = failed.run.report
     return sentence(report.fault) if report and report.fault else progress.failed("be loaded", failed.run)
+
+
+def _without_room(view: View, full: Sequence[Visit]) -> list[str]:
+    if not full:
+        return []
+    text = f"{_named(full)} cannot record more models of the namespace {key(view.resource).namespace}"
+    return [f"{text}: delete BaseModels, or select fewer nodes by storage.nodeSelector."]
 
 
 def _named(visits_: Sequence[Visit]) -> str:

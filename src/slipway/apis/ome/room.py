@@ -1,0 +1,54 @@
+"""Room: how much of a node's annotations the records of models take. Pure, but for a cache.
+
+Kubernetes takes 256 KiB of annotations for each object. BaseModels cost their authors nothing, so each namespace has a
+share, and all namespaces together leave room for models of the cluster and for other programs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from slipway.apis.ome import names
+from slipway.weights.nodes import RECORDS, Node
+
+OF_A_NAMESPACE, OF_ALL_NAMESPACES = 32 << 10, 192 << 10
+"""Bytes of records, after which no further model of the namespace, or of any, is recorded on a node."""
+MOST_NODES = 5000
+_BASE_MODEL = names.BASE_MODEL.kind.lower()
+
+
+class Room:
+    """Counts the records of a node once for each version of the node."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Mapping[str, str], Counter[str]]] = {}
+
+    def is_full(self, node: Node, mark: str) -> bool:
+        """Whether a node takes no further record of this BaseModel's namespace. ``mark``: of the model's label."""
+        used = self._used(node)
+        return used[_space(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
+
+    def _used(self, node: Node) -> Counter[str]:
+        """Bytes by namespace, of BaseModels."""
+        records, used = self._known.get(node.name, ({}, Counter()))
+        if records is node.records:
+            return used
+        used = Counter()
+        for name, text in node.records.items():
+            mark = name.removeprefix(RECORDS)
+            if space := _space(mark):
+                used[space] += len(name) + len(text.encode())
+        if len(self._known) >= MOST_NODES:
+            self._known.clear()
+        self._known[node.name] = node.records, used
+        return used
+
+
+def _space(mark: str) -> str:
+    """What marks of BaseModels begin with: the namespace, or a digest of a long one. Empty: of another kind."""
+    space, _dot, rest = mark.partition(".")
+    return space if rest.startswith(f"{_BASE_MODEL}.") else ""
+
+
+ROOM = Room()

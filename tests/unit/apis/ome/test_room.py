@@ -1,0 +1,114 @@
+"""BaseModels of one namespace leave room on the nodes for the records of all others."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipway.apis.ome import room
+from slipway.kube.objects import Object
+from slipway.weights import nodes
+from slipway.weights.nodes import RECORDS
+
+from .cluster import Cluster
+
+LIMIT = 256 << 10
+"""Bytes of all annotations of an object, as Kubernetes takes them."""
+RECORD = 1024
+"""More bytes than a record has here."""
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the room, as each model of these clusters costs time."""
+    for limit in ("OF_A_NAMESPACE", "OF_ALL_NAMESPACES"):
+        monkeypatch.setattr(room, limit, getattr(room, limit) // 10)
+
+
+def create(cluster: Cluster, namespace: str, name: str, uri: str = "vendor://x", **fields: str | None) -> str:
+    """A BaseModel of this namespace. Returns its name in the cluster."""
+    place = f"{namespace}-{name}"
+    cluster.create(place, uri, "BaseModel", **fields)
+    cluster.models[place]["metadata"] |= {"namespace": namespace, "name": name}
+    return place
+
+
+def used(cluster: Cluster, start: str = "") -> int:
+    records = cluster.nodes["a"]["metadata"]["annotations"].items()
+    return sum(len(name) + len(text.encode()) for name, text in records if name.startswith(f"{RECORDS}{start}"))
+
+
+@pytest.mark.parametrize("name", ["m", "m" * 40, "m" * 200])
+@pytest.mark.parametrize("namespace", ["chat", "c" * 63])
+def test_models_without_files_of_one_namespace_leave_room_for_others(namespace: str, name: str) -> None:
+    cluster = Cluster("a")
+    flood = [create(cluster, namespace, f"{name}{number}", path=None) for number in range(40)]
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert used(cluster) < room.OF_A_NAMESPACE + RECORD
+    assert cluster.reason(flood[-1]) == "NodeFull"
+    assert namespace in cluster.message(flood[-1])
+    other = create(cluster, "mine", "tiny", path=None)
+    cluster.create("own", "vendor://y")
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert [cluster.reason(one) for one in (flood[0], other, "own")] == ["OnNodes"] * 3
+
+
+def test_what_namespaces_may_have_is_less_than_a_node_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert room.OF_A_NAMESPACE < room.OF_ALL_NAMESPACES + nodes.RECORD_BYTES < LIMIT
+
+
+def test_many_namespaces_leave_room_for_models_of_the_cluster() -> None:
+    cluster = Cluster("a")
+    for number in range(160):
+        create(cluster, f"n{number % 20}", f"{'m' * 40}{number}", path=None)
+    cluster.create("own", "vendor://y")
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert room.OF_ALL_NAMESPACES <= used(cluster) < room.OF_ALL_NAMESPACES + RECORD
+    assert cluster.reason("own") == "OnNodes"
+
+
+def test_a_model_has_its_record_as_soon_as_others_have_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", 400)
+    cluster = Cluster("a")
+    places = [create(cluster, "chat", f"m{number}", path=None) for number in range(5)]
+    cluster.settle(2)
+    assert cluster.reason(places[-1]) == "NodeFull"
+    assert cluster.recheck(places[-1]), "it is looked at again"
+    for place in places[:-1]:
+        cluster.delete(place)
+    cluster.settle(3)
+    assert cluster.reason(places[-1]) == "OnNodes"
+
+
+def test_folders_that_a_model_had_before_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", 2000)
+    cluster = Cluster("a")
+    places = [create(cluster, "chat", f"m{n}", f"hf://a/{n}", path=f"/raid/models/{n}") for n in range(4)]
+    cluster.settle()
+    before = used(cluster)
+    for turn in range(6):
+        for place in places:
+            cluster.change(place, path=f"/raid/models/{place}{turn}{'x' * 400}")
+        cluster.reconcile_all()
+    assert used(cluster) < before + 2000
+    assert used(cluster) > before
+
+
+def test_a_node_is_counted_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    original = room._space
+    monkeypatch.setattr(room, "_space", lambda mark: counted.append(mark) or original(mark))
+    found = room.Room()
+
+    def node(number: int) -> Object:
+        records = {f"{RECORDS}chat.basemodel.m{one}": "{}" for one in range(number)}
+        return nodes.trimmed({"metadata": {"name": "a", "uid": "a", "annotations": records}})
+
+    for version in (node(50), node(60)):
+        counted.clear()
+        for _unused in range(5):
+            assert not found.is_full(nodes.read(version), "mine.basemodel.tiny")
+        assert len(counted) == len(version["metadata"]["annotations"]) + 5
