@@ -30,7 +30,7 @@ class RolloutEvents:
         """The uids of the draining pods of each resource, which have their Event."""
 
     def record_rollouts(self, resource: Object, before: Children, applied: Iterable[Object]) -> None:
-        """``before``: the children as they were; ``applied``: as they were written."""
+        """``before``: the children before the apply; ``applied``: the applied ones."""
         for message in rollouts(before, applied):
             self._recorder.record(self._kind, resource, "Normal", "RolloutStarted", message)
 

@@ -142,6 +142,8 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How loaders reach the sources of weights."""
     adapters: Adapters = Adapters()
     """Adapters that are loaded into running engines."""
+    check_sources: bool = True
+    """Whether Jobs check the sources of sleeping models before the first request."""
     network_policies: NetworkPolicies = NetworkPolicies()
     """Who reaches the pods of models."""
 
