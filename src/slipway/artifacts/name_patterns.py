@@ -24,18 +24,18 @@ def wildcards(expression: str) -> tuple[str, ...] | None:
     text = expression.removeprefix("^")
     ends = text.endswith("$") and not text.endswith("\\$")
     text = text[:-1] if ends else text
-    made, position = [""], 0
+    patterns, position = [""], 0
     if len(text) > LONGEST:
         return None
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None or text[token.end() : token.end() + 1] in ("*", "+", "?", "{"):
             return None
-        made = [begun + piece for begun in made for piece in _pieces(token)]
+        patterns = [begun + piece for begun in patterns for piece in _pieces(token)]
         position = token.end()
-        if len(made) > MOST:
+        if len(patterns) > MOST:
             return None
-    return tuple(made if ends else [f"{one}*" for one in made])
+    return tuple(patterns if ends else [f"{one}*" for one in patterns])
 
 
 def fits(name: str, patterns: Iterable[str]) -> bool:

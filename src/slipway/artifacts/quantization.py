@@ -27,6 +27,7 @@ OTHERS = frozenset(("I64", "U64", "BOOL"))
 """Types of indexes and masks, which a model has with or without a quantization."""
 MOST_PARTS, MOST_PATTERNS = 32, 128
 """Of the name of a module that are looked at, and of all groups together."""
+MOST_PARAMETERS = (1 << 63) - 1
 FEW = 1000
 """One number in so many may be of a type of which nothing is known: buffers have such, too."""
 
@@ -64,8 +65,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     def rate(self, module: str, type_: str) -> Fraction | None:
         """Weights in each number of a tensor; None: unknown."""
         own = [group for group in self.groups if group.has(module)]
-        found = own or [group for group in self.groups if group.rest]
-        return _same(group.rates.get(type_) for group in found)
+        return _same(group.rates.get(type_) for group in own or [group for group in self.groups if group.rest])
 
 
 def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
@@ -73,7 +73,7 @@ def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
     by_way: dict[tuple[object, ...], list[Group]] = {}
     for group in groups:
         by_way.setdefault((*sorted(group.rates.items()), *sorted(group.scales.items()), group.rest), []).append(group)
-    made = [
+    together = [
         msgspec.structs.replace(
             same[0],
             names=frozenset().union(*(one.names for one in same)),
@@ -81,9 +81,9 @@ def merged(groups: Iterable[Group]) -> tuple[Group, ...]:
         )
         for same in by_way.values()
     ]
-    if sum(len(group.patterns) for group in made) <= MOST_PATTERNS:
-        return tuple(made)
-    return tuple(msgspec.structs.replace(group, patterns=(), rest=True) for group in made)
+    if sum(len(group.patterns) for group in together) <= MOST_PATTERNS:
+        return tuple(together)
+    return tuple(msgspec.structs.replace(group, patterns=(), rest=True) for group in together)
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ def by_names(scheme: Scheme, tensors: Shapes) -> Counted:
             rate = _rate_of(scheme, name, type_, shape, tensors)
             total += math.prod(shape) * (1 if rate is None else rate)
             known = known and rate is not None
-    return Counted(int(total), exact=known, known=known)
+    return _counted(total, exact=known, known=known)
 
 
 def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
@@ -132,7 +132,12 @@ def by_types(scheme: Scheme | None, tensors: Mapping[str, int]) -> Counted:
         if any(group.rates.get(type_) == 1 for group in scheme.groups) and type_ in tensors:
             # Scales of one group, and weights of another.
             total, exact = total + max(Fraction(0), tensors[type_] - packed * share), False
-    return Counted(int(total), exact=exact and known, known=known)
+    return _counted(total, exact=exact and known, known=known)
+
+
+def _counted(total: Fraction, *, exact: bool, known: bool) -> Counted:
+    """No more than a report can hold."""
+    return Counted(min(int(total), MOST_PARAMETERS), exact=exact and total <= MOST_PARAMETERS, known=known)
 
 
 def _rate_of(scheme: Scheme, name: str, type_: str, shape: Sequence[int], tensors: Shapes) -> Fraction | None:

@@ -19,30 +19,30 @@ WILD = frozenset("*?[")
 
 def scheme_of(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Scheme | None:
     """By a config.json, and its parts. None: the model is not quantized."""
-    found = stated(configuration, parts)
-    if not found:
+    settings = stated(configuration, parts)
+    if not settings:
         return None
-    method = _word(found.get("quant_method"))
+    method = _word(settings.get("quant_method"))
     reader = next((reader for names, reader in READERS if _begins(method, names)), None)
     if not method:
-        reader = _reader_without_method(found)
-    return reader(found) if reader else UNKNOWN
+        reader = _reader_without_method(settings)
+    return reader(settings) if reader else UNKNOWN
 
 
 def stated(configuration: Mapping[str, Any], parts: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
     """What a configuration says of its quantization; empty: nothing."""
     for place in (configuration, *parts):
         for name in ("quantization_config", "compression_config", "quantization"):
-            found = place.get(name)
-            if isinstance(found, Mapping) and found:
-                return found
+            settings = place.get(name)
+            if isinstance(settings, Mapping) and settings:
+                return settings
     return {}
 
 
-def bits_in(found: Mapping[str, Any], *more: str) -> int:
+def bits_in(settings: Mapping[str, Any], *more: str) -> int:
     """Bits of a weight; 0: not said."""
     for name in (*more, "bits", "w_bit", "wbits", "num_bits", "nbits", "weight_bits"):
-        value = found.get(name)
+        value = settings.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= MOST_BITS:
             return int(value) if int(value) == value else 0
     return 0
@@ -87,38 +87,38 @@ def _scheme(groups: Sequence[Group], *, apart: bool = True) -> Scheme:
 # What the configurations of each method say
 
 
-def _gptq(found: Mapping[str, Any]) -> Scheme:
+def _gptq(settings: Mapping[str, Any]) -> Scheme:
     """GPTQ, AWQ and what keeps its weights as they do."""
-    dense = not _begins(_word(found.get("quant_method")), ("awq",))
-    bits = bits_in(found) or (0 if dense else 4)
+    dense = not _begins(_word(settings.get("quant_method")), ("awq",))
+    bits = bits_in(settings) or (0 if dense else 4)
     others = [
         _kept(patterns, _words(bits_in(own), dense=dense))
         for name in ("dynamic", "extra_config")
-        for key, own in _entries(found.get(name))
+        for key, own in _entries(settings.get(name))
         if bits_in(own) in (2, 3, 4, 5, 6, 7, 8)
         for patterns in [name_patterns.wildcards(key.removeprefix("+:"))]
     ]
     return _scheme((_kept((), _words(bits, dense=dense)), *others), apart=False)
 
 
-def _bitsandbytes(found: Mapping[str, Any]) -> Scheme:
-    eight = any(found.get(name) is True for name in ("load_in_8bit", "_load_in_8bit"))
+def _bitsandbytes(settings: Mapping[str, Any]) -> Scheme:
+    eight = any(settings.get(name) is True for name in ("load_in_8bit", "_load_in_8bit"))
     return _scheme((_kept((), _whole() if eight else _bytes(4)),), apart=False)
 
 
-def _mxfp4(_found: Mapping[str, Any]) -> Scheme:
+def _mxfp4(_settings: Mapping[str, Any]) -> Scheme:
     """Blocks of 32 weights in 16 bytes, and one byte of scale for each."""
     return _scheme((_kept((), {"U8": Fraction(2)}, {"U8": Fraction(1, 32)}),), apart=False)
 
 
-def _eight(_found: Mapping[str, Any]) -> Scheme:
+def _eight(_settings: Mapping[str, Any]) -> Scheme:
     """A weight in each number."""
     return _scheme((_kept((), _whole()),))
 
 
-def _modelopt(found: Mapping[str, Any]) -> Scheme:
-    inner = found.get("quantization")
-    own = {**found, **inner} if isinstance(inner, Mapping) else found
+def _modelopt(settings: Mapping[str, Any]) -> Scheme:
+    inner = settings.get("quantization")
+    own = {**settings, **inner} if isinstance(inner, Mapping) else settings
     algorithm = _word(own.get("quant_algo"))
     layers = [
         _kept((name,), *_algorithm(_word(one.get("quant_algo")), one))
@@ -148,10 +148,10 @@ def _algorithm(algorithm: str, own: Mapping[str, Any]) -> tuple[Rates, Mapping[s
     return (_whole(), {}) if "8" in algorithm else ({}, {})
 
 
-def _compressed(found: Mapping[str, Any]) -> Scheme:
+def _compressed(settings: Mapping[str, Any]) -> Scheme:
     """compressed-tensors: the format is the group's, or else that of all."""
-    groups, shared, apart = [], _word(found.get("format")), True
-    for _name, group in _entries(found.get("config_groups")):
+    groups, shared, apart = [], _word(settings.get("format")), True
+    for _name, group in _entries(settings.get("config_groups")):
         weights = group.get("weights")
         if not isinstance(weights, Mapping):
             continue
@@ -182,14 +182,14 @@ def _format(name: str, bits: int, kind: str) -> tuple[Rates, Mapping[str, Fracti
     return {**_whole(), **_words(bits)} if bits < 8 else {**_whole(), **_words(8)}, {}
 
 
-def _quark(found: Mapping[str, Any]) -> Scheme:
+def _quark(settings: Mapping[str, Any]) -> Scheme:
     groups = [
         _kept((key,), rates, scales)
-        for key, own in _entries(found.get("layer_quant_config"))
+        for key, own in _entries(settings.get("layer_quant_config"))
         for rates, scales in [_quark_weights(own)]
     ]
-    shared = found.get("global_quant_config")
-    rates, scales = _quark_weights(shared if isinstance(shared, Mapping) else found)
+    shared = settings.get("global_quant_config")
+    rates, scales = _quark_weights(shared if isinstance(shared, Mapping) else settings)
     return _scheme((_kept((), rates, scales), *groups), apart=False)
 
 
@@ -204,11 +204,11 @@ def _quark_weights(own: Mapping[str, Any]) -> tuple[Rates, Mapping[str, Fraction
     return (_whole(), {}) if "8" in type_ else ({}, {})
 
 
-def _hqq(found: Mapping[str, Any]) -> Scheme:
-    inner = found.get("quant_config")
-    own = inner if isinstance(inner, Mapping) else found
+def _hqq(settings: Mapping[str, Any]) -> Scheme:
+    inner = settings.get("quant_config")
+    own = inner if isinstance(inner, Mapping) else settings
     shared = own.get("weight_quant_params")
-    whole = bits_in(shared if isinstance(shared, Mapping) else found)
+    whole = bits_in(shared if isinstance(shared, Mapping) else settings)
     groups = [
         _kept((name,), _hqq_rates(bits))
         for name, one in _entries(own)
@@ -223,45 +223,45 @@ def _hqq_rates(bits: int) -> Rates:
     return _words(3) if bits == 3 else _bytes(bits)
 
 
-def _quanto(found: Mapping[str, Any]) -> Scheme:
-    kind = _word(found.get("weights"))
+def _quanto(settings: Mapping[str, Any]) -> Scheme:
+    kind = _word(settings.get("weights"))
     bits = int(kind[-1]) if kind[-1:].isdigit() else 0
     return _scheme((_kept((), _whole() if bits == 8 else _bytes(bits)),), apart=False)
 
 
-def _torchao(found: Mapping[str, Any]) -> Scheme:
+def _torchao(settings: Mapping[str, Any]) -> Scheme:
     """Its types hold weights of 8 bits in one number each; those of 4 bits have several layouts."""
-    kind = found.get("quant_type")
+    kind = settings.get("quant_type")
     text = repr(kind).lower()[:4096]
     if "int4" in text or "uintx" in text or "intx" in text:
         return _scheme((_kept((), _words(4) if "int4" in text else {}),), apart=False)
-    return _eight(found) if "8" in text else UNKNOWN
+    return _eight(settings) if "8" in text else UNKNOWN
 
 
-def _aqlm(found: Mapping[str, Any]) -> Scheme:
+def _aqlm(settings: Mapping[str, Any]) -> Scheme:
     """Each code stands for a piece of a row."""
     inside, outside, books = (
-        bits_in({"bits": found.get(name)}) for name in ("in_group_size", "out_group_size", "num_codebooks")
+        bits_in({"bits": settings.get(name)}) for name in ("in_group_size", "out_group_size", "num_codebooks")
     )
     rate = Fraction(inside * outside, books) if inside and outside and books else None
     rates = dict.fromkeys(("I8", "I16", "U8", "U16"), rate) if rate else {}
     return _scheme((_kept((), rates),), apart=False)
 
 
-def _bitnet(_found: Mapping[str, Any]) -> Scheme:
+def _bitnet(_settings: Mapping[str, Any]) -> Scheme:
     return _scheme((_kept((), _bytes(2)),))
 
 
-def _mlx(found: Mapping[str, Any]) -> Scheme:
+def _mlx(settings: Mapping[str, Any]) -> Scheme:
     groups = [
-        _kept((name,), _words(bits_in(own), dense=True)) for name, own in _entries(found) if 0 < bits_in(own) <= 8
+        _kept((name,), _words(bits_in(own), dense=True)) for name, own in _entries(settings) if 0 < bits_in(own) <= 8
     ]
-    return _scheme((_kept((), _words(bits_in(found), dense=True)), *groups))
+    return _scheme((_kept((), _words(bits_in(settings), dense=True)), *groups))
 
 
-def _exl2(found: Mapping[str, Any]) -> Scheme:
+def _exl2(settings: Mapping[str, Any]) -> Scheme:
     """Rows differ in their bits; the configuration states the average."""
-    bits = found.get("bits")
+    bits = settings.get("bits")
     if not isinstance(bits, int | float) or isinstance(bits, bool) or not 1 <= bits <= MOST_BITS:
         return UNKNOWN
     return _scheme((_kept((), {"I32": Fraction(32) / Fraction(bits).limit_denominator(1000)}),), apart=False)
@@ -285,17 +285,17 @@ READERS: Sequence[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Scheme]]]
 """Beginnings of the names of methods -> who reads their configuration."""
 
 
-def _reader_without_method(found: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
+def _reader_without_method(settings: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Scheme] | None:
     """By the fields that only one method has."""
-    if any(found.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
+    if any(settings.get(name) is True for name in ("load_in_4bit", "load_in_8bit")):
         return _bitsandbytes
-    if isinstance(found.get("config_groups"), Mapping):
+    if isinstance(settings.get("config_groups"), Mapping):
         return _compressed
-    if "quant_algo" in found:
+    if "quant_algo" in settings:
         return _modelopt
-    if "desc_act" in found:
+    if "desc_act" in settings:
         return _gptq
-    return _mlx if "bits" in found and "group_size" in found else None
+    return _mlx if "bits" in settings and "group_size" in settings else None
 
 
 def _entries(value: Any) -> list[tuple[str, Mapping[str, Any]]]:

@@ -340,3 +340,8 @@ def test_no_configuration_does_any_harm(seed: int) -> None:
     }
     found = counted(quantization, tensors)
     assert 0 <= found.parameters <= 16 * 16 * 64 * 16
+
+
+def test_a_count_stays_within_what_a_report_can_hold() -> None:
+    huge = {f"{LAYER}.qweight": ("I32", (1 << 31, 1 << 31))}
+    assert counted({"quant_method": "gptq", "bits": 2}, huge) == Counted((1 << 63) - 1, exact=False)
