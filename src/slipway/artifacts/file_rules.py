@@ -41,24 +41,8 @@ DROPPED_ENDINGS = (
     *(".mp3", ".mp4", ".wav", ".flac", ".ogg", ".m4a", ".webm", ".mov", ".mkv", ".avi"),
     *(".md", ".pdf", ".rst", ".html", ".htm", ".css", ".doc", ".docx", ".pptx", ".tex", ".bib", ".log", ".cff"),
     *(".csv", ".tsv", ".parquet", ".arrow", ".jsonl", ".ipynb", ".xlsx", ".db", ".sqlite"),
-    *(
-        ".py",
-        ".pyc",
-        ".pyi",
-        ".sh",
-        ".bash",
-        ".ps1",
-        ".bat",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cu",
-        ".h",
-        ".js",
-        ".ts",
-        ".rs",
-        ".go",
-    ),
+    *(".py", ".pyc", ".pyi", ".sh", ".bash", ".ps1", ".bat", ".js", ".ts", ".rs", ".go"),
+    *(".c", ".cc", ".cpp", ".cu", ".h", ".hpp"),
     *(".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".h5", ".keras", ".onnx", ".onnx_data", ".msgpack"),
     *(".ot", ".npz", ".npy", ".mlmodel", ".mlpackage", ".tflite", ".pb", ".engine", ".plan", ".nemo", ".pdparams"),
     *(".pdiparams", ".ggml", ".llamafile", ".safetensors", ".gguf", ".part", ".incomplete", ".lock"),
@@ -102,17 +86,19 @@ def choose(
         if path.lower().endswith(REJECTED):
             raise UnsupportedError(f"{path} must not be part of a model: remove programs and archives from the source")
     format_ = _format(wanted)
-    found = [path for path in wanted if _is_weight(path, format_)]
-    weights = copies.without(found, wanted, indexed=indexed, pipeline=format_ == "Diffusers")
-    gone = {path.partition("/")[0] for path in found if "/" in path} - {path.partition("/")[0] for path in weights}
-    left = {f"{copies.stem(path)}.index.json" for path in found if path not in weights}
-    left -= {f"{copies.stem(path)}.index.json" for path in weights}
+    candidates = [path for path in wanted if _is_weight(path, format_)]
+    weights = copies.without(candidates, wanted, indexed=indexed, pipeline=format_ == "Diffusers")
+    dropped = {path.partition("/")[0] for path in candidates if "/" in path} - {
+        path.partition("/")[0] for path in weights
+    }
+    indexes = {f"{copies.stem(path)}.index.json" for path in candidates if path not in weights}
+    indexes -= {f"{copies.stem(path)}.index.json" for path in weights}
     companions = frozenset(
         path
         for path in wanted
-        if path not in found
-        and path not in left
-        and path.partition("/")[0] not in gone
+        if path not in candidates
+        and path not in indexes
+        and path.partition("/")[0] not in dropped
         and _is_companion(path, (sizes or {}).get(path))
     )
     return Chosen(format_, weights, companions)
@@ -122,8 +108,8 @@ def weights_of(paths: Collection[str], *, indexed: Collection[str] = ()) -> froz
     """The files of weights that count, of whatever format, if a whole source is loaded. Files in folders for other
     things and copies of the same weights do not."""
     wanted = [path for path in paths if not in_dropped_folder(path)]
-    found = [path for path in wanted if path.lower().endswith(soundness.WEIGHTS)]
-    return copies.without(found, wanted, indexed=indexed, pipeline=INDEX in paths)
+    candidates = [path for path in wanted if path.lower().endswith(soundness.WEIGHTS)]
+    return copies.without(candidates, wanted, indexed=indexed, pipeline=INDEX in paths)
 
 
 def _format(paths: Collection[str]) -> Format:

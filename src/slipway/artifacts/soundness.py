@@ -51,13 +51,13 @@ def missing_part(paths: Collection[str]) -> str:
     """The first part that these files lack of weights that are split: ``model-00002-of-00002.safetensors``."""
     parts: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
-        found = PART.search(path)
-        if found and path.lower().endswith(WEIGHTS):
-            parts.setdefault((path[: found.start()], found[2], path[found.end() :]), set()).add(int(found[1]))
+        part = PART.search(path)
+        if part and path.lower().endswith(WEIGHTS):
+            parts.setdefault((path[: part.start()], part[2], path[part.end() :]), set()).add(int(part[1]))
     for (begin, total, ending), numbers in sorted(parts.items()):
         first = 0 if 0 in numbers else 1
-        wanted = range(first, first + min(int(total), MOST_PARTS))
-        for number in wanted:
+        numbered = range(first, first + min(int(total), MOST_PARTS))
+        for number in numbered:
             if number not in numbers:
                 return f"{begin}-{number:05}-of-{total}{ending}"
     return ""
@@ -65,11 +65,11 @@ def missing_part(paths: Collection[str]) -> str:
 
 def parts_of(path: str) -> tuple[str, ...]:
     """All parts of the file that this is a part of, the first one first; none for a file that is no part."""
-    found = PART.search(path)
-    if found is None or not path.lower().endswith(WEIGHTS) or not 1 < int(found[2]) <= MOST_PARTS:
+    part = PART.search(path)
+    if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
-    begin, end = path[: found.start()], path[found.end() :]
-    return tuple(f"{begin}-{number:05}-of-{found[2]}{end}" for number in range(1, int(found[2]) + 1))
+    begin, end = path[: part.start()], path[part.end() :]
+    return tuple(f"{begin}-{number:05}-of-{part[2]}{end}" for number in range(1, int(part[2]) + 1))
 
 
 def named_by(index: str, content: Mapping[str, Any]) -> list[str]:

@@ -83,9 +83,9 @@ def check_first(main: str) -> None:
 
 def part_name(stored_as: str, path: str) -> str:
     """What a part of a file is called where the file is stored under this name."""
-    found = PART.search(path)
+    part = PART.search(path)
     stem, dot, ending = PART.sub("", stored_as).rpartition(".")
-    return f"{stem}{found[0] if found else ''}{dot}{ending}"
+    return f"{stem}{part[0] if part else ''}{dot}{ending}"
 
 
 class Selection:
