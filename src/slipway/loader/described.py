@@ -136,7 +136,7 @@ class _Files:
         read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ)]
         for name in read[:MOST_HEADERS]:
             size, weights = self._entries[name].size, name.lower().endswith(soundness.WEIGHTS)
-            if weights or (size or 0) <= soundness.POINTER_BYTES:
+            if weights or name in (CONFIG, INDEX) or (size or 0) <= soundness.POINTER_BYTES:
                 self._refuse(name, "")
 
     def _refuse(self, name: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slipway.artifacts import config, gguf, safetensors
+from slipway.artifacts import config, file_rules, gguf, safetensors
 from slipway.artifacts.config import ModelFacts
 from slipway.artifacts.range_reader import MalformedFileError, Read
 from slipway.artifacts.report import Report
@@ -72,7 +72,7 @@ def _quantization_files(folder: Path, names: Sequence[str], main: str) -> dict[s
 def counted(names: Sequence[str], main: str) -> list[str]:
     """The safetensors files that make up the model: beside its configuration may lie the same weights once more, as
     other programs have them."""
-    found = _of_format(names, "safetensors")
+    found = _of_format(sorted(file_rules.weights_of(names)), "safetensors") or _of_format(names, "safetensors")
     beside = [name for name in found if name.rpartition("/")[0] == main.rpartition("/")[0]]
     usual = [name for name in beside if name.rpartition("/")[2].startswith("model")]
     return found if main.endswith(config.PIPELINE) else usual or beside or found

@@ -16,6 +16,7 @@ from slipway.artifacts.references import parse
 from slipway.loader.described import chosen_of
 from slipway.loader.errors import LoadError
 from slipway.loader.folder import MARKER
+from slipway.loader.headers import counted
 from slipway.loader.load import load
 from slipway.loader.publish import Wish, publish
 from slipway.loader.registry import Registry
@@ -72,6 +73,11 @@ UNSOUND: list[tuple[str, Files, str]] = [
     ("projector, cut off", {"m.gguf": GGUF, "mmproj-m.gguf": GGUF[:-1]}, "mmproj-m.gguf"),
     ("projector", {"m.gguf": GGUF, "mmproj-m.gguf": POINTER}, "mmproj-m.gguf is a Git LFS pointer"),
     ("tokenizer", llama(model__safetensors=WEIGHTS, tokenizer__json=POINTER), "tokenizer.json is a Git LFS pointer"),
+    (
+        "configuration",
+        llama(model__safetensors=WEIGHTS) | {"config.json": PAGE + b" " * 2000},
+        "config.json is a web page, not the file itself",
+    ),
     (
         "pipeline",
         {"model_index.json": b'{"_class_name": "X"}', "unet/model.bin": POINTER},
@@ -158,6 +164,20 @@ def test_weights_that_are_nothing_at_all_are_not_published(oci: Oci, hub: Servic
     write(root / "acme/m", llama(model__safetensors=bytes(range(256)) * 64))
     with pytest.raises(LoadError, match=r"^UnsupportedSource: model\.safetensors cannot be read as what its name says"):
         published(oci, hub)
+
+
+@each(
+    [
+        (["config.json", "model.safetensors", "model.fp16.safetensors"], ["model.safetensors"]),
+        (["config.json", FIRST, SECOND, "model.safetensors", INDEX], [FIRST, SECOND]),
+        (["config.json", "model.safetensors", "consolidated.safetensors"], ["model.safetensors"]),
+        (["config.json", "model.safetensors", "4bit/model.safetensors"], ["model.safetensors"]),
+        (["test/config.json", "test/model.safetensors"], ["test/model.safetensors"]),
+    ]
+)
+def test_of_the_same_weights_only_one_copy_is_counted(names: list[str], expected: list[str]) -> None:
+    main = next(name for name in names if name.endswith("config.json"))
+    assert counted(names, main) == expected
 
 
 def test_of_weights_that_lie_there_twice_one_copy_is_published(hub: Service, root: Path) -> None:
