@@ -1,4 +1,4 @@
-"""A file that is split comes with all of its parts, wherever the first came from, or the load says what is wrong."""
+"""A file that is split comes with all of its parts, wherever the first came from, or the load reports what is wrong."""
 
 from __future__ import annotations
 
