@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from slipway.apis.ome import fields_ignored
 from slipway.apis.ome.model_jobs import inspection, is_bound, observed
 from slipway.apis.ome.model_plan import Visit, visits
 from slipway.apis.ome.model_resolve import View
@@ -55,6 +56,7 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         verdict(rejection, "The spec can be served."),
         Condition("Available", "True" if told.available else "False", told.reason, told.message),
         Condition("Progressing", "True" if told.under_way else "False", *_progress(told)),
+        *fields_ignored.condition(view.resource.get("spec") or {}, fields_ignored.MODELS),
     ]
     kept = {"lifecycle": (view.resource.get("status") or {}).get("lifecycle")}
     fields = {name: value for name, value in {**kept, **told.fields}.items() if value}

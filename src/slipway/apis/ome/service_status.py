@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.ome import names, overlay, predictor, service_rollout
+from slipway.apis.ome import fields_ignored, names, overlay, predictor, service_rollout
 from slipway.apis.ome.selection import excluded_status, runtime_status
 from slipway.apis.ome.service import Part, Service, workload_names
 from slipway.apis.ome.service_fields import Found, address_of, component_fields, model_status
 from slipway.apis.ome.service_resolve import View
-from slipway.apis.ome.service_types import LATER
 from slipway.kube.conditions import Condition
-from slipway.kube.crd import set_fields
 from slipway.kube.objects import DEPLOYMENT, Object, key, labels
 from slipway.serving.api import Rejection, StatusResult
 from slipway.serving.diagnosis import Diagnosis, Limits, diagnose
@@ -183,13 +181,8 @@ def _others(view: View, service: Service | None) -> list[Condition]:
     elif chosen and service and service.model and service.model["spec"].get("modelFormat"):
         text = f"{chosen.reference.name} is for models like this."
         told.append(Condition("RuntimeFits", "True", "Fits", text))
-    fields = [f"spec.{name}" for name in set_fields(resource["spec"], LATER)]
-    idle = (
-        [f"These are fields of later versions of OME and have no effect here: {', '.join(fields)}."] if fields else []
-    )
-    idle += [f"{one} Its minReplicas 0 is taken for 1." for one in (_not_woken(service) if service else ())]
-    if idle:
-        told.append(Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(idle)))
+    idle = (f"{one} Its minReplicas 0 is taken for 1." for one in (_not_woken(service) if service else ()))
+    told += fields_ignored.condition(resource["spec"], fields_ignored.SERVICES, *idle)
     if predictor.used(resource):
         text = "spec.predictor is read as spec.engine, spec.model and spec.runtime: write these in its place."
         told.append(Condition("PredictorDeprecated", "True", "Deprecated", text))

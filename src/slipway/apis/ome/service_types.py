@@ -76,7 +76,7 @@ class PredictorModel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     runtime_version: str | None = None
     """Version of the runtime's image. It has no effect."""
     protocol_version: str | None = None
-    """Protocol of the engine. It has no effect but for benchmarks."""
+    """Protocol of the engine. It has no effect."""
 
     inlined: ClassVar[Object] = inlined("Container", ("name", *PROBES))
 

@@ -745,3 +745,13 @@ def test_no_storage_that_the_definition_lets_pass_raises_anything_but_a_refusal(
         cluster.reconcile("tiny")
         state = cluster.status("tiny")["state"]
         assert state in ("Failed", "In_Transit", "Ready")
+
+
+def test_fields_of_a_model_without_effect_are_named_with_the_reason() -> None:
+    for storage, named in (({"schemaPath": "a/b"}, True), ({}, False)):
+        cluster = Cluster()
+        cluster.create("tiny", URI, **storage)
+        cluster.settle()
+        found = {one["type"]: one for one in cluster.status("tiny")["conditions"]}
+        assert ("FieldsIgnored" in found) == named
+        assert not named or "spec.storage.schemaPath (" in found["FieldsIgnored"]["message"]

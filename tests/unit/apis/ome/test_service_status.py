@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from slipway.apis.ome import fields_ignored
+from slipway.apis.ome.service_types import LATER
 from slipway.apis.ome.services import SERVICES
 from slipway.kube.objects import DEPLOYMENT, Object
 from slipway.serving.diagnosis import TEMPLATE
@@ -336,6 +340,38 @@ def test_a_canary_that_fails_is_told_and_leaves_the_service_ready() -> None:
 
 
 # What has no effect
+
+
+def _set(spec: Object, field: str) -> Object:
+    """The spec with a value at this place."""
+    name, _dot, rest = field.partition(".")
+    value = _set(spec.get(name) or {}, rest) if rest else {"x": 1} if field in LATER else 7
+    return {**spec, name: value}
+
+
+@pytest.mark.parametrize("field", fields_ignored.SERVICES)
+def test_each_field_of_a_service_without_effect_is_named_with_the_reason(field: str) -> None:
+    plain = service(**PARTS)
+    if field.startswith("predictor."):
+        plain["spec"] = {"predictor": {"model": {"baseModel": "tiny"}, **ONE}}
+    assert "FieldsIgnored" not in conditions(world(plain))
+    value = _set(plain["spec"], field)
+    if field.endswith(("storageUri", "Version", "topologyKey", "deploymentMode")):
+        value = json.loads(json.dumps(value).replace("7", '"7"'))
+    one = conditions(world({**plain, "spec": value}))["FieldsIgnored"]
+    assert (one["status"], one["reason"]) == ("True", "UnsupportedFields")
+    assert f"spec.{field} (" in one["message"]
+
+
+@pytest.mark.parametrize("said", [None, "", {}])
+def test_a_field_without_a_value_is_not_named(said: Any) -> None:
+    assert fields_ignored.ignored({"engine": {"timeoutSeconds": said}}, fields_ignored.SERVICES) == []
+
+
+def test_the_documentation_lists_the_fields_without_effect() -> None:
+    text = (Path(__file__).parents[4] / "docs/ome.md").read_text()
+    table = text.partition("| field | why |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == fields_ignored.rows()
 
 
 def test_fields_of_later_versions_and_the_predictor_are_told() -> None:

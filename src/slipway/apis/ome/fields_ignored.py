@@ -1,0 +1,49 @@
+"""Fields of OME that have no effect here: the condition FieldsIgnored, and the table of docs/ome.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipway.apis.ome.service_types import LATER
+from slipway.kube.conditions import Condition
+from slipway.kube.crd import set_fields
+from slipway.kube.objects import Object
+
+COMPONENTS = ("engine", "decoder", "router", "predictor")
+OF_COMPONENTS = {
+    "timeoutSeconds": "the gateway's limits apply",
+    "containerConcurrency": "it only is the target of `scaleMetric: concurrency`, as engines limit requests themselves",
+}
+SERVICES: Mapping[str, str] = {
+    **{f"{name}.{field}": why for field, why in OF_COMPONENTS.items() for name in COMPONENTS},
+    "predictor.model.storageUri": "`baseModel` names the weights",
+    "predictor.model.runtimeVersion": "the image of the runtime has the version",
+    "predictor.model.protocolVersion": "engines are recognized by their image and command",
+    **dict.fromkeys(LATER, "later versions of OME have it"),
+}
+"""Field of an InferenceService's spec -> why it has no effect."""
+MODELS: Mapping[str, str] = {
+    "storage.schemaPath": "the files are read by their names",
+}
+"""Field of the spec of a BaseModel, a ClusterBaseModel or a FineTunedWeight -> why it has no effect."""
+
+
+def ignored(spec: Object, fields: Mapping[str, str]) -> list[str]:
+    """The fields of this spec that have no effect, each with the reason."""
+    return [f"spec.{field} ({fields[field].replace('`', '')})" for field in set_fields(spec, fields)]
+
+
+def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Condition, ...]:
+    """FieldsIgnored, if it applies. ``others``: further sentences."""
+    names = ignored(spec, fields)
+    sentences = [*([f"These have no effect: {', '.join(names)}."] if names else []), *others]
+    return (Condition("FieldsIgnored", "True", "UnsupportedFields", " ".join(sentences)),) if sentences else ()
+
+
+def rows() -> list[str]:
+    """The table of the documentation."""
+    said: dict[str, list[str]] = {}
+    for kind, fields in (("", SERVICES), ("models' ", MODELS)):
+        for field, why in fields.items():
+            said.setdefault(why, []).append(f"{kind}`{field}`")
+    return [f"| {', '.join(fields)} | {why[0].upper()}{why[1:]}. |" for why, fields in said.items()]
