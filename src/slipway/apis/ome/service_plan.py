@@ -168,14 +168,14 @@ def _workload(rolled: Rolled, service: Service, world: World) -> list[Object]:
             size=part.component.worker_size + 1,
         )
         made = groups.leader_worker_set(rolled.template, rolled.worker, group)
-        return [replicas.said(made, number), *_scalers(rolled, group, service)]
+        served = msgspec.structs.replace(group, name=part.name)
+        budget = _budget(rolled, served, world, group.size)
+        return [replicas.said(made, number), *_scalers(rolled, group, service), *budget]
     rollout = _rollout(rolled, service, part.name, number)
     made = _deployment(rolled, rollout)
     if rolled.split.kept and rolled.observed:
         made = kept(rolled.observed, number)
-    limit = _limit(rolled)
-    several = Scale(number if part.scaler.by == "nobody" else None)
-    budget = policies.disruption_budget(rollout, several, world.settings, limit=limit)
+    budget = _budget(rolled, rollout, world)
     tried = _tried(rolled, service) if rolled.split.canary else []
     return [replicas.said(made, number), *tried, *_scalers(rolled, rollout, service), *budget]
 
@@ -208,12 +208,17 @@ def _tried(rolled: Rolled, service: Service) -> list[Object]:
     return [_deployment(rolled, rollout), _service(rolled, service, name, rollout.selector, route)]
 
 
-def _limit(rolled: Rolled) -> Object:
-    """Of a PodDisruptionBudget, as the spec has it."""
-    extension = rolled.part.component.extension
+def _budget(rolled: Rolled, served: policies.Served, world: World, size: int = 1) -> tuple[Object, ...]:
+    """``size``: pods of a replica. One that is evicted takes its group along, so that as many pods as groups may be."""
+    extension, scaler = rolled.part.component.extension, rolled.part.scaler
+    limit: Object = {}
     if extension.min_available is not None:
-        return {"minAvailable": extension.min_available}
-    return {} if extension.max_unavailable is None else {"maxUnavailable": extension.max_unavailable}
+        least = extension.min_available
+        limit = {"minAvailable": least * size if isinstance(least, int) else least}
+    elif extension.max_unavailable is not None:
+        limit = {"maxUnavailable": extension.max_unavailable}
+    several = Scale(scaler.lowest if scaler.by == "nobody" else None)
+    return policies.disruption_budget(served, several, world.settings, limit=limit)
 
 
 def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple[Object, ...]:

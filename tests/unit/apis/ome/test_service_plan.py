@@ -27,6 +27,7 @@ from .services import made, objects, observed, plan, refusal, service, world
 KEDA = {"ome.io/autoscalerClass": "keda"}
 ONE = {"minReplicas": 1, "maxReplicas": 1}
 LONG = "a" * 63
+WITHOUT_BUDGETS = msgspec.structs.replace(bench.SETTINGS, disruption_budgets=False)
 
 
 def route(asked: Any, name: str = "chat") -> Route:
@@ -306,6 +307,41 @@ def test_a_part_that_becomes_scaled_keeps_its_replicas_until_its_autoscaler_says
     fixed = observed(made(world(engine={"minReplicas": 3, "maxReplicas": 3}), DEPLOYMENT, "chat-engine"))
     scaled = made(world(engine={"minReplicas": 1, "maxReplicas": 5}, children=(fixed,)), DEPLOYMENT, "chat-engine")
     assert scaled["spec"]["replicas"] == 3
+
+
+GROUPED = bench.runtime(engineConfig=bench.GROUP, decoderConfig=bench.GROUP)
+
+
+@pytest.mark.parametrize(
+    ("part", "limit"),
+    [
+        ({"minReplicas": 2, "maxReplicas": 2}, {"maxUnavailable": 1}),
+        ({"scaleMetric": "concurrency"}, {"maxUnavailable": 1}),
+        ({"minReplicas": 3, "maxUnavailable": 2}, {"maxUnavailable": 2}),
+        ({"minReplicas": 3, "maxUnavailable": "50%"}, {"maxUnavailable": "50%"}),
+        ({"minReplicas": 3, "minAvailable": 2}, {"minAvailable": 6}),
+        ({"minReplicas": 3, "minAvailable": "50%"}, {"minAvailable": "50%"}),
+        ({"minAvailable": 1}, {"minAvailable": 3}),
+        ({"minReplicas": 1, "maxReplicas": 1}, None),
+    ],
+)
+@pytest.mark.parametrize("name", ["engine", "decoder"])
+def test_groups_of_nodes_have_a_budget_as_other_parts(name: str, part: Object, limit: Object | None) -> None:
+    asked = world(service(**{"engine": ONE, name: part}), bench.model(), GROUPED)
+    budget = made(asked, "PodDisruptionBudget", f"chat-{name}")
+    if limit is None:
+        assert budget is None
+        return
+    group = made(asked, LEADER_WORKER_SET, f"lws-chat-{name}")["spec"]["leaderWorkerTemplate"]
+    chosen = budget["spec"].pop("selector")["matchLabels"]
+    assert budget["spec"] == {**limit, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    for template in ("leaderTemplate", "workerTemplate"):
+        assert chosen.items() <= group[template]["metadata"]["labels"].items()
+
+
+def test_an_operator_without_budgets_has_none_for_groups() -> None:
+    asked = world(service(engine={"minReplicas": 2}), bench.model(), GROUPED, settings=WITHOUT_BUDGETS)
+    assert made(asked, "PodDisruptionBudget", "chat-engine") is None
 
 
 def test_groups_of_nodes_follow_nothing_unless_they_ask_for_requests() -> None:
