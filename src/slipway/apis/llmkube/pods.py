@@ -128,7 +128,9 @@ def _engine(service: Service) -> Container:
 
 
 def _pod_security(service: Service) -> Object:
-    return restricted(None) if service.settings.assigned_ids else POD_SECURITY
+    security = restricted(None) if service.settings.assigned_ids else POD_SECURITY
+    group = llmkube(service.settings).render_group if service.accelerators.backend == "vulkan" else 0
+    return {**security, "supplementalGroups": [group]} if group else security
 
 
 def _security(service: Service) -> Object:
