@@ -86,7 +86,8 @@ def _of_runtime(spec: Object, name: Name) -> Object:
     found = spec.get(f"{name}Config")
     if found is not None or name != "engine":
         return as_object(found)
-    return {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
+    pod = {field: value for field, value in spec.items() if field in POD_FIELDS or field in ("labels", "annotations")}
+    return pod | ({"worker": spec["workers"]} if spec.get("workers") else {})
 
 
 def _component(name: Name, runtime: Object, base: Object, patch: Object) -> Component:

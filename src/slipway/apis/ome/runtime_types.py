@@ -133,7 +133,7 @@ class ServingRuntimeSpec(ServingRuntimePodSpec, frozen=True, kw_only=True, renam
     protocol_versions: Strings = ()
     """Protocols that it speaks, such as openAI."""
     workers: WorkerPodSpec | None = None
-    """Workers, as runtimes of earlier versions have them."""
+    """Workers of an engine on several nodes, as runtimes of earlier versions have them. Only without engineConfig."""
     accelerator_requirements: AcceleratorRequirements | None = None
     """Accelerators that it is for."""
 

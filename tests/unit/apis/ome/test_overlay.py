@@ -314,6 +314,46 @@ def test_containers_of_a_component_are_none_of_a_group_that_says_what_runs() -> 
 
 
 @pytest.mark.parametrize(
+    ("workers", "size", "expected"),
+    [
+        ({}, 0, None),
+        ({"size": 2}, 2, {}),
+        ({"nodeSelector": {"role": "worker"}}, 1, {"nodeSelector": {"a": "b", "role": "worker"}}),
+        ({"size": 3, "tolerations": [{"key": "gpu"}]}, 3, {"tolerations": [{"key": "gpu"}]}),
+        (
+            {"size": 1, "containers": [{**MAIN, "image": "worker:1"}]},
+            1,
+            {"containers": [{**MAIN, "image": "worker:1"}]},
+        ),
+        (
+            {"size": 1, "hostNetwork": True, "volumes": [{"name": "v"}]},
+            1,
+            {"hostNetwork": True, "volumes": [{"name": "v"}]},
+        ),
+    ],
+)
+def test_workers_of_a_runtime_of_earlier_versions_make_a_group(
+    workers: Object, size: int, expected: Object | None
+) -> None:
+    spec = {"containers": [MAIN], "nodeSelector": {"a": "b"}, "workers": workers}
+    (found,) = components(service(engine={}), runtime(**spec))
+    leader = {"containers": [MAIN], "nodeSelector": {"a": "b"}}
+    assert found.worker_size == size
+    assert (found.leader, found.worker) == ((None, None) if expected is None else (leader, {**leader, **expected}))
+
+
+def test_workers_of_a_runtime_have_no_effect_beside_parts() -> None:
+    (found,) = components(service(engine={}), runtime(engineConfig={"runner": MAIN}, workers={"size": 2}))
+    assert (found.leader, found.worker) == (None, None)
+
+
+def test_a_services_own_workers_go_before_the_runtimes() -> None:
+    own = {"worker": {"size": 4, "nodeSelector": {"a": "c"}}}
+    (found,) = components(service(engine=own), runtime(containers=[MAIN], workers={"size": 2}))
+    assert (found.worker_size, found.worker) == (4, {"nodeSelector": {"a": "c"}, "containers": [MAIN]})
+
+
+@pytest.mark.parametrize(
     ("engine", "config", "reason", "text"),
     [
         ({}, None, "NoRunner", "spec.engine"),

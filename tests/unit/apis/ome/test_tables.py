@@ -45,7 +45,7 @@ NOT_TAKEN = {
     "TestSelectCheapest_Integration": ACCELERATORS,
     "TestShouldEnableMigration": MIGRATION,
     "TestValidateServingRuntimeAnnotationsComplete": "no annotation of a runtime is refused, in the table as here",
-    "TestValidateServingRuntimeConfiguration": "workers of earlier versions' runtimes have no effect, there as here",
+    "TestValidateServingRuntimeConfiguration": "workers of earlier versions' runtimes are judged with a service",
     "TestValidateServingRuntimeConfigurationComplete": "the same",
 }
 STORED = (
