@@ -65,6 +65,7 @@ def component_fields(view: View, service: Service | None, one: Found) -> Object:
     told = {field: before[field] for field in REVISIONS if field in before}
     part = service.part(one.name) if service else None
     address = address_of(resource, part.port, own) if part else {}
+    address |= {"restURL": address["url"]} if address else {}
     if stable is None:
         return told | address
     rolled_out, latest = f"{own}-{stable.digest}", f"{own}-{(newer or stable).digest}"

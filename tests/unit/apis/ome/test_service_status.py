@@ -83,7 +83,7 @@ def test_it_says_where_it_answers() -> None:
     found = status(running(world(router=ONE), "chat-engine", "chat-router"))
     assert found["url"] == found["address"]["url"] == "http://chat.models.svc.cluster.local:8080"
     engine = found["components"]["engine"]
-    assert engine["url"] == "http://chat-engine.models.svc.cluster.local:8080"
+    assert engine["url"] == engine["restURL"] == "http://chat-engine.models.svc.cluster.local:8080"
     assert (found["replicas"], found["readyReplicas"]) == (1, 1)
 
 
