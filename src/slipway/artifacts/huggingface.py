@@ -29,6 +29,46 @@ NOT_MODELS = ("datasets", "spaces", "api", "docs", "models", "blog", "papers", "
 FILE_PAGES = ("resolve", "blob", "raw")
 
 
+NAME_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+OTHER_WORDS = re.compile(
+    rf"(?:hf:(?://)?)?(?:https?://)?(?:(?:{'|'.join(map(re.escape, HOSTS))})(?::443)?/)?"
+    rf"(?P<repository>{NAME_PART}/{NAME_PART})(?::(?P<quantization>[\w.-]{{1,64}}))?(?:[/?#@].*)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""How browsers, llama.cpp and Ollama write the name of a repository: with its host, and with a quantization."""
+LONGEST_NAME = 1024
+
+
+class OtherWords(msgspec.Struct, frozen=True):
+    """What a name in the words of another tool means."""
+
+    repository: str
+    quantization: str = ""
+
+
+def in_other_words(text: str) -> OtherWords | None:
+    """None: it means nothing, or has nothing of another tool."""
+    found = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
+    if found is None or text == found["repository"] or is_host(found["repository"].partition("/")[0]):
+        return None
+    return OtherWords(found["repository"], found["quantization"] or "")
+
+
+def is_host(word: str) -> bool:
+    """Whether the first part of a name is the hub itself, and no owner."""
+    return word.partition(":")[0].rstrip(".").lower() in HOSTS
+
+
+def what_to_write(text: str, before: str = "") -> str:
+    """The end of a message about a name in the words of another tool; empty: it is none. ``before``: what a name begins
+    with in this field."""
+    meant = in_other_words(text)
+    if meant is None:
+        return ""
+    file = f", and name its {meant.quantization} file in the field for files" if meant.quantization else ""
+    return f": write {before}{meant.repository}{file}"
+
+
 class HuggingFaceFile(msgspec.Struct, frozen=True):
     """One file of a model repository at its default branch."""
 
@@ -43,8 +83,9 @@ class HuggingFaceFile(msgspec.Struct, frozen=True):
     def fault(self, repository: str, file: str) -> str | None:
         """What is wrong with this name, or None; by the names of the two fields that have it. Caught here, as engines
         report it only after minutes or not at all."""
-        if not REPOSITORY.fullmatch(self.repository):
-            return f"{repository} {self.repository!r} is not a repository id such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
+        if not REPOSITORY.fullmatch(self.repository) or is_host(self.repository.partition("/")[0]):
+            usual = "such as Qwen/Qwen2.5-0.5B-Instruct-GGUF"
+            return f"{repository} {self.repository!r} is not a repository id {usual}{what_to_write(self.repository)}"
         if self.file.startswith("/") or ".." in self.file.split("/"):
             return f"{file} {self.file!r} is not a path inside the repository"
         return None
@@ -85,6 +126,8 @@ class HubReference(msgspec.Struct, frozen=True):
 def reference(words: Sequence[str], shown: str) -> HubReference:
     """``owner``, ``name[@revision]``, then the path of a file, which may end with ``@revision`` instead. Raises
     ValueError; ``shown``: the text that all this comes from."""
+    if is_host(words[0]):
+        words = page_of("/".join(words[1:]), shown) or words
     if words[0].lower() in NOT_MODELS:
         raise ValueError(f"{shown!r} is no model: what the hub has below {words[0]}/ is something else")
     name, at, revision = (words[1] if len(words) > 1 else "").partition("@")
@@ -94,8 +137,11 @@ def reference(words: Sequence[str], shown: str) -> HubReference:
     if not at and path and "@" in path[-1]:
         path[-1], at, revision = path[-1].rpartition("@")
     repository, file = f"{words[0]}/{name}", "/".join(path)
-    if not REPOSITORY.fullmatch(repository):
-        raise ValueError(f"{shown!r} is not {SOME_REPOSITORY}")
+    if not REPOSITORY.fullmatch(repository) or is_host(words[0]):
+        plain, colon, quantization = repository.partition(":")
+        if colon and REPOSITORY.fullmatch(plain):
+            raise ValueError(f"{shown!r} names a quantization: write {plain}, and quantization: {quantization}")
+        raise ValueError(f"{shown!r} is not {SOME_REPOSITORY}{what_to_write(shown)}")
     if at and (not REVISION.fullmatch(revision) or fault_inside(revision)):
         raise ValueError(f"{revision!r} is no branch, tag or commit of {repository}")
     if path and fault_inside(file):

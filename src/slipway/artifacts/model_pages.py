@@ -43,7 +43,8 @@ def parse(url: str) -> Page:
     """Raises UnsupportedError."""
     parts, provider = _split(url), provider_of(url)
     if not url.isprintable() or parts.scheme != "https" or provider is None:
-        raise UnsupportedError(f"{redact_url(url)!r} is neither of Hugging Face nor of Ollama's library.")
+        advice = huggingface.what_to_write(url, "https://huggingface.co/")
+        raise UnsupportedError(f"{redact_url(url)!r} is neither of Hugging Face nor of Ollama's library{advice}.")
     words = [unquote(word) for word in parts.path.strip("/").split("/")]
     if provider == "Ollama":
         return _of_library(words, redact_url(url))

@@ -64,6 +64,9 @@ def refusal(url: ModelUrl, engine: Engine, *, cached: bool) -> str | None:
     # A cache holds what a repository of the hub would, also where the weights came from a bucket.
     if (HUB if cached else url.scheme) not in engine.schemes:
         return f"{url.place}: {_advice(url.scheme, engine)}"
+    if url.scheme == HUB and ":" in url.ref and (cached or engine.reads != "file"):
+        repository = url.ref.partition(":")[0]
+        return f"{url.place}: {'a cache' if cached else 'the engine'} takes no quantization: write {HUB}://{repository}"
     mounted = cached or url.scheme in ("pvc", "oci")
     if mounted and not url.model and engine.reads in NAMES_MODEL:
         return f"{url.place}: {NAMES_MODEL[engine.reads]}"

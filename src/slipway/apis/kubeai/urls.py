@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from slipway.artifacts.huggingface import is_host, what_to_write
 from slipway.artifacts.weights import FETCHED
 from slipway.spelling import did_you_mean
 
@@ -56,8 +57,14 @@ def parse(text: str) -> ModelUrl:
     """Raises InvalidUrlError."""
     matched = FORM.fullmatch(text)
     if not matched:
-        raise InvalidUrlError(f"{text!r} is not of the form scheme://place, such as hf://Qwen/Qwen2.5-0.5B-Instruct")
+        usual = "such as hf://Qwen/Qwen2.5-0.5B-Instruct"
+        advice = what_to_write(text, "hf://")
+        raise InvalidUrlError(f"{text!r} is not of the form scheme://place, {usual}{advice}")
     scheme, ref, query = matched.groups()
+    if scheme in ("http", "https") or (scheme == "hf" and (is_host(ref.partition("/")[0]) or "://" in ref)):
+        advice = what_to_write(text, "hf://")
+        if advice:
+            raise InvalidUrlError(f"{text!r} names the host of the hub{advice}")
     if scheme not in SCHEMES:
         meant = did_you_mean(scheme, SCHEMES)
         raise InvalidUrlError(f"{text!r}: the scheme {scheme} is not known, but {', '.join(SCHEMES)}{meant}")

@@ -10,6 +10,7 @@ import msgspec
 from slipway.apis.ome import names
 from slipway.apis.ome.model_types import StorageSpec
 from slipway.apis.ome.settings import ome
+from slipway.artifacts.huggingface import what_to_write
 from slipway.artifacts.paths import fault_inside
 from slipway.artifacts.redaction import redact_url
 from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, annotations_of, key, labels
@@ -162,7 +163,8 @@ def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored
         raise InvalidSpecError("InvalidSpec", f"The storage cannot be read: {error}.") from None
     scheme, separator, rest = spec.storage_uri.partition("://")
     if not separator or not rest or not rest.isprintable() or any(letter.isspace() for letter in rest):
-        raise _invalid(f"{redact_url(spec.storage_uri)!r} names no files: write hf://owner/repository")
+        advice = what_to_write(spec.storage_uri, "hf://") or ": write hf://owner/repository"
+        raise _invalid(f"{redact_url(spec.storage_uri)!r} names no files{advice}")
     if scheme in NOT_SERVED:
         text = f"Files of {scheme}:// are not served: copy them to a hub, a bucket that speaks S3, or a claim."
         raise InvalidSpecError("SourceNotServed", text)

@@ -1,0 +1,110 @@
+"""Repositories of the hub in the words of browsers, llama.cpp and Ollama: taken, or refused with what to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slipway.apis.kubeai.engines import refusal
+from slipway.apis.kubeai.urls import InvalidUrlError
+from slipway.apis.kubeai.urls import parse as kubeai_url
+from slipway.apis.ome.storage import read as ome_storage
+from slipway.artifacts.huggingface import HuggingFaceFile, in_other_words
+from slipway.artifacts.model_pages import UnsupportedError
+from slipway.artifacts.model_pages import parse as deckhouse_page
+from slipway.engines import ENGINES
+from slipway.serving.api import InvalidSpecError
+from slipway.serving.settings import Settings, Sources
+from slipway.weights.source import Request, SourceError
+from slipway.weights.source import parse as source
+
+from .ome import services as ome
+
+REPOSITORY = "acme/tiny-GGUF"
+WITH_HOST = [
+    f"{before}{host}/{REPOSITORY}"
+    for host in ("hf.co", "huggingface.co", "www.huggingface.co", "HF.co", "hf.co:443")
+    for before in ("", "hf://")
+]
+
+
+@pytest.mark.parametrize("text", [*WITH_HOST, f"https://hf.co/{REPOSITORY}"])
+def test_llmkube_takes_a_repository_with_its_host(text: str) -> None:
+    assert source(Request(text=text), Sources()).repository == REPOSITORY
+
+
+@pytest.mark.parametrize(
+    "text", [f"hf.co/{REPOSITORY}/resolve/main/a.gguf", f"huggingface.co/{REPOSITORY}/blob/main/a.gguf"]
+)
+def test_llmkube_takes_a_file_with_its_host(text: str) -> None:
+    found = source(Request(text=text, gguf=True), Sources())
+    assert (found.url, found.files) == (f"hf://{REPOSITORY}@main", ("a.gguf",))
+
+
+@pytest.mark.parametrize("text", [f"{REPOSITORY}:Q4_K_M", f"hf://{REPOSITORY}:Q4_K_M", f"hf.co/{REPOSITORY}:Q4_K_M"])
+def test_llmkube_names_the_quantization(text: str) -> None:
+    with pytest.raises(SourceError, match=rf"write {REPOSITORY}, and quantization: Q4_K_M"):
+        source(Request(text=text, gguf=True), Sources())
+
+
+@pytest.mark.parametrize("text", ["hf.co/tiny", "hf.co", "hf.co/", "huggingface.co/datasets/acme/x", "hf.co//"])
+def test_a_host_alone_is_no_owner(text: str) -> None:
+    with pytest.raises(SourceError):
+        source(Request(text=text), Sources())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [*WITH_HOST, f"https://huggingface.co/{REPOSITORY}", f"hf:{REPOSITORY}", f"https://hf.co/{REPOSITORY}/tree/main"],
+)
+def test_krypton_and_kubeai_say_what_to_write(text: str) -> None:
+    fault = HuggingFaceFile(text, "a.gguf").fault("source.huggingface", "source.file")
+    assert fault is not None
+    assert fault.endswith(f": write {REPOSITORY}")
+    with pytest.raises(InvalidUrlError, match=f"write hf://{REPOSITORY}$"):
+        kubeai_url(text)
+
+
+def test_krypton_names_the_file_of_a_quantization() -> None:
+    fault = HuggingFaceFile(f"{REPOSITORY}:Q4_K_M", "a.gguf").fault("source.huggingface", "source.file")
+    assert fault is not None
+    assert f"write {REPOSITORY}, and name its Q4_K_M file" in fault
+
+
+@pytest.mark.parametrize(("engine", "cached", "refused"), [("vllm", False, True), ("llamacpp", False, False)])
+def test_kubeai_takes_a_quantization_where_the_engine_does(engine: str, cached: bool, refused: bool) -> None:
+    found = refusal(kubeai_url(f"hf://{REPOSITORY}:Q4_K_M"), ENGINES[engine], cached=cached)
+    assert bool(found) is refused
+    assert not refused or f"write hf://{REPOSITORY}" in str(found)
+
+
+@pytest.mark.parametrize(
+    "text", [f"hf.co/{REPOSITORY}", f"huggingface.co/{REPOSITORY}", REPOSITORY + ":Q4", f"hf:{REPOSITORY}"]
+)
+def test_ome_says_what_to_write(text: str) -> None:
+    with pytest.raises(InvalidSpecError, match=f"rite hf://{REPOSITORY}"):
+        ome_storage(model(text), Settings())
+
+
+def test_ome_takes_a_repository_with_its_host() -> None:
+    assert ome_storage(model(f"hf://hf.co/{REPOSITORY}"), Settings()).url == f"hf://{REPOSITORY}"
+    with pytest.raises(InvalidSpecError, match="quantization: Q4"):
+        ome_storage(model(f"hf://{REPOSITORY}:Q4"), Settings())
+
+
+@pytest.mark.parametrize("text", [f"hf.co/{REPOSITORY}", f"hf://{REPOSITORY}", f"http://huggingface.co/{REPOSITORY}"])
+def test_deckhouse_says_what_to_write(text: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"write https://huggingface.co/{REPOSITORY}"):
+        deckhouse_page(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "acme", REPOSITORY, "a b/c", "s3://bucket/x", "hf.co/acme", "x" * 5000 + "/y", "/mnt/x/y"]
+)
+def test_other_texts_mean_nothing(text: str) -> None:
+    assert in_other_words(text) is None
+
+
+def model(uri: str) -> Any:
+    return {**ome.model(), "spec": {**ome.model()["spec"], "storage": {"storageUri": uri}}}
