@@ -6,10 +6,12 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import sys
 from pathlib import Path
 
 import aiohttp
+import msgspec
 
 from slipway.apis import DELIVERIES, DESCRIPTIONS
 from slipway.apis.labels import RESERVED
@@ -31,8 +33,18 @@ from slipway.kube.lease import LeaderElector
 from slipway.kube.manager import Manager
 from slipway.kube.metrics import Metrics
 
+API_SERVER = "KUBERNETES_SERVICE_HOST"
+"""Variable with the address of the API server's Service, which every pod has."""
 WATCHES = 32
 """More than there are kinds to look at in a namespace."""
+
+
+def in_cluster(settings: ControllerSettings, api_server: str) -> ControllerSettings:
+    """With what follows from the address of the API server's Service, which is of the family that Services have
+    first."""
+    if settings.engine_address or ":" not in api_server:
+        return settings
+    return msgspec.structs.replace(settings, engine_address="::")
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +55,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        settings = read_settings(options.config)
+        settings = in_cluster(read_settings(options.config), os.environ.get(API_SERVER, ""))
     except (OSError, ValueError) as error:
         sys.stderr.write(f"slipway controller: {error}\n")
         return 2

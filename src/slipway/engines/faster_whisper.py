@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipway.artifacts.huggingface import environment
-from slipway.engines.engine import Engine, Launch, http_probes
+from slipway.engines.engine import ANYWHERE, Engine, Launch, http_probes
 from slipway.engines.python import model_of
 from slipway.engines.sealed import Seals
 from slipway.serving.paths import SESSION
@@ -14,8 +14,9 @@ PORT = 8000
 
 def _env(launch: Launch) -> dict[str, str]:
     place = {} if launch.port == PORT else {"UVICORN_PORT": str(launch.port)}
+    host = {"UVICORN_HOST": launch.bind} if launch.bind == ANYWHERE[1] else {}
     own = {"WHISPER__MODEL": model_of(launch.weights), "ENABLE_UI": "false"}
-    return {**own, **place, **environment(launch.hub_mirror)}
+    return {**own, **host, **place, **environment(launch.hub_mirror)}
 
 
 FASTER_WHISPER = Engine(

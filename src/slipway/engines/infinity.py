@@ -12,7 +12,9 @@ PREFIX = "/v1"
 
 
 def _env(launch: Launch) -> dict[str, str]:
+    host = {"INFINITY_HOST": launch.bind} if launch.bind == ANYWHERE[1] else {}
     return {
+        **host,
         "INFINITY_MODEL_ID": model_of(launch.weights),
         "INFINITY_SERVED_MODEL_NAME": launch.served_name,
         "INFINITY_URL_PREFIX": PREFIX,

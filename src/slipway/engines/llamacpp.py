@@ -33,7 +33,7 @@ busy model looks like a dead one."""
 def _args(launch: Launch) -> tuple[str, ...]:
     model = (word for pair in model_args(launch).items() for word in pair)
     mode = (MODES[task] for task in sorted(launch.tasks) if task in MODES)
-    place = ("--host", ANYWHERE[0], "--port", str(launch.port))
+    place = ("--host", launch.bind, "--port", str(launch.port))
     return (*place, *model, "--alias", launch.served_name, *mode, *launch.extra_args)
 
 

@@ -45,7 +45,8 @@ def _own_name(launch: Launch) -> str:
 
 def _env(launch: Launch) -> dict[str, str]:
     store = {"OLLAMA_MODELS": launch.weights.path} if isinstance(launch.weights, MountedFolder) else {}
-    return {"OLLAMA_HOST": f"0.0.0.0:{launch.port}", "OLLAMA_KEEP_ALIVE": "999999h", **store}
+    host = f"[{launch.bind}]" if ":" in launch.bind else launch.bind
+    return {"OLLAMA_HOST": f"{host}:{launch.port}", "OLLAMA_KEEP_ALIVE": "999999h", **store}
 
 
 LOG_PATTERNS = log_patterns(

@@ -15,7 +15,7 @@ def _args(launch: Launch) -> tuple[str, ...]:
     model = (f"--model-path={model_of(launch.weights)}", f"--served-model-name={launch.served_name}")
     streamed = ("--load-format=runai_streamer",) if isinstance(launch.weights, BucketFolder) else ()
     mode = ("--is-embedding",) if launch.tasks & {"embed", "rerank"} else ()
-    return (*model, *streamed, f"--host={ANYWHERE[0]}", f"--port={launch.port}", *mode, *launch.extra_args)
+    return (*model, *streamed, f"--host={launch.bind}", f"--port={launch.port}", *mode, *launch.extra_args)
 
 
 def _owned(launch: Launch) -> Owned:

@@ -30,7 +30,9 @@ PORT = 8000
 
 def _args(launch: Launch) -> tuple[str, ...]:
     own = (f"--model={model_of(launch.weights)}", f"--served-model-name={launch.served_name}")
-    place = () if launch.port == PORT else (f"--port={launch.port}",)
+    # Without a host it listens on every address of IPv4.
+    host = (f"--host={launch.bind}",) if launch.bind == ANYWHERE[1] else ()
+    place = host if launch.port == PORT else (*host, f"--port={launch.port}")
     streamed = ("--load-format=runai_streamer",) if isinstance(launch.weights, BucketFolder) else ()
     return (*own, *place, *streamed, *launch.extra_args, *(("--enable-lora",) if launch.adapters else ()))
 

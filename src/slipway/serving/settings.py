@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -117,6 +117,9 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     own default."""
     run_as_user: int = 65532
     """User and group of the engines' containers; not root, as the restricted Pod Security Standard asks."""
+    engine_address: Literal["", "0.0.0.0", "::"] = ""  # noqa: S104 - a pod's own address is not known before it runs
+    """Address that engines listen on where their API does not say it. Empty in the file: ``::`` in a cluster whose
+    Services have IPv6 addresses first, ``0.0.0.0`` in others."""
     device_groups: tuple[Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)], ...] = ()
     """Groups of the nodes that may open the device files of AMD and Intel GPUs; pods with such GPUs are members."""
     assigned_ids: bool = False

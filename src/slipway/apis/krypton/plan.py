@@ -7,7 +7,7 @@ import msgspec
 from slipway.apis.krypton.resolve import Model, View
 from slipway.apis.krypton.types import ModelSpec
 from slipway.apis.sealed import refuse_sealed
-from slipway.engines.engine import Launch
+from slipway.engines.engine import ANYWHERE, Launch
 from slipway.engines.llamacpp import LLAMACPP
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import created_unix
@@ -71,6 +71,7 @@ def _server(model: Model, settings: Settings) -> ModelServer:
         port=spec.port,
         extra_args=renewal(spec, settings).args,
         hub_mirror=settings.hugging_face_endpoint,
+        bind=settings.engine_address or ANYWHERE[0],
     )
     conflicts = LLAMACPP.conflicting_args(launch)
     if conflicts:

@@ -12,7 +12,7 @@ from slipway.apis.kubeai.settings import InvalidConfigError, SystemConfig
 from slipway.apis.kubeai.types import ModelSpec
 from slipway.apis.kubeai.urls import InvalidUrlError, ModelUrl
 from slipway.engines.arguments import configured
-from slipway.engines.engine import Engine, Launch, Task
+from slipway.engines.engine import ANYWHERE, Engine, Launch, Task
 from slipway.engines.retired import Renewal
 from slipway.kube.objects import CONFIG_MAP, DEPLOYMENT, JOB, Object, key, labels, uid
 from slipway.serving.api import InvalidSpecError, Reference, World
@@ -88,6 +88,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
             adapters=bool(self.spec.adapters),
             extra_args=self.renewal.args,
             hub_mirror=self.settings.hugging_face_endpoint,
+            bind=self.settings.engine_address or ANYWHERE[0],
         )
 
 

@@ -303,7 +303,7 @@ def scaling_metric(engine: Engine) -> str:
     return metrics.scaled_by or metrics.running or "llamacpp:requests_processing"
 
 
-EVERY_ADDRESS = {"llamacpp": "::", ROUTER: "::", "vllm": "::", "tgi": "::", "sglang": "0.0.0.0"}  # noqa: S104 - as upstream
+EVERY_ADDRESS = {"llamacpp": "::", ROUTER: "::", "vllm": "::", "tgi": "::"}
 """Runtime -> what it listens on where ``bindAddress`` says nothing. On ``::`` they take requests by IPv4 as well, but
 for SGLang: uvicorn, which binds its socket, takes IPv6 alone there."""
 IMPLIED_MODE = frozenset({"sglang"})

@@ -120,7 +120,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
             served_name=self.name,
             further_names=self.further_names,
             port=self.port,
-            bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, ANYWHERE[0]),
+            bind=spec.bind_address or EVERY_ADDRESS.get(spec.runtime, self.settings.engine_address or ANYWHERE[0]),
             tasks=frozenset((TASKS[mode(spec) if spec.runtime in IMPLIED_MODE else spec.mode or "chat"],)),
             adapters=self.looked_after,
             extra_args=self.renewal.args,
