@@ -25,10 +25,10 @@ def refuse_sealed(workload: Object, container: str, engine: Engine) -> None:
 
 def refuse(container: Object, words: Sequence[str], engine: Engine | None) -> None:
     """Raises InvalidSpecError if the engine of a container would refuse what the gateway sends."""
-    found = engine.seals(container, words) if engine else ()
-    if found:
+    seals = engine.seals(container, words) if engine else ()
+    if seals:
         raise InvalidSpecError(
             "InvalidSpec",
-            f"The engine is given {', '.join(found)}, so that it refuses the requests of the gateway, which have"
+            f"The engine is given {', '.join(seals)}, so that it refuses the requests of the gateway, which have"
             " neither credentials nor TLS. Remove it, and use the API keys of the gateway (gateway_api_keys).",
         )

@@ -48,10 +48,10 @@ class OtherWords(msgspec.Struct, frozen=True):
 
 def in_other_words(text: str) -> OtherWords | None:
     """None: it means nothing, or has nothing of another tool."""
-    found = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
-    if found is None or text == found["repository"] or is_host(found["repository"].partition("/")[0]):
+    match = OTHER_WORDS.fullmatch(text) if len(text) <= LONGEST_NAME else None
+    if match is None or text == match["repository"] or is_host(match["repository"].partition("/")[0]):
         return None
-    return OtherWords(found["repository"], found["quantization"] or "")
+    return OtherWords(match["repository"], match["quantization"] or "")
 
 
 def is_host(word: str) -> bool:
@@ -62,11 +62,11 @@ def is_host(word: str) -> bool:
 def what_to_write(text: str, before: str = "") -> str:
     """The end of a message about a name in the words of another tool; empty: it is none. ``before``: what a name begins
     with in this field."""
-    meant = in_other_words(text)
-    if meant is None:
+    name = in_other_words(text)
+    if name is None:
         return ""
-    file = f", and name its {meant.quantization} file in the field for files" if meant.quantization else ""
-    return f": write {before}{meant.repository}{file}"
+    file = f", and name its {name.quantization} file in the field for files" if name.quantization else ""
+    return f": write {before}{name.repository}{file}"
 
 
 class HuggingFaceFile(msgspec.Struct, frozen=True):

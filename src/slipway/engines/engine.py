@@ -174,7 +174,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """What it serves of ``serving.paths``, in any version or edition that is known. Empty: nothing is told, and nothing
     is refused."""
     sealed_by: Seals = Seals()
-    """What makes it refuse requests without credentials of its own."""
+    """What makes it refuse requests without its own key."""
     devices: Devices = Devices()
     """How it is kept from using the CPU where it was given GPUs."""
     retired: tuple[Retired, ...] = ()
@@ -274,7 +274,7 @@ def conflicting_flags(args: Sequence[str], owned: Owned, *, abbreviated: bool = 
     for position, arg in enumerate(args):
         spelled, equals, value = arg.partition("=")
         given = value if equals else "".join(args[position + 1 : position + 2])
-        meant = [one for one in owned if names_flag(spelled, one, abbreviated=abbreviated)]
-        if meant and not any(given in owned[one] for one in meant):
+        flags = [one for one in owned if names_flag(spelled, one, abbreviated=abbreviated)]
+        if flags and not any(given in owned[one] for one in flags):
             found[spelled] = None
     return tuple(found)

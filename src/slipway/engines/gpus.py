@@ -16,10 +16,10 @@ MOST = 16
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine is told which GPUs it must use."""
+    """Which settings name the GPUs that an engine must use."""
 
     variable: str = ""
-    """A list of names with commas between them. Empty: it cannot be told, or ends by itself."""
+    """A list of names with commas between them. Empty: the engine has no such variable, or ends by itself."""
     flags: tuple[str, ...] = ()
     """Flags of an author that decide the matter."""
     names: Mapping[str, str] = {}
@@ -27,8 +27,7 @@ class Devices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named(container: Object, known: Devices) -> tuple[Object, ...]:
-    """The variable for a container as Kubernetes has it, if its GPUs are AMD's or Intel's and its image says what they
-    are called."""
+    """The variable for a container, if its GPUs are AMD's or Intel's and the tag of its image has a known word."""
     tag = str(container.get("image", "")).partition("@")[0].rsplit("/", 1)[-1].partition(":")[2].lower()
     name = next((name for word, name in known.names.items() if word in re.split(r"[-_.]", tag)), "")
     number = _number(device_resources(container))

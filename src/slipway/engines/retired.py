@@ -36,7 +36,7 @@ class Renewal(msgspec.Struct, frozen=True):
 
     args: tuple[str, ...]
     changes: Mapping[str, str] = {}
-    """Flag as it was written -> what became of it."""
+    """Flag, in the author's spelling -> what the controller does with it."""
 
 
 def renewed(args: Sequence[str], table: Sequence[Retired], *, abbreviated: bool = False) -> Renewal:
@@ -67,8 +67,8 @@ def sentence(changes: Mapping[str, str], field: str) -> str:
     """What became of the flags of ``field``, for a condition; empty: nothing changed."""
     if not changes:
         return ""
-    told = ", ".join(f"{flag} ({what})" for flag, what in changes.items())
-    return f"The default image does not have these flags of {field}: {told}."
+    flags = ", ".join(f"{flag} ({what})" for flag, what in changes.items())
+    return f"The default image does not have these flags of {field}: {flags}."
 
 
 def is_ours(image: str, images: Mapping[str, str], older: frozenset[str]) -> bool:
@@ -126,7 +126,7 @@ def _belongs(row: Retired, word: str) -> bool:
 
 
 def _successor(row: Retired, value: str) -> tuple[str, ...] | None:
-    """What to write; None: the flag is taken as it is."""
+    """What to write; None: the flag stays."""
     key = BOOLEANS.get(value.lower(), value) if row.takes == "boolean" else value
     if row.by_value is not None:
         return row.by_value.get(key)

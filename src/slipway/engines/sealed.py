@@ -1,4 +1,4 @@
-"""Sealed engines: those that refuse what the gateway sends, as they want a key of their own or TLS. Pure.
+"""Sealed engines: those that refuse what the gateway sends, as they need their own key or TLS. Pure.
 
 The gateway removes credentials from every request and speaks plain HTTP to engines. Such an engine passes its probes,
 since those need no key, and answers 401 to every request.
@@ -15,7 +15,7 @@ from slipway.kube.objects import Object
 
 
 class Seals(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine is told to refuse requests without a key, or without TLS."""
+    """Which settings make an engine refuse requests without a key, or without TLS."""
 
     flags: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ def seals_in(container: Object, words: Sequence[str], known: Seals, *, abbreviat
 
 def cleared(env: Iterable[Object], env_from: Sequence[Object], names: Sequence[str]) -> tuple[Object, ...]:
     """Empty variables for a container that takes variables from Secrets or ConfigMaps: what is in those is not known,
-    and a variable of the container goes before them."""
+    and a variable of the container takes precedence."""
     given = {str(one.get("name")) for one in env}
     return tuple({"name": name, "value": ""} for name in names if name not in given) if env_from else ()
 

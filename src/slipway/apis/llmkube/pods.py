@@ -113,13 +113,13 @@ def _engine(service: Service) -> Container:
     spec, engine, launch = service.spec, service.engine, service.launch
     args, given_env, resources = engine.args(launch), _env(service), _resources(service)
     chosen = image(service)
-    found = {"image": chosen, "args": args, "env": given_env, "resources": resources}
+    container = {"image": chosen, "args": args, "env": given_env, "resources": resources}
     return Container(
         name=engine.container,
         image=chosen,
         command=spec.command or engine.command,
         args=args,
-        env=(*given_env, *engine.named_devices(found)),
+        env=(*given_env, *engine.named_devices(container)),
         resources=resources,
         mounts=_mounts(service),
         further_mounts=spec.extra_volume_mounts,
