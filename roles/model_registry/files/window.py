@@ -1,7 +1,7 @@
 """Holds the registry read-only for as long as this program runs: the collector's window.
 
-First it has the depot remove from the registry what no model names. It runs beside the collector, as a container that
-starts first and is told to stop last. Once the registry takes no writes, and every pod that took any is gone, it writes
+First it has the depot remove from the registry what no model names. It runs in the collector's pod, as a container that
+starts first and stops last. Once the registry takes no writes, and every pod that took any is gone, it writes
 the file ``open``, and the collector starts. Told to stop, it makes the registry writable again, however the collector
 ended.
 
