@@ -41,7 +41,7 @@ def test_no_rule_of_ours_has_a_wildcard(cluster: Cluster) -> None:
     assert secrets == [["[]", "[create", "update]"], ["[slipway-controller-signing]", "[get]"]]
 
 
-LEAKS = [
+LEAKS: list[tuple[str, object]] = [
     ("merge-patch", {}),
     ("merge-patch", {"metadata": {"labels": 5}}),
     ("strategic-merge-patch", {"metadata": {"creationTimestamp": "x"}}),
@@ -66,7 +66,7 @@ def test_no_patch_shows_the_controllers_account_a_secret(
     assert not [shown for shown in PASSWORD if shown in text]
 
 
-OURS = {
+OURS: Object = {
     "labels": {"app.kubernetes.io/managed-by": "slipway"},
     "ownerReferences": [
         {"apiVersion": "ai.deckhouse.io/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
@@ -118,7 +118,9 @@ def a_secret(cluster: Cluster) -> Iterator[str]:
     cluster.delete("Namespace", "", namespace)
 
 
-MODEL = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
+EITHER: tuple[Object, Object] = ({}, OURS)
+"""Something strange, and something that the controller made."""
+MODEL: Object = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
 MINE: list[Object] = [{"labels": OURS["labels"]}, {"ownerReferences": [MODEL]}]
 """What the controller made, and what the original controller made for a Model."""
 STRANGE: list[Object] = [
@@ -127,7 +129,7 @@ STRANGE: list[Object] = [
     {"ownerReferences": [{**MODEL, "controller": False}, {**MODEL, "apiVersion": "example.com/v1"}]},
     {"ownerReferences": [{**MODEL, "apiVersion": "krypton.ai.example.com/v1"}]},
 ]
-CHANGED = {
+CHANGED: dict[str, Object] = {
     "Service": {"spec": {"ports": [{"port": 80}]}},
     "ServiceAccount": {},
     "PersistentVolumeClaim": {
@@ -148,10 +150,15 @@ CHANGED = {
 
 
 def an_object(kind: str, namespace: str, metadata: Object) -> Object:
-    body = copy.deepcopy({"kind": kind, "metadata": {"name": unique("of"), "namespace": namespace}, **CHANGED[kind]})
+    body: Object = copy.deepcopy(
+        {"kind": kind, "metadata": {"name": unique("of"), "namespace": namespace}, **CHANGED[kind]}
+    )
     body["metadata"] |= metadata
     container = {"name": "c", "image": "example.com/never:1"}
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], "restartPolicy": "Never"}}
+    template: Object = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [container], "restartPolicy": "Never"},
+    }
     if kind == "Job":
         body["spec"]["template"] = template
     if kind == "Deployment":
@@ -247,7 +254,7 @@ def test_the_gateways_account_may_only_wake_what_the_controller_names(
     cluster: Cluster, strange_namespace: str, before: int, after: int
 ) -> None:
     gateway, places = Cluster(cluster.kubeconfig, "slipway-gateway"), []
-    for metadata in ({}, OURS):
+    for metadata in EITHER:
         body = an_object("Deployment", strange_namespace, metadata)
         body["spec"]["replicas"] = before
         name = cluster.create(body)["metadata"]["name"]
@@ -278,7 +285,7 @@ def test_the_gateways_account_may_wake_models_and_put_none_to_sleep(cluster: Clu
 def test_the_controllers_account_may_use_no_scale_of_a_workload(cluster: Cluster, strange_namespace: str) -> None:
     """It changes the replicas in the workload itself."""
     controller = Cluster(cluster.kubeconfig, "slipway-controller")
-    for metadata in ({}, OURS):
+    for metadata in EITHER:
         name = cluster.create(an_object("Deployment", strange_namespace, metadata))["metadata"]["name"]
         status, text = scaled(controller, f"/apis/apps/v1/namespaces/{strange_namespace}/deployments/{name}", 1)
         assert (status, "in the workloads themselves" in text) == (403, True)

@@ -1,0 +1,73 @@
+"""The page on security lists the rights of each account, as the roles grant them.
+
+SLIPWAY_WRITE_RIGHTS=1 writes the list into the page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import product
+from typing import Any
+
+from slipway.apis import DESCRIPTIONS
+
+from ...docs.pages import ROOT
+from ..plugins.importable import make_importable
+from ..roles.rendering import Rendered
+
+make_importable()
+PAGE = ROOT / "docs/security.md"
+HEADING, HEAD = "## Rights of each account", ["| account | where | verbs | resources |", "| --- | --- | --- | --- |"]
+APIS = [api.name for api in DESCRIPTIONS]
+SOMEWHERE, OWN, EVERYWHERE = "where models are", "its own namespace", "the whole cluster"
+
+
+def granted() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """(account, where) -> rules, of an installation that serves all APIs."""
+    controller, gateway = Rendered("controller", controller_apis=APIS), Rendered("gateway", gateway_apis=APIS)
+    narrow, depot = Rendered("controller", controller_apis=APIS, controller_namespaces=["a"]), Rendered("depot")
+    return {
+        ("controller", EVERYWHERE): narrow["__controller_cluster_rules"],
+        ("controller", SOMEWHERE): controller["__controller_work_rules"],
+        ("controller", OWN): controller["__controller_own_rules"],
+        ("gateway", EVERYWHERE): gateway["__gateway_cluster_rules"] + gateway["__gateway_ui_rules"],
+        ("gateway", SOMEWHERE): gateway["__gateway_wake_rules"],
+        ("gateway", OWN): Rendered("gateway", gateway_api_keys={"a": "b"})["__gateway_keys_rules"],
+        ("depot", EVERYWHERE): depot["__depot_cluster_rules"],
+        ("depot", SOMEWHERE): depot["__depot_tenant_rules"],
+        ("depot", OWN): depot["__depot_namespace_rules"],
+    }
+
+
+def resources(rule: dict[str, Any]) -> Iterable[str]:
+    names = f" named {', '.join(rule['resourceNames'])}" if rule.get("resourceNames") else ""
+    for group, resource in product(rule["apiGroups"], rule["resources"]):
+        kind, slash, part = resource.partition("/")
+        yield f"`{kind}{'.' if group else ''}{group}{slash}{part}`{names}"
+
+
+def table() -> list[str]:
+    rows = []
+    for (account, where), rules in granted().items():
+        verbs: dict[str, set[str]] = {}
+        for rule in rules:
+            for resource in resources(rule):
+                verbs.setdefault(resource, set()).update(rule["verbs"])
+        merged: dict[str, list[str]] = {}
+        for resource, found in sorted(verbs.items()):
+            merged.setdefault(", ".join(sorted(found)), []).append(resource)
+        rows += [f"| {account} | {where} | {found} | {', '.join(names)} |" for found, names in sorted(merged.items())]
+    return [*HEAD, *rows]
+
+
+def test_the_page_has_the_rights_that_the_roles_grant() -> None:
+    before, heading, rest = PAGE.read_text().partition(f"\n{HEADING}\n")
+    assert heading
+    section, end, after = rest.partition("\n## ")
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    if os.environ.get("SLIPWAY_WRITE_RIGHTS"):
+        text = section.partition("\n| ")[0].rstrip()
+        PAGE.write_text(before + heading + "\n".join([text, "", *table(), ""]) + end + after)
+        return
+    assert shown == table()
