@@ -113,7 +113,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     two.set_defaults(run=run_evict)
     owner = subcommands.add_parser("own", help="give a folder to the user who fills it")
     owner.add_argument("folder", type=folder, metavar="DIR")
-    owner.add_argument("--user", type=count, required=True, metavar="UID")
+    owner.add_argument("--user", type=report_commands.count, required=True, metavar="UID")
     owner.set_defaults(run=run_own)
     three = subcommands.add_parser(
         "serve", parents=[listen, guarded], help="download adapters and load them into an engine"

@@ -96,9 +96,11 @@ def _path(model: Object, settings: Settings, kept: Container[str] = ()) -> str:
 
 
 def recorded_paths(world: World, model: Object) -> frozenset[str]:
-    """The folders that nodes have of a model, by their records."""
-    found = (_record_path(nodes.read(node), model) for node in world.list(NODE))
-    return frozenset(path for path in found if path)
+    """The folders that nodes have of a model, by their records. A folder that contains those of all models without a
+    path belongs to no single model."""
+    found = {_record_path(nodes.read(node), model) for node in world.list(NODE)} - {""}
+    shared = {f"{storage.root_of(path, world.settings)}/{scheme}" for path in found for scheme in storage.FETCHED}
+    return frozenset(found - shared)
 
 
 def occupied(world: World, node: Node, path: str) -> bool:
@@ -111,7 +113,7 @@ def occupied(world: World, node: Node, path: str) -> bool:
             continue
         there = _record_path(node, one.model) == one.stored.path
         if one.owner != key(mine).namespace:
-            if one.group <= group and (there or not one.owner):
+            if there or (one.group <= group and not one.owner):
                 return True
         elif (there or not one.former) and not deleting(one.model) and _within(one.stored.path, path):
             return True

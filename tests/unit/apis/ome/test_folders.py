@@ -251,6 +251,23 @@ def test_no_model_keeps_a_folder_around_that_of_a_model_that_goes_first() -> Non
     assert cluster.disks["a"]["/raid/models/other/theirs"] == URI
 
 
+def test_no_model_keeps_the_folder_of_all_models_that_name_none() -> None:
+    cluster = Cluster("a")
+    cluster.create("reader", THEIRS, BASE, path="/raid/models/hf")
+    loaded_before(cluster, "reader", "/raid/models/hf", wanted(cluster, "reader", "/raid/models/hf"))
+    assert cluster.reason("reader", "Accepted") == "PathNotAllowed"
+
+
+def test_a_model_that_moved_leaves_the_files_of_the_one_that_has_its_former_folder() -> None:
+    cluster = Cluster("a")
+    cluster.create("operators", URI, path="/raid/models/chat/x")
+    cluster.settle()
+    cluster.create("mine", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.change("operators", path="/raid/models/new")
+    cluster.settle()
+    assert cluster.disks["a"] == {"/raid/models/chat/x": THEIRS, "/raid/models/new": URI}
+
+
 def test_the_word_of_a_node_counts_for_the_model_that_it_names_alone() -> None:
     cluster = Cluster("a")
     cluster.create("mine", URI, BASE, path="/raid/models/mine")
