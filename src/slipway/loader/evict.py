@@ -10,7 +10,7 @@ from slipway.loader.errors import LoadError
 
 
 def evict(path: Path, below: Path | None = None) -> bool:
-    """Remove the folder ``path``, or all that is in it if it is a volume of its own; False when there is none.
+    """Remove the folder ``path``, or all that is in it if it is a mounted volume; False when there is none.
 
     It has to lie below ``below``, or else below the volume that is mounted nearest above it. Raises LoadError.
     """

@@ -1,6 +1,6 @@
 """Reuse: files that another folder of this disk has of the same state of a source are taken over, not fetched.
 
-Each folder has links or copies of its own, so that either may go, or turn to another state, without the other. Only
+Each folder has its own links or copies, so that either may go, or turn to another state, without the other. Only
 files with a digest are taken over, and all of them are checked like anything else that is there before a load.
 """
 

@@ -1,7 +1,7 @@
 """Folders: which model has which folder of the nodes. Pure.
 
-Models of the cluster, which are the operator's, go first. Next are models below the folder of their own namespace, or
-below a folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded
+Models of the cluster, which are the operator's, come first. Next are models below their namespace's folder, or below a
+folder that the operator shares with all namespaces. Last are models whose files an earlier version loaded
 elsewhere: the nodes' records name these paths, and only the controller writes the records.
 """
 
@@ -40,7 +40,7 @@ ANY_PATH = _Anything()
 
 
 class Rank(NamedTuple):
-    """Orders models that want one folder. Of one group, a model whose files are there goes before those that come."""
+    """Orders models that want one folder. Of one group, a model whose files are there comes before new ones."""
 
     group: int
     comes: bool
@@ -105,7 +105,7 @@ def recorded_paths(world: World, model: Object) -> frozenset[str]:
 
 def occupied(world: World, node: Node, path: str) -> bool:
     """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
-    that goes first, or another model of the same owner has it or one inside."""
+    that comes first, or another model of the same owner has it or one inside."""
     mine, settings = world.resource, world.settings
     group = 0 if not key(mine).namespace else 1 if storage.is_placed(path, key(mine).namespace, settings) else 2
     for one in overlapping(world.listers, settings, path):
@@ -137,7 +137,7 @@ def overlapping(
                 yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
 
 
-# Who goes first
+# Precedence
 
 
 def _rivals(world: World, mine: Claim) -> Iterator[Claim]:
@@ -184,7 +184,7 @@ def _taken(mine: Claim, rival: Claim) -> str:
 
 
 NODES = Watch(kind=NODE, enqueue=nobody, trim=nodes.trimmed)
-"""What other kinds read to know a model's folder, beside the models."""
+"""What other kinds read to know a model's folder, in addition to models."""
 
 
 def indexes(settings: Settings) -> dict[str, IndexFunction]:

@@ -130,7 +130,7 @@ def _owner(view: View, runner: Runner, errand: Errand) -> tuple[Container, ...]:
 
 
 def _runner(view: View, errand: Errand) -> Runner:
-    """On a node, a user who owns nothing but the folder, or root without its powers if the operator says so."""
+    """On a node, a user who owns nothing but the folder, or root without its powers if the operator sets it."""
     settings = view.world.settings
     user = settings.user(ome(settings).run_as_user)
     ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "runAsNonRoot": user != 0}

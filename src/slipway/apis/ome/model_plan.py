@@ -139,7 +139,7 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
 
 def _donor(view: View, stored: Stored, node: Node) -> str:
     """The folder of another model that the node has of the same repository: of the cluster, or of the same namespace.
-    Empty: there is none, or none is wanted."""
+    Empty: there is none, or the policy is another one."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
         return ""
     world, namespace = view.world, key(view.resource).namespace
@@ -218,7 +218,7 @@ def _left_behind(view: View, node: Node, record: Record) -> Visit:
 
 
 def _withdrawn(view: View) -> Plan | None:
-    """What is left of a model whose folder is that of a model which goes first: its loads stop, and no pod selects its
+    """What is left of a model whose folder is that of a model which comes first: its loads stop, and no pod selects its
     nodes any more. The files stay for the other model, which keeps what it can verify. None: there is nothing left."""
     if not isinstance(view.stored, InvalidSpecError) or view.stored.reason != folders.TAKEN or view.leaving:
         return None

@@ -21,7 +21,7 @@ class OMESettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     model_roots: tuple[Root, ...] = ROOTS
     """Folders of the nodes below which models may lie; the first one takes those that name no path."""
     shared_roots: tuple[Root, ...] = ()
-    """Folders of the nodes below which models of all namespaces may lie, beside the folder of their namespace."""
+    """Folders of the nodes below which models of all namespaces may lie, in addition to their namespace's folder."""
     loads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
     """Models that one node loads at a time."""
     run_as_user: int = 65532

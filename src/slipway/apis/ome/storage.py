@@ -131,7 +131,7 @@ def root_of(path: str, settings: Settings) -> str:
 
 def is_placed(path: str, namespace: str, settings: Settings) -> bool:
     """Whether models of a namespace (empty: of the cluster) may have a folder of the nodes: below the namespace's own,
-    or below one that all namespaces share. One that has a folder of the operator's inside is none of these."""
+    or below one that all namespaces share. A folder around one of the operator's is not allowed."""
     if not namespace:
         return True
     own, root = ome(settings), root_of(path, settings)

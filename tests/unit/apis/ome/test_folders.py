@@ -25,7 +25,7 @@ DEFAULT = "/raid/models/hf/acme-tiny-0e39e610"
 
 
 def words_of(cluster: Cluster) -> list[str]:
-    """What the Jobs are told."""
+    """The arguments of the Jobs."""
     return [" ".join(job["spec"]["template"]["spec"]["containers"][0]["args"]) for job in cluster.jobs.values()]
 
 
@@ -287,7 +287,7 @@ def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
     assert cluster.status("mine")["state"] == "Ready"
 
 
-# What the loader is told
+# Arguments of the loader
 
 
 def test_the_folder_is_sealed_by_the_record_of_the_node() -> None:
