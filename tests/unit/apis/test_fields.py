@@ -11,13 +11,13 @@ from typing import Any
 
 from kubernetes.client import models
 
-from tests import documents
+from tests import goldens
 from tests.tables import each
 
 PLAIN = {"str": str, "bool": bool, "int": int, "object": object}
 OTHERS = {"LeaderWorkerSet": ("leaderTemplate", "workerTemplate"), "ScaledObject": ()}
 """Kinds that are not Kubernetes' own -> which of their parts are templates of pods."""
-PATHS = sorted((Path(__file__).parent / "golden").glob("*/*.children.yaml"))
+EXAMPLES = goldens.examples(*(Path(__file__).parent / "golden").iterdir())
 
 
 def faults(value: Any, kind: str, place: str) -> list[str]:
@@ -42,9 +42,9 @@ def faults(value: Any, kind: str, place: str) -> list[str]:
     ]
 
 
-@each(PATHS, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
+@each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_children_have_only_fields_that_kubernetes_knows(path: Path) -> None:
-    for child in documents.read(path):
+    for child in goldens.expected(path)["children"]:
         if child["kind"] in OTHERS:
             for part in OTHERS[child["kind"]]:
                 template = child["spec"]["leaderWorkerTemplate"][part]

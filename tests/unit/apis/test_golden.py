@@ -1,8 +1,7 @@
-"""Every example below ``golden/`` is planned and judged as its files say."""
+"""Every example in ``golden/`` becomes the children, the plan and the status that its expected.txt says."""
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from slipway.serving.agent import AgentReport
 from slipway.serving.api import Api, InvalidSpecError, Plan, Rejection, World
 from slipway.serving.route import ROUTE, routed_service
 from slipway.serving.settings import Settings
-from tests import documents, worlds
+from tests import documents, goldens, worlds
 from tests.tables import each
 
 GOLDEN = Path(__file__).parent / "golden"
-EXAMPLES = sorted(path for path in GOLDEN.glob("*/*.yaml") if "." not in path.stem)
+EXAMPLES = goldens.examples(*GOLDEN.iterdir())
 SYSTEM = "slipway-system"
 CONTROLLER_KEY = "the-key-by-which-loaders-know-the-controllr"
 NOW = datetime.fromisoformat("2026-11-21T09:05:00Z").timestamp()
@@ -97,41 +96,18 @@ def _whole_kinds(value: Any) -> Any:
     return value
 
 
-class ReadableDumper(yaml.SafeDumper):
-    """Texts of several lines as they are, and nothing by reference."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-ReadableDumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
-)
-
-
-def agrees(path: Path, value: Any) -> None:
-    text = yaml.dump(value, Dumper=ReadableDumper, sort_keys=False, width=140, allow_unicode=True)
-    if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_example_has_the_children_and_the_status_of_its_golden_files(path: Path) -> None:
+def test_an_example_has_the_expected_outcome(path: Path) -> None:
     api, world = api_of(path), world_of(path)
     plan, rejection = planned(api, world)
-    agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
-    agrees(path.with_suffix(".status.yaml"), worlds.status(api, world, rejection).status)
-    wanted = path.with_suffix(".plan.yaml")
-    if beside_children(plan) or wanted.exists():
-        agrees(wanted, beside_children(plan))
+    outcome = {"children": list(plan.children) if plan else [], "status": worlds.status(api, world, rejection).status}
+    goldens.check(path, outcome | ({"plan": rest} if (rest := beside_children(plan)) else {}))
 
 
 @each(EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_condition_is_of_a_type_that_the_api_calls_its_own(path: Path) -> None:
     """One that is not would stay for ever."""
-    written = documents.read(path.with_suffix(".status.yaml")).get("conditions", [])
+    written = goldens.expected(path)["status"].get("conditions", [])
     assert {condition["type"] for condition in written} <= api_of(path).condition_types
 
 

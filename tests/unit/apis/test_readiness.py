@@ -13,7 +13,7 @@ from slipway.apis import APIS
 from slipway.kube.objects import Object
 from slipway.serving.api import Api
 from slipway.serving.readiness import summarize
-from tests import documents
+from tests import documents, goldens
 from tests.tables import each
 
 from ..plugins.importable import make_importable
@@ -35,12 +35,11 @@ OUT_OF_REACH = "llmkube/metal"
 
 def examples() -> Iterator[tuple[str, Api[Any], Object]]:
     """Name, API and status of every golden example."""
-    for path in sorted(HERE.glob("golden/*/*.status.yaml")):
-        kind = documents.load((path.parent / path.name.replace(".status", "")).read_text())["resource"].get("kind")
-        status = documents.read(path)
-        yield f"{path.parent.name}/{path.name.split('.')[0]}", KINDS[path.parent.name, kind or "Model"], status
-    for path in sorted(HERE.glob("llmkube/models/*.status.yaml")):
-        yield f"models/{path.name.split('.')[0]}", KINDS["llmkube", "Model"], documents.read(path)["status"]
+    for path in goldens.examples(*(HERE / "golden").iterdir()):
+        kind = documents.read(path)["resource"].get("kind", "Model")
+        yield f"{path.parent.name}/{path.stem}", KINDS[path.parent.name, kind], goldens.expected(path)["status"]
+    for path in goldens.examples(HERE / "llmkube/models"):
+        yield f"models/{path.stem}", KINDS["llmkube", "Model"], goldens.expected(path)["status"]
 
 
 EXAMPLES = {

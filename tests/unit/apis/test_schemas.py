@@ -15,13 +15,12 @@ from slipway.apis import APIS
 from slipway.apis.ome.service_types import LATER
 from slipway.kube.core import core_schema
 from slipway.kube.objects import Object
-from tests import documents
+from tests import documents, goldens
 from tests.schemas import KEEP, definition_of, faults, schema_of
 from tests.tables import each
 
 ROOT = Path(__file__).parents[3]
-GOLDEN = Path(__file__).parent / "golden"
-STATUSES = sorted(GOLDEN.glob("*/*.status.yaml"))
+EXAMPLES = goldens.examples(*(Path(__file__).parent / "golden").iterdir())
 SCHEMAS = {(api.name, api.resource.kind.kind): schema_of(definition_of(api.resource))["properties"] for api in APIS}
 ANY_JSON = {"configuration", "hyperParameters", "modelConfiguration", "value"}
 """Fields of OME's that are any JSON, by its contract."""
@@ -29,11 +28,11 @@ NOT_YET = "2026-11-21T09:05:00Z"
 
 
 def name_of(path: Path) -> str:
-    return f"{path.parent.name}/{path.name.removesuffix('.status.yaml')}"
+    return f"{path.parent.name}/{path.stem}"
 
 
 def example_of(path: Path) -> Object:
-    example: Object = documents.load((path.parent / path.name.replace(".status", "")).read_text())["resource"]
+    example: Object = documents.read(path)["resource"]
     return example
 
 
@@ -49,20 +48,20 @@ def stamped(status: Any) -> Any:
     return status | {"conditions": given}
 
 
-@each(STATUSES, ids=name_of)
+@each(EXAMPLES, ids=name_of)
 def test_a_status_is_kept_whole(path: Path) -> None:
-    assert faults(parts_of(path)["status"], stamped(documents.read(path))) == []
+    assert faults(parts_of(path)["status"], stamped(goldens.expected(path)["status"])) == []
 
 
-@each(STATUSES, ids=name_of)
+@each(EXAMPLES, ids=name_of)
 def test_an_example_is_one_that_the_api_server_takes(path: Path) -> None:
     assert faults(parts_of(path)["spec"], example_of(path)["spec"]) == []
 
 
-@each(sorted(GOLDEN.glob("*/*.children.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@each(EXAMPLES, ids=name_of)
 def test_pods_are_as_kubernetes_has_them(path: Path) -> None:
     """With all that is required, and every quantity one."""
-    workloads = [child for child in documents.read(path) if child["kind"] in ("Deployment", "Job")]
+    workloads = [child for child in goldens.expected(path)["children"] if child["kind"] in ("Deployment", "Job")]
     found = [faults(core_schema("PodSpec"), workload["spec"]["template"]["spec"]) for workload in workloads]
     assert not any(found), found
 

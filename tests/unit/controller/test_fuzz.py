@@ -46,7 +46,7 @@ from slipway.serving.api import USES, World
 from slipway.serving.route import ROUTE, InvalidRouteError, routed_service
 from slipway.serving.settings import Settings
 from slipway.serving.times import parse_duration
-from tests import documents, worlds
+from tests import documents, goldens, worlds
 from tests.ports import reserved_port
 from tests.tables import TIMES, seeds
 
@@ -187,10 +187,8 @@ def examples() -> dict[str, list[dict[str, Any]]]:
             }
         ],
     }
-    for path in sorted(GOLDEN.glob("*/*.yaml")):
-        document = documents.read(path)
-        objects = document if isinstance(document, list) else [document.get("resource")]
-        for obj in objects:
+    for path in goldens.examples(*GOLDEN.iterdir()):
+        for obj in [documents.read(path)["resource"], *goldens.expected(path)["children"]]:
             if isinstance(obj, dict) and "metadata" in obj and "kind" in obj:
                 found.setdefault(plural(obj["kind"]), []).append(obj)
     return found

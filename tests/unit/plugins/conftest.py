@@ -20,6 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 
 sys.path.insert(0, str(HERE))
+sys.path.append(str(HERE.parents[2]))
 
 from importable import make_importable  # noqa: E402
 

@@ -16,14 +16,15 @@ from ansible_collections.slipway.inference.plugins.module_utils._manifest import
 from ansible_collections.slipway.inference.plugins.module_utils._readiness import judge
 from ansible_collections.slipway.inference.plugins.module_utils._wait import Board
 
+from tests import goldens
+
 APIS = Path(__file__).resolve().parents[1] / "apis"
 LLMKUBE_MODEL, LLMKUBE_SERVICE = MODELS["llmkube"], SERVICES["llmkube"]
-STATUSES = {LLMKUBE_MODEL: APIS / "llmkube/models", LLMKUBE_SERVICE: APIS / "golden/llmkube"}
+EXAMPLES = {LLMKUBE_MODEL: APIS / "llmkube/models", LLMKUBE_SERVICE: APIS / "golden/llmkube"}
 
 
 def example(kind: Kind, name: str) -> dict[str, Any]:
-    found = yaml.safe_load((STATUSES[kind] / f"{name}.status.yaml").read_text())
-    status = found.get("status", found)
+    status = goldens.expected(EXAMPLES[kind] / f"{name}.yaml")["status"]
     generation = status["observedGeneration"]
     return {"metadata": {"name": name, "namespace": "models", "generation": generation}, "status": status}
 
@@ -71,14 +72,14 @@ def test_the_status_of_a_service_is_judged(name: str, state: str, reason: str) -
 
 
 def kind_of(path: Path) -> str:
-    """Of an example's resource; empty where only its status is kept."""
-    return yaml.safe_load(path.read_text()).get("resource", {}).get("kind", "") if path.exists() else ""
+    """The kind of an example's resource; empty if it says none."""
+    kind: str = yaml.safe_load(path.read_text())["resource"].get("kind", "")
+    return kind
 
 
 @pytest.mark.parametrize("kind", [LLMKUBE_MODEL, LLMKUBE_SERVICE], ids=lambda kind: kind.kind)
 def test_every_example_says_why_it_is_not_ready(kind: Kind) -> None:
-    names = [path.name.removesuffix(".status.yaml") for path in STATUSES[kind].glob("*.status.yaml")]
-    names = [name for name in names if kind_of(STATUSES[kind] / f"{name}.yaml") in ("", kind.kind)]
+    names = [path.stem for path in goldens.examples(EXAMPLES[kind]) if kind_of(path) in ("", kind.kind)]
     verdicts = {name: judge(kind, example(kind, name)) for name in names}
     assert names
     assert [

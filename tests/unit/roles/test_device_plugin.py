@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from tests import documents
+from tests import documents, goldens
 
 from ..apis.test_fields import faults
-from ..apis.test_golden import agrees
 from .rendering import ROLES, Rendered
 
-GOLDEN = Path(__file__).parent / "golden/device_plugin"
+GOLDENS = Path(__file__).parent / "golden"
+GOLDEN = goldens.GoldenFile(GOLDENS / "device_plugin.txt")
 OURS = "slipway.inference/accelerator"
 NFD = "feature.node.kubernetes.io/pci-0302_10de.present"
 MIGS = {"all-1g.10gb": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}]}
 SHARED = {"nvidia.com/gpu": 4}
-# Name of the golden file -> vendors, whether the cluster has node feature discovery, settings without their prefix.
+# Section of the golden file -> vendors, whether the cluster has node feature discovery, settings without their prefix.
 CASES: dict[str, tuple[list[str], bool, dict[str, Any]]] = {
     "nvidia": (["nvidia"], False, {}),
     "nvidia_discovery": (["nvidia"], True, {}),
@@ -100,7 +100,7 @@ def objects(case: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_objects_are_those_of_the_golden_file(case: str) -> None:
-    agrees(GOLDEN / f"{case}.yaml", objects(case))
+    GOLDEN.check(case, "", {"children": objects(case)}, CASES)
 
 
 def test_what_a_survey_gives_as_text_means_the_same() -> None:
@@ -127,18 +127,18 @@ def test_what_a_survey_gives_as_text_means_the_same() -> None:
     assert said["__device_plugin_candidates"] == ["amd", "nvidia"]
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
-def test_objects_have_only_fields_that_kubernetes_knows(path: Path) -> None:
-    for found in documents.read(path):
+@pytest.mark.parametrize("case", CASES)
+def test_objects_have_only_fields_that_kubernetes_knows(case: str) -> None:
+    for found in GOLDEN.read(case)["children"]:
         if found["kind"] != "NodeFeatureRule":
             version = found["apiVersion"].rpartition("/")[2].capitalize()
             assert faults(found, f"{version}{found['kind']}", found["kind"]) == []
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
-def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(path: Path) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(case: str) -> None:
     privileged, capable = set(), set()
-    for found in documents.read(path):
+    for found in GOLDEN.read(case)["children"]:
         if found["kind"] != "DaemonSet":
             continue
         pod = found["spec"]["template"]["spec"]
@@ -152,14 +152,14 @@ def test_only_what_shares_gpus_by_mps_or_cuts_them_is_privileged(path: Path) -> 
         assert pod["automountServiceAccountToken"] is False
 
     assert privileged <= {"slipway-nvidia-mps", "slipway-nvidia-mig-manager"}
-    assert all("discovery" in name or path.stem in ("nvidia_mig", "nvidia_profiles") for name in capable)
+    assert all("discovery" in name or case in ("nvidia_mig", "nvidia_profiles") for name in capable)
 
 
 def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
     typed = {
         found["metadata"]["name"].partition("-device-plugin")[0]
-        for path in GOLDEN.glob("*.yaml")
-        for found in documents.read(path)
+        for case in CASES
+        for found in GOLDEN.read(case)["children"]
         if found["kind"] == "DaemonSet" and "container_device_plugin_t" in str(found["spec"]["template"]["spec"])
     }
     assert typed == {"slipway-nvidia", "slipway-amd", "slipway-intel-gpu-plugin"}
@@ -171,8 +171,8 @@ def test_selinux_lets_plugins_speak_to_the_kubelet_and_nobody_else() -> None:
 def test_a_token_has_only_who_speaks_to_the_api_server() -> None:
     holders = {
         found["metadata"]["name"]
-        for path in GOLDEN.glob("*.yaml")
-        for found in documents.read(path)
+        for case in CASES
+        for found in GOLDEN.read(case)["children"]
         if found["kind"] == "DaemonSet" and "token" in str(found["spec"]["template"]["spec"]["volumes"])
     }
 
@@ -361,7 +361,7 @@ def test_what_was_installed_stays_while_its_nodes_are_away() -> None:
 
 # --- problems ---------------------------------------------------------------------------------------------------------
 
-PROBLEMS = documents.read(GOLDEN.parent / "device_plugin_problems.yaml")
+PROBLEMS = documents.read(GOLDENS / "device_plugin_problems.yaml")
 
 
 @pytest.mark.parametrize("case", PROBLEMS, ids=lambda case: "-".join(case["settings"]))
@@ -411,7 +411,7 @@ def test_each_node_without_gpus_is_named_with_what_stands_in_the_way() -> None:
     )
 
     said = found.text("not_ready.txt.j2")
-    golden = GOLDEN.parent / "device_plugin_not_ready.txt"
+    golden = GOLDENS / "device_plugin_not_ready.txt"
     if os.environ.get("SLIPWAY_WRITE_GOLDEN"):
         golden.write_text(said)
     assert said == golden.read_text()

@@ -17,7 +17,7 @@ from slipway.apis.llmkube.engines import ENGINES, scaling_metric
 from slipway.engines import ENGINES as ALL_ENGINES
 from slipway.engines.main import table, text
 from slipway.serving.report import SETTLED
-from tests import documents
+from tests import documents, goldens
 
 from ...docs.pages import ROOT, anchors, prose
 from ..ansible_files import role_variables
@@ -250,13 +250,13 @@ def selects(selector: str, labels: dict[str, str]) -> bool:
 
 
 def engines() -> Iterator[tuple[str, dict[str, str], list[str]]]:
-    """Golden file, labels and names of ports of the pods of every model that the tests plan."""
-    for file in sorted((ROOT / "tests/unit/apis/golden").glob("*/*.children.yaml")):
-        for child in documents.read(file):
+    """Example, labels and names of ports of the pods of every model that the tests plan."""
+    for example in goldens.examples(*(ROOT / "tests/unit/apis/golden").iterdir()):
+        for child in goldens.expected(example)["children"]:
             template = child["spec"].get("template", {}) if child["kind"] == "Deployment" else {}
             if "metadata" in template:
                 ports = [port.get("name") for one in template["spec"]["containers"] for port in one.get("ports", [])]
-                yield f"{file.parent.name}/{file.name}", template["metadata"]["labels"], ports
+                yield f"{example.parent.name}/{example.stem}", template["metadata"]["labels"], ports
 
 
 def runtime(labels: dict[str, str]) -> str:

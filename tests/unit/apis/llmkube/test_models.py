@@ -1,4 +1,4 @@
-"""Every example in ``models/`` becomes the children, the plan and the status of its golden files.
+"""Every example in ``models/`` becomes the children, the plan and the status that its expected.txt says.
 
 An example has the ``resource``, the other Models of its namespace (``kin``), the services and pods that use them
 (``users``), claims that are ``observed``, the operator's ``settings``, and ``jobs``: of those that the Model wants,
@@ -23,13 +23,13 @@ from slipway.kube.objects import JOB, NODE, deleting
 from slipway.serving.agent import AgentReport
 from slipway.serving.api import InvalidSpecError, Plan, Reference, Rejection, World
 from slipway.serving.settings import Settings, Sources
-from tests import documents, worlds
+from tests import documents, goldens, worlds
 from tests.tables import each
 from tests.worlds import at
 
-from ..test_golden import CONTROLLER_KEY, NOW, agrees, beside_children
+from ..test_golden import CONTROLLER_KEY, NOW, beside_children
 
-EXAMPLES = sorted(path for path in (Path(__file__).parent / "models").glob("*.yaml") if "." not in path.stem)
+EXAMPLES = goldens.examples(Path(__file__).parent / "models")
 
 
 def example(path: Path) -> World:
@@ -104,13 +104,17 @@ def planned(world: World) -> tuple[Plan | None, Rejection | None]:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_becomes_what_its_golden_files_say(path: Path) -> None:
+def test_an_example_has_the_expected_outcome(path: Path) -> None:
     world = example(path)
     plan, rejection = planned(world)
     verdict = worlds.status(MODELS, world, rejection)
-    agrees(path.with_suffix(".children.yaml"), list(plan.children) if plan else [])
-    agrees(path.with_suffix(".plan.yaml"), beside_children(plan) if plan else "nothing")
-    agrees(path.with_suffix(".status.yaml"), {"status": verdict.status, "recheckSeconds": verdict.recheck_seconds})
+    outcome = {
+        "children": list(plan.children) if plan else [],
+        "plan": beside_children(plan) if plan else "nothing",
+        "status": verdict.status,
+        "recheckSeconds": verdict.recheck_seconds,
+    }
+    goldens.check(path, outcome)
 
 
 @each(EXAMPLES, ids=lambda path: path.stem)
