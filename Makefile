@@ -149,6 +149,7 @@ generate: setup ## Write the definitions, what roles and modules know of APIs an
 	PYTHONPATH=src python -m slipway apis .
 	PYTHONPATH=src python -m slipway engines roles/monitoring/vars/main/engines.yml
 	python scripts/advice.py
+	python scripts/reference.py
 	ruff format --quiet plugins/module_utils/_advice_data.py
 
 .PHONY: requirements

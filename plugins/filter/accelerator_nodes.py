@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: accelerator_nodes
-short_description: Tell which nodes have accelerators, and which of them lack their plugin
+short_description: Return the nodes that have accelerators, and those without a device plugin
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

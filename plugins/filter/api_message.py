@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: api_message
-short_description: Say in one sentence why a module of kubernetes.core failed
+short_description: Explain in one sentence why a kubernetes.core module failed
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: container_handlers
-short_description: Tell which runtimes a container runtime knows
+short_description: List the runtimes that containerd or CRI-O has registered
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

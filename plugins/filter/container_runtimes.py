@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: container_runtimes
-short_description: Read the runtimes of containerd or CRI-O with their settings
+short_description: Return the runtimes of containerd or CRI-O with their settings
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: containerd_config
-short_description: Work out how containerd comes to know a further runtime
+short_description: Compute the containerd configuration that registers an additional runtime
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

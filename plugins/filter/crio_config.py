@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: crio_config
-short_description: Write the file by which CRI-O comes to know a further runtime
+short_description: Compute the CRI-O configuration that registers an additional runtime
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

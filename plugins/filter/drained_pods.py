@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: drained_pods
-short_description: Tell which pods a drain has to move, and which of them would lose something
+short_description: Return the pods that a drain moves, and those that would lose data
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: from_catalogue
-short_description: Look models up in a catalogue
+short_description: Return models of a catalogue by name
 version_added: 0.2.0
 author:
   - The slipway.inference authors (@slipway)

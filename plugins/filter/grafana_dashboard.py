@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: grafana_dashboard
-short_description: Make a Grafana dashboard of what it is to show
+short_description: Render a Grafana dashboard from a list of panels
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: kubeai_config
-short_description: Check KubeAI's system configuration
+short_description: Validate KubeAI's system configuration
 version_added: 0.2.0
 author:
   - The slipway.inference authors (@slipway)

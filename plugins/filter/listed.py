@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: listed
-short_description: Make a list of names of whatever names them
+short_description: Split the text of an AWX survey field into a list of names
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

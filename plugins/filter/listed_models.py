@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: listed_models
-short_description: Sort models and inference services by their APIs, and tell what is known of each
+short_description: Sort models and inference services by API
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

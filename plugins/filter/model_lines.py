@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: model_lines
-short_description: Say in a line each what became of models and inference services
+short_description: Summarize the result of each model and inference service in one line
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

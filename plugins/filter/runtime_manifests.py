@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: runtime_manifests
-short_description: Make manifests of OME's serving runtimes from names and short items
+short_description: Expand names and short items to manifests of OME serving runtimes
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

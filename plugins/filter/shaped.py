@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: shaped
-short_description: Make values of another shape from each item of a list
+short_description: Fill a template with the values of each item of a list
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: token_usage
-short_description: Sum the tokens that gateways counted, by day, key and model
+short_description: Sum the tokens that gateways counted, by day, API key and model
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

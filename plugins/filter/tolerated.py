@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: tolerated
-short_description: Tell how many of several hosts may be away
+short_description: Return how many of several hosts may be unavailable
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: toml_changed
-short_description: Set values in a TOML file
+short_description: Set values in a TOML document and leave all other lines unchanged
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nodes
-short_description: The nodes of a Kubernetes cluster, by their accelerators
+short_description: Use the nodes of a Kubernetes cluster as hosts, grouped by accelerator
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

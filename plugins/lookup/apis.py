@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: apis
-short_description: Look up what the collection knows of the serving APIs
+short_description: Return the serving APIs and their properties
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: benchmark_job
-short_description: Measure inference services, and wait for the figures
+short_description: Run benchmarks of OME inference services, and wait for the results
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: Find the GPUs of a machine and their driver
+short_description: Return the GPUs of a host and their driver
 version_added: 0.4.0
 author:
   - The slipway.inference authors (@slipway)

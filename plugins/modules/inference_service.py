@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: inference_service
-short_description: Register inference services, with their models, and wait until they answer
+short_description: Apply inference services with their models, and wait until they answer
 version_added: 0.3.0
 author:
   - The slipway.inference authors (@slipway)

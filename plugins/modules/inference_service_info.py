@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: inference_service_info
-short_description: Read inference services and whether they answer
+short_description: Return inference services and their state
 version_added: 0.3.0
 author:
   - The slipway.inference authors (@slipway)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model
-short_description: Register models and wait until they answer
+short_description: Apply models, and wait until they answer
 version_added: 0.1.0
 author:
   - The slipway.inference authors (@slipway)

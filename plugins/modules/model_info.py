@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_info
-short_description: Read models and whether they answer
+short_description: Return models and their state
 version_added: 0.1.0
 author:
   - The slipway.inference authors (@slipway)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_upload
-short_description: Upload a file or a folder to a model of Deckhouse
+short_description: Upload a file or a directory to a Deckhouse model, and wait until it is published
 version_added: 0.5.0
 author:
   - The slipway.inference authors (@slipway)

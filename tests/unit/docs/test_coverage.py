@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterator
-from pathlib import Path
 from typing import get_args
 
 import msgspec
 import pytest
+import reference
 
 from slipway.apis.deckhouse.metrics import NAMES as MODELS_METRICS
 from slipway.apis.krypton.types import ModelSpec, ModelStatus
@@ -198,12 +198,23 @@ def test_every_path_of_the_gateway_is_told() -> None:
     assert set(paths.NAMES) - words("gateway.md") == set()
 
 
-@pytest.mark.parametrize("kind", ["roles", "playbooks", "plugins/modules"])
-def test_the_readme_names_all_and_nothing_else(kind: str) -> None:
-    readme = (ROOT / "README.md").read_text()
-    section = readme.split(f"### {Path(kind).name.capitalize()}\n")[1].split("\n#")[0]
-    shown = set(re.findall(r"^\| (?:\[|`slipway\.inference\.)(\w+)", section, re.MULTILINE))
-    assert shown == {path.stem for path in (ROOT / kind).iterdir() if _is_content(path)}
+def test_the_list_of_roles_and_plugins_is_current() -> None:
+    assert reference.PAGE.read_text() == reference.render(ROOT), "run: make generate"
+
+
+def test_the_page_of_the_playbooks_names_all_and_no_others() -> None:
+    page = (ROOT / "playbooks/README.md").read_text()
+    shown = set(re.findall(r"^\| `slipway\.inference\.(\w+)", page, re.MULTILINE))
+    assert shown == {path.stem for path in (ROOT / "playbooks").glob("*.yml") if not path.stem.startswith("_")}
+
+
+def test_the_index_links_to_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"({page.name})" not in index] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 700
 
 
 def test_the_quick_start_takes_ten_lines() -> None:
@@ -218,14 +229,6 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
     preflight = documents.read(ROOT / "roles/preflight/defaults/main.yml")
     assert f"| ansible-core | {core} and newer |" in readme
     assert f"| Kubernetes | {preflight['preflight_minimum_kubernetes']} and newer |" in readme
-
-
-def _is_content(path: Path) -> bool:
-    return (
-        not path.name.startswith(("_", "."))
-        and path.name != "shared"
-        and (path.is_dir() or path.suffix in (".yml", ".py"))
-    )
 
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:

@@ -36,7 +36,7 @@ from ansible_collections.slipway.inference.plugins.module_utils._errors import I
 from ansible_collections.slipway.inference.plugins.module_utils._secrets import mask  # noqa: E402
 
 DOCUMENTATION = r"""
-short_description: Events about models and inference services
+short_description: Report when models and inference services become ready, fail, change their reason or are deleted
 description:
   - An event comes when a model or inference service becomes ready, fails for good, says another reason or message than
     before, or is deleted; and at the start, for each that is there, with C(initial) true.
