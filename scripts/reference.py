@@ -18,7 +18,7 @@ PAGE = ROOT / "docs/collection.md"
 HEAD = """\
 # What is in the collection
 
-`make generate` writes this page from the descriptions in the code. `ansible-doc slipway.inference.NAME` shows the options of a plugin, and `ansible-doc --type role slipway.inference.NAME` the variables of a role. [Playbooks](../playbooks/README.md) have a page of their own.
+`make generate` writes this page from the descriptions in the code. `ansible-doc slipway.inference.NAME` shows the options of a plugin, and `ansible-doc --type role slipway.inference.NAME` the variables of a role. See also the [playbooks](../playbooks/README.md).
 
 Authentication options and environment variables of the modules are those of `kubernetes.core`. The action group `slipway.inference.slipway` sets them once for all modules that access the cluster.
 """  # noqa: E501

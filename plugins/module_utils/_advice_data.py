@@ -384,7 +384,7 @@ ADVICE: Mapping[str, str] = {
         'cache, see modelServerPods (see KubeAI). serviceaccount "..." not found: make that account in the '
         "Model's namespace, or take serviceAccountName out of modelServerPods. unable to validate against any "
         "security context constraint, on OpenShift: the Model asks for what restricted-v2 does not allow, or the "
-        "controller was installed without knowing where it is; see who pods run as."
+        "controller was installed without knowing where it is; see user and group of the pods."
     ),
     "NameConflict": ("Rename one of the two, or use the long id where it is another one. Who may have which id."),
     "NoId": ("Rename one of the two, or delete the one that is not needed."),
