@@ -263,6 +263,7 @@ async def test_files_go_as_soon_as_the_last_pod_that_read_them_is_gone(life, cli
         await life.create()
         await life.eventually(lambda: life.ready("a"))
         pods = {name: POD.path("models", name) for name in ("one", "other")}
+        spec = {"containers": [], "volumes": [{"name": "x", "hostPath": {"path": PATH}}]}
         metadata = {
             "labels": {"app.kubernetes.io/managed-by": "slipway"},
             "annotations": {USES: storage.use_of(PATH)},
@@ -270,7 +271,7 @@ async def test_files_go_as_soon_as_the_last_pod_that_read_them_is_gone(life, cli
             "finalizers": ["example.com/held"],
         }
         for path in pods.values():
-            await life.server.put(path, kind="Pod", metadata=metadata, status={"phase": "Running"})
+            await life.server.put(path, kind="Pod", metadata=metadata, spec=spec, status={"phase": "Running"})
         await life.delete()
         await life.eventually(lambda: "InUse" in str(life.status()))
         ended = {**life.server.objects[pods["one"]], "status": {"phase": "Succeeded"}}
