@@ -28,7 +28,6 @@ ADVICE: Mapping[str, str] = {
         "Wait. What keeps the loader's pod from running is told as for a model's pod: Unschedulable, for "
         "example, when the claim finds no volume."
     ),
-    "CheckingSource": ("Wait. A check takes seconds, and two minutes at most."),
     "LoadingAdapters": (
         "Wait. Where it stays so, look for loader in pod in the controller's log. status 403 with a time in it "
         "means that the clocks of two nodes differ by more than a minute; the signature is not the controller's "
@@ -181,19 +180,7 @@ ADVICE: Mapping[str, str] = {
         "As the operator: controller_allowed_remote_hosts or controller_allowed_host_path_roots (see Operating). "
         "Then delete the Job that the message names, or change the spec."
     ),
-    "SourceNotFound": (
-        "Correct the name or the token. The controller checks again every five minutes, and a sleeping KubeAI "
-        "Model at growing intervals. To check at once after a change of a token: kubectl annotate "
-        "models.kubeai.org/NAME slipway.inference/source-."
-    ),
-    "SourceNotChecked": (
-        "Wait. If SourceUnreachable stays and pods of models cannot reach the hub either, set "
-        "controller_hugging_face_endpoint to a mirror, or a proxy."
-    ),
-    "SourceUnreachable": (
-        "Wait. If SourceUnreachable stays and pods of models cannot reach the hub either, set "
-        "controller_hugging_face_endpoint to a mirror, or a proxy."
-    ),
+    "SourceNotFound": ("Correct the name. It is looked for again every five minutes."),
     "IntegrityCheckFailed": (
         "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."
     ),

@@ -101,8 +101,8 @@ class Authors(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     trigger_authentications: tuple[str, ...] = ()
     """ClusterTriggerAuthentications with which KEDA may query Prometheus for a spec; ``*``: all."""
     privileged_models: tuple[str, ...] = ()
-    """BaseModels of OME that runtimes of the cluster may serve with what authors may not have, beside models of the
-    cluster: ``namespace/name``; ``namespace/*``: all of one namespace; ``*``: all."""
+    """Authors' models that the operator's runtimes may serve with rights that authors do not have: ``namespace/name``;
+    ``namespace/*``: all of one namespace; ``*``: all. Cluster-scoped models need no entry."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -145,8 +145,6 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     """How loaders reach the sources of weights."""
     adapters: Adapters = Adapters()
     """Adapters that are loaded into running engines."""
-    check_sources: bool = True
-    """Whether Jobs check the sources of sleeping models before the first request."""
     network_policies: NetworkPolicies = NetworkPolicies()
     """Who reaches the pods of models."""
 

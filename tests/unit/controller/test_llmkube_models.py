@@ -258,7 +258,11 @@ async def test_weights_go_as_soon_as_the_last_pod_that_read_them_is_gone(
             "annotations": {"slipway.inference/uses": f"{names.cache_key(SOURCE)}=1"},
             "deletionTimestamp": timestamp(time.time()),
         }
-        await server.put(cluster.path(POD, name), kind="Pod", metadata=metadata, status={"phase": "Running"})
+        spec = {
+            "containers": [],
+            "volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "llmkube-model-cache"}}],
+        }
+        await server.put(cluster.path(POD, name), kind="Pod", metadata=metadata, spec=spec, status={"phase": "Running"})
     await deleted(server, cluster, "tiny")
     await eventually(lambda: reason(cluster, "tiny") == "InUse")
     await server.store(cluster.path(POD, "one"), {**cluster.get(POD, "one"), "status": {"phase": "Succeeded"}})

@@ -113,7 +113,7 @@ def test_kubectl_lists_the_demos_models_as_models() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_demos_own_hub_has_every_file_that_its_pages_name(page: Path) -> None:
-    text = re.sub(r"^# ?", "", page.read_text(), flags=re.MULTILINE).partition("\n# Every field")[0]
+    text = re.sub(r"^# ?", "", page.read_text(), flags=re.MULTILINE).partition("\n# Fields")[0]
     named = {(match["repository"], match["file"]) for pattern in SOURCES for match in pattern.finditer(text)}
     assert named <= {(source()["repository"], source()["file"])}
     assert named or not re.search(r"huggingface|hf://", text)

@@ -542,9 +542,8 @@ NOTE, RECORD = "models.kubeai.org/tiny", "slipway.inference/cache-profile"
 
 
 def without_cache(notes: dict[str, str], **spec: Any) -> World:
-    """A Model that had the cache, and has none any more unless ``spec`` says so. Its source is not checked."""
+    """A Model that had the cache, and has none any more unless ``spec`` says so."""
     asked = world(**spec)
-    asked = msgspec.structs.replace(asked, settings=msgspec.structs.replace(asked.settings, check_sources=False))
     asked.resource["metadata"]["annotations"] = {RECORD: "shared"}
     return with_claim(asked, notes)
 

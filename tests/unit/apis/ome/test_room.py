@@ -86,12 +86,12 @@ def test_a_model_has_its_record_as_soon_as_others_have_gone(monkeypatch: pytest.
 def test_folders_that_a_model_had_before_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "OF_A_NAMESPACE", 2000)
     cluster = Cluster("a")
-    places = [create(cluster, "chat", f"m{n}", f"hf://a/{n}", path=f"/raid/models/{n}") for n in range(4)]
+    places = [create(cluster, "chat", f"m{n}", f"hf://a/{n}", path=f"/raid/models/chat/{n}") for n in range(4)]
     cluster.settle()
     before = used(cluster)
     for turn in range(6):
         for place in places:
-            cluster.change(place, path=f"/raid/models/{place}{turn}{'x' * 400}")
+            cluster.change(place, path=f"/raid/models/chat/{place}{turn}{'x' * 400}")
         cluster.reconcile_all()
     assert used(cluster) < before + 2000
     assert used(cluster) > before
