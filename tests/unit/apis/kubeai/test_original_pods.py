@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from slipway.apis.kubeai import KUBEAI
+from slipway.engines.vllm import VLLM
 from slipway.kube.objects import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM
 from slipway.serving.api import InvalidSpecError, Plan, Reference, World
 from slipway.serving.settings import Settings
@@ -179,7 +180,8 @@ def test_the_engine_is_told_what_it_is_told_there(model: Any) -> None:
     if spec["engine"] == "VLLM":
         assert made["command"] == ["python3", "-m", "vllm.entrypoints.openai.api_server"]
         lora = ["--enable-lora"] if "adapters" in spec else []
-        assert args == [f"--model={place}", f"--served-model-name={name}", *spec.get("args", []), *lora]
+        today = VLLM.renewed(spec.get("args", []), author_image=spec.get("image", ""), image=made["image"]).args
+        assert args == [f"--model={place}", f"--served-model-name={name}", *today, *lora]
     elif spec["engine"] == "OLlama":
         assert args == spec.get("args", [])
         assert env["OLLAMA_HOST"] == "0.0.0.0:8000"

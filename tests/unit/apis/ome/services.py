@@ -35,7 +35,8 @@ GROUP = {"leader": {"runner": runner()}, "worker": {"size": 2, "runner": runner(
 
 def model(name: str = "tiny", state: str = "Ready", namespace: str = "", **spec: Any) -> Object:
     kind = names.BASE_MODEL if namespace else names.CLUSTER_BASE_MODEL
-    storage = {"storageUri": "hf://meta/tiny", "path": f"/raid/models/{name}"}
+    folder = f"{namespace}/{name}" if namespace else name
+    storage = {"storageUri": "hf://meta/tiny", "path": f"/raid/models/{folder}"}
     return {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
