@@ -165,8 +165,9 @@ class LLMKubeRun(Run):
         return yaml.safe_dump(world).replace(self.namespace, "NAMESPACE").splitlines()
 
     def no_child_was_deleted(self) -> None:
-        """I7. Jobs go when they have done their work."""
-        assert [one for one in self.proxy.writes if one.method == "DELETE" and one.resource != "jobs"] == []
+        """I7. A Job is deleted after its work, and the budget that protects a start when the pods answer."""
+        deleted = [one.resource for one in self.proxy.writes if one.method == "DELETE"]
+        assert set(deleted) <= {"jobs", "poddisruptionbudgets"}, deleted
 
 
 def _made_by_replica_set(pod: Object) -> bool:
