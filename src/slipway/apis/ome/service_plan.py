@@ -26,6 +26,7 @@ from slipway.kube.objects import (
 )
 from slipway.serving import canary, grants, groups, keda, network, policies, replicas
 from slipway.serving.api import InvalidSpecError, Plan, World
+from slipway.serving.authors import DEFAULT_ACCOUNT
 from slipway.serving.freedoms import Freedom, templates
 from slipway.serving.route import Route, ScaleTarget, route_metadata
 from slipway.serving.scaling import WAKE, Scaling
@@ -244,11 +245,12 @@ def _scalers(rolled: Rolled, served: policies.Served, service: Service) -> tuple
 
 
 def _account(service: Service, part: Part) -> list[Object]:
-    """A router's, by which it finds its engines. One that an author names gets the same rights."""
-    if part.component.name != "router":
+    """A router's, by which it finds its engines. One that an author names gets the same rights, but not the default
+    account: any pod of the namespace may have that one."""
+    account = router_account(part.component.pod, service.name)
+    if part.component.name != "router" or account == DEFAULT_ACCOUNT:
         return []
     name, namespace, own = part.name, service.namespace, {names.SERVICE_LABEL: service.name}
-    account = router_account(part.component.pod, service.name)
     subject = {"kind": SERVICE_ACCOUNT.kind, "name": account, "namespace": namespace}
     own_account = [child(SERVICE_ACCOUNT, name, namespace, own)] if account == name else []
     return [*own_account, *_granted(service, name, POD_READER, subject)]

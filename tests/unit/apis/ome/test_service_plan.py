@@ -295,6 +295,16 @@ def test_a_routers_own_account_may_list_the_pods_of_its_engines(by: str, field: 
     assert made(asked, SERVICE_ACCOUNT, "chat-router") is None
 
 
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+@pytest.mark.parametrize("by", ["service", "runtime"])
+def test_the_default_account_gets_no_rights_as_all_pods_may_have_it(by: str, field: str) -> None:
+    config = {"routerConfig": {**bench.ROUTER, field: "default"}} if by == "runtime" else {}
+    router = {field: "default"} if by == "service" else {}
+    asked = world(service(router=router), bench.model(), bench.runtime(**config))
+    assert made(asked, DEPLOYMENT, "chat-router")["spec"]["template"]["spec"]["serviceAccountName"] == "default"
+    assert {made(asked, kind, "chat-router") for kind in (ROLE, ROLE_BINDING, SERVICE_ACCOUNT)} == {None}
+
+
 def test_replicas_that_somebody_else_set_are_never_taken_back() -> None:
     for engine in ({"maxReplicas": 4}, {"maxReplicas": 4, "minReplicas": 0}):
         asked = world(engine=engine)
