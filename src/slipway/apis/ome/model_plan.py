@@ -21,10 +21,10 @@ from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, 
 from slipway.kube.objects import (
     JOB,
     Object,
+    OwnerReference,
     annotations_of,
     as_object,
     controller_owner,
-    created_unix,
     deleting,
     key,
     uid,
@@ -33,17 +33,13 @@ from slipway.serving.api import InvalidSpecError, Plan
 from slipway.serving.diagnosis import remains
 from slipway.serving.job import ended, works
 from slipway.weights import nodes
-from slipway.weights.jobs import Run, in_place, words_of
+from slipway.weights.jobs import Run, in_place, is_late, words_of
 from slipway.weights.nodes import Node, Record
 from slipway.weights.turns import age
 
 MOST_TOKENS = 2**31 - 1
-PLACE_WORD = 3
-"""Which word of a load is its folder."""
 MOST_DONORS = 32
 """Models that are looked at for files that need not be loaded again."""
-LEFT_SECONDS = 60.0
-"""How much younger than a model the loads may be that were begun before it was known. Others are forged."""
 Stage = Literal["there", "loading", "waiting", "full", "failed", "leaving", "in use"]
 
 
@@ -156,15 +152,32 @@ def _donor(view: View, stored: Stored, node: Node) -> str:
 
 
 def _is_written(view: View, node: Node, path: str) -> bool:
-    """Whether another model's load, from before this one had the folder, may still write there or around."""
-    mine, since = view.resource, created_unix(view.resource) + LEFT_SECONDS
-    for job in view.world.list(JOB, PINNED, node.name):
-        owner, words = controller_owner(job), words_of(job)
-        if not _loads(job) or owner is None or owner.uid == uid(mine) or created_unix(job) > since:
-            continue
-        if len(words) > PLACE_WORD and folders.overlap(words[PLACE_WORD], path):
-            return True
-    return False
+    """Whether another model's load, from before this one had the folder, may still write there or around. Which folder
+    that is, the node's record says: anybody can forge a Job."""
+    pinned = view.world.list(JOB, PINNED, node.name)
+    return any(
+        owner.uid != uid(view.resource) and folders.overlap(record.path, path)
+        for job in _in_place(view, pinned)
+        if _may_write(view, job) and (owner := controller_owner(job)) and (record := _record_of(node, job, owner))
+    )
+
+
+def _in_place(view: View, jobs: Iterable[Object]) -> list[Object]:
+    own = ome(view.world.settings)
+    return [one for one in jobs if in_place(one, KINDS.values(), own.namespace)]
+
+
+def _may_write(view: View, job: Object) -> bool:
+    """One that is deleted and does not go is waited for only so long: its author may have given it a finalizer."""
+    return _loads(job) and not is_late(job["metadata"].get("deletionTimestamp"), view.world.now)
+
+
+def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
+    """What a node says of the folder of a Job's model; None: nothing."""
+    kind = KINDS[owner.kind]
+    label = names.node_label(kind, key(job).namespace if kind.namespaced else "", owner.name)
+    record = nodes.recorded(node, nodes.mark(label), owner.uid)
+    return record if record and record.path else None
 
 
 def _is_full(view: View, node: Node, record: Record | None) -> bool:
@@ -177,8 +190,7 @@ def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
     """Whether a load may begin on a node: the oldest of the waiting models go first. A namespace leaves one
     turn to the others, as its authors may create endless loads, and Jobs that look like loads."""
     world = view.world
-    own = ome(world.settings)
-    pinned = [one for one in world.list(JOB, PINNED, node.name) if in_place(one, KINDS.values(), own.namespace)]
+    own, pinned = ome(world.settings), _in_place(view, world.list(JOB, PINNED, node.name))
     most = max(own.loads_at_once - 1, 1)
     held = Counter(_author(one) for one in pinned if works(one, world.now))
     free = own.loads_at_once - sum(min(count, most) if author else count for author, count in held.items())

@@ -196,15 +196,16 @@ class Cluster:
                 self._remove(place)
         for place, child in wanted.items():
             if place not in self.jobs:
-                self._start(owner, model["kind"], place, child)
+                self._start(model, place, child)
         for patch in plan.metadata_patches:
             if node := self.nodes.get(patch.reference.name):
                 _mark(node, "annotations", patch.annotations)
                 _mark(node, "labels", patch.labels)
 
-    def _start(self, owner: str, kind: str, place: Key, child: dict[str, Any]) -> None:
+    def _start(self, model: dict[str, Any], place: Key, child: dict[str, Any]) -> None:
         uid, stamp = self._uid(), timestamp(self.now)
-        by = {"apiVersion": "ome.io/v1beta1", "kind": kind, "name": "x", "uid": owner, "controller": True}
+        name, owner = model["metadata"]["name"], model["metadata"]["uid"]
+        by = {"apiVersion": "ome.io/v1beta1", "kind": model["kind"], "name": name, "uid": owner, "controller": True}
         metadata = child["metadata"] | {"uid": uid, "creationTimestamp": stamp, "ownerReferences": [by]}
         self.jobs[place] = child | {"metadata": metadata, "owner": owner}
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": place.name, "uid": uid, "controller": True}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
 import pytest
 
 from slipway.apis.ome import storage as ome_storage
+from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings
+from slipway.weights.jobs import EVICTION_SECONDS
 from slipway.weights.nodes import RECORDS, mark
 from tests import worlds
 
@@ -159,16 +162,63 @@ def test_the_loads_of_a_model_that_lost_its_folder_end_before_the_other_one_is_l
     assert cluster.disks["a"] == {"/raid/models/chat/x": URI}
 
 
-def test_forged_loads_hold_up_no_model_of_the_cluster() -> None:
+def test_forged_loads_of_a_model_that_lost_its_folder_hold_up_no_other_one() -> None:
     cluster = Cluster("a")
     cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
     cluster.reconcile("squatter")
     ((place, job),) = cluster.jobs.items()
     cluster.create("operators", URI, path="/raid/models/chat/x")
-    late = job["metadata"] | {"name": "forged", "creationTimestamp": "2099-01-01T00:00:00Z"}
-    cluster.jobs = {Key(place.namespace, "forged"): job | {"metadata": late}}
+    for _unused in range(2):
+        cluster.reconcile("squatter")
+    cluster.jobs = {Key(place.namespace, "forged"): job | {"metadata": job["metadata"] | {"name": "forged"}}}
     cluster.reconcile("operators")
     assert ("ome", "/raid/models/chat/x") in writable(cluster)
+
+
+@pytest.mark.parametrize("namespace", ["chat", "stranger"])
+def test_forged_loads_that_were_there_before_hold_up_nobody(namespace: str) -> None:
+    """Only the record of a node says which folder a model's load writes to."""
+    cluster = Cluster("a")
+    cluster.create("stranger", THEIRS, BASE, path="/raid/models/chat/own")
+    cluster.reconcile("stranger")
+    ((place, job),) = cluster.jobs.items()
+    forged = copy.deepcopy(job)
+    forged["metadata"] |= {"name": "forged", "namespace": namespace, "creationTimestamp": "2001-01-01T00:00:00Z"}
+    forged["spec"]["template"]["spec"]["containers"][0]["args"][3] = "/raid/models/operators"
+    cluster.create("operators", URI)
+    cluster.jobs[Key(namespace, "forged")] = forged
+    cluster.reconcile("operators")
+    assert ("ome", "/raid/models/operators") in writable(cluster)
+    assert place in cluster.jobs
+
+
+def test_a_load_that_never_goes_holds_up_the_next_model_for_a_bounded_time() -> None:
+    cluster = Cluster("a")
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("squatter")
+    ((_place, job),) = cluster.jobs.items()
+    cluster.create("operators", URI, path="/raid/models/chat/x")
+    job["metadata"] |= {"deletionTimestamp": timestamp(cluster.now), "finalizers": ["stranger.example/never"]}
+    cluster.reconcile("operators")
+    assert cluster.reason("operators") == "WaitingForTurn"
+    cluster.now += EVICTION_SECONDS + 1
+    cluster.reconcile("operators")
+    assert ("ome", "/raid/models/chat/x") in writable(cluster)
+
+
+def test_an_older_model_that_moves_waits_for_the_loads_that_were_begun_there() -> None:
+    cluster = Cluster("a")
+    cluster.create("operators", URI)
+    cluster.settle()
+    cluster.now += 3600
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("squatter")
+    cluster.change("operators", path="/raid/models/chat/x")
+    cluster.reconcile("operators")
+    assert writable(cluster) == {("chat", "/raid/models/chat/x")}
+    cluster.reconcile("squatter")
+    cluster.reconcile("operators")
+    assert writable(cluster) == {("ome", "/raid/models/chat/x")}
 
 
 @pytest.mark.parametrize(("first", "second"), [("x", "x/y"), ("x/y", "x")])
