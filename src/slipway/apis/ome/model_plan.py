@@ -12,9 +12,8 @@ import msgspec
 
 from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, repository_of, wants
+from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, Wish, repository_of, wish_of
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
-from slipway.apis.ome.room import ROOM
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
@@ -104,7 +103,7 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     stored, record = view.valid(), view.record(node)
     if record is not None and record.has(stored.wanted, node):
         return _left_behind(view, node, record)
-    if _is_full(view, node, record):
+    if Wish(stored, record).lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
     said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
@@ -127,7 +126,9 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     if run.failed_since is not None:
         failed = msgspec.structs.replace(said, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or (not _is_written(view, node, stored.path) and _has_turn(view, node, ahead())):
+    if run.made is not None or (
+        not _is_written(view, node, view.resource, stored.path) and _has_turn(view, node, ahead())
+    ):
         return Visit(node=node, stage="loading", says=said, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else said
     return Visit(node=node, stage="waiting", says=kept)
@@ -151,12 +152,12 @@ def _donor(view: View, stored: Stored, node: Node) -> str:
     return ""
 
 
-def _is_written(view: View, node: Node, path: str) -> bool:
-    """Whether another model's load, from before this one had the folder, may still write there or around. Which folder
-    that is, the node's record says: anybody can forge a Job."""
+def _is_written(view: View, node: Node, model: Object, path: str) -> bool:
+    """Whether the load of another model than this one, from before it had the folder, may still write there or around.
+    Which folder that is, the node's record says: anybody can forge a Job."""
     pinned = view.world.list(JOB, PINNED, node.name)
     return any(
-        owner.uid != uid(view.resource) and folders.overlap(record.path, path)
+        owner.uid != uid(model) and folders.overlap(record.path, path)
         for job in _in_place(view, pinned)
         if _may_write(view, job) and (owner := controller_owner(job)) and (record := _record_of(node, job, owner))
     )
@@ -180,12 +181,6 @@ def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
     return record if record and record.path else None
 
 
-def _is_full(view: View, node: Node, record: Record | None) -> bool:
-    """Whether a node has no room for a further record of the model's namespace, or for a further folder in one."""
-    grows = record is None or (bool(record.path) and record.path != view.valid().path)
-    return grows and bool(key(view.resource).namespace) and ROOM.is_full(node, nodes.mark(view.label))
-
-
 def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
     """Whether a load may begin on a node: the oldest of the waiting models go first. A namespace leaves one
     turn to the others, as its authors may create endless loads, and Jobs that look like loads."""
@@ -197,8 +192,14 @@ def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
     busy = {owner.uid for one in pinned if (owner := controller_owner(one))}
     full = {author for author, count in held.items() if author and count >= most}
     waiting = (one for one in ahead if uid(one) not in busy and key(one).namespace not in full)
-    first = islice((one for one in waiting if wants(one, node, world.settings)), max(free, 0))
+    first = islice((one for one in waiting if _could_load(view, node, one)), max(free, 0))
     return key(view.resource).namespace not in full and sum(1 for _one in first) < free
+
+
+def _could_load(view: View, node: Node, model: Object) -> bool:
+    """Whether another model waits for nothing but its turn on a node."""
+    wish = wish_of(model, node, view.world.settings)
+    return wish is not None and not (wish.lacks_room(model, node) or _is_written(view, node, model, wish.stored.path))
 
 
 def _author(job: Object) -> str:

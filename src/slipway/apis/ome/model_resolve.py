@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from slipway.apis.ome import folders, names, storage
+from slipway.apis.ome.room import ROOM
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.kube.objects import (
@@ -222,30 +224,44 @@ def _of_node(kind: Kind, settings: Settings) -> Enqueue:
 
 def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
     label = storage.node_label(model)
-    return any(_says(node, label) or wants(model, node, settings) for node in states)
+    return any(_says(node, label) or wish_of(model, node, settings) for node in states)
 
 
 def _next(models: Sequence[Object], node: Node, settings: Settings) -> list[Key]:
-    """The oldest that still want to load on a node."""
+    """The oldest that still want to load on a node, and have room there."""
     found = []
     for model in sorted(models, key=age):
-        if wants(model, node, settings):
+        wish = wish_of(model, node, settings)
+        if wish and not wish.lacks_room(model, node):
             found.append(key(model))
         if len(found) == AT_ONCE:
             break
     return found
 
 
-def wants(model: Object, node: Node, settings: Settings) -> bool:
-    """Whether a model is to be on a node, and is not there as far as that says. One that is refused is not waited
-    for."""
+class Wish(NamedTuple):
+    """What a model is to have on a node, and what the node says that there is of it."""
+
+    stored: Stored
+    record: Record | None
+
+    def lacks_room(self, model: Object, node: Node) -> bool:
+        """Whether the node has no room for a further record of the model's namespace, or for a further folder in
+        one."""
+        grows = self.record is None or (bool(self.record.path) and self.record.path != self.stored.path)
+        return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
+
+
+def wish_of(model: Object, node: Node, settings: Settings) -> Wish | None:
+    """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
+    not waited for."""
     conditions = (model.get("status") or {}).get("conditions") or ()
     if deleting(model) or any(one.get("type") == "Accepted" and one.get("status") == "False" for one in conditions):
-        return False
+        return None
     record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
     try:
         stored = storage.read(model, settings, record.paths if record else ())
     except InvalidSpecError:
-        return False
+        return None
     there = record is not None and record.has(stored.wanted, node)
-    return bool(stored.root) and not there and stored.placement.admits(node)
+    return Wish(stored, record) if stored.root and not there and stored.placement.admits(node) else None

@@ -206,6 +206,16 @@ def test_a_load_that_never_goes_holds_up_the_next_model_for_a_bounded_time() -> 
     assert ("ome", "/raid/models/chat/x") in writable(cluster)
 
 
+def test_models_that_wait_for_their_folder_leave_their_turns_to_others() -> None:
+    cluster = Cluster("a", settings=Settings(apis={"ome": {"loadsAtOnce": 2}}))
+    cluster.create("squatter", THEIRS, BASE, path="/raid/models/chat/x")
+    cluster.reconcile("squatter")
+    cluster.create("waiting", URI, path="/raid/models/chat/x")
+    cluster.create("tiny", URI)
+    cluster.reconcile("tiny")
+    assert ("ome", "/raid/models/tiny") in writable(cluster)
+
+
 def test_an_older_model_that_moves_waits_for_the_loads_that_were_begun_there() -> None:
     cluster = Cluster("a")
     cluster.create("operators", URI)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from slipway.apis.ome import room
-from slipway.kube.objects import Object
+from slipway.kube.objects import NODE, Object
+from slipway.kube.store import Change
 from slipway.weights import nodes
 from slipway.weights.nodes import RECORDS
 
-from .cluster import Cluster
+from .cluster import APIS, Cluster
 
 LIMIT = 256 << 10
 """Bytes of all annotations of an object, as Kubernetes takes them."""
@@ -81,6 +82,51 @@ def test_a_model_has_its_record_as_soon_as_others_have_gone(monkeypatch: pytest.
         cluster.delete(place)
     cluster.settle(3)
     assert cluster.reason(places[-1]) == "OnNodes"
+
+
+def test_models_without_room_leave_their_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", 400)
+    cluster = Cluster("a")
+    for number in range(8):
+        create(cluster, "chat", f"m{number}", f"hf://a/{number}", path=None)
+    cluster.settle()
+    assert cluster.reason("chat-m7") == "NodeFull"
+    cluster.create("own", "hf://acme/own")
+    other = create(cluster, "mine", "tiny", "hf://acme/tiny", path=None)
+    cluster.settle(3)
+    assert [cluster.reason(one) for one in ("own", other)] == ["OnNodes"] * 2
+
+
+def test_models_that_had_no_room_for_another_folder_leave_their_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster("a")
+    places = [create(cluster, "chat", f"m{n}", f"hf://a/{n}", path=f"/raid/models/chat/{n}") for n in range(4)]
+    cluster.settle()
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", 400)
+    for place in places:
+        cluster.change(place, path=f"/raid/models/chat/{place}")
+    cluster.settle(2)
+    assert cluster.reason(places[-1]) == "NodeFull"
+    cluster.create("own", "hf://acme/own")
+    cluster.settle(3)
+    assert cluster.reason("own") == "OnNodes"
+
+
+@pytest.mark.parametrize("limit", [1, LIMIT])
+def test_models_without_room_do_not_wake_up_in_place_of_others(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    cluster = Cluster("a")
+    for number in range(3):
+        create(cluster, "chat", f"m{number}", f"hf://a/{number}", path=None)
+    create(cluster, "mine", "tiny", "hf://acme/tiny", path=None)
+    cluster.reconcile("chat-m0")
+    monkeypatch.setattr(room, "OF_A_NAMESPACE", limit)
+    before = nodes.trimmed(cluster.nodes["a"])
+    cluster.label("a", **{"models.ome.io/chat.basemodel.m0": "Ready"})
+    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    watch = next(one for one in APIS["BaseModel"].watches(cluster.settings) if one.kind == NODE)
+    woken = {place.name for place in watch.enqueue(change, cluster.world("chat-m0").listers)}
+    assert woken == ({"m0", "tiny"} if limit == 1 else {"m0", "m1"})
 
 
 def test_folders_that_a_model_had_before_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
