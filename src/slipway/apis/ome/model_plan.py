@@ -231,9 +231,12 @@ def _left_behind(view: View, node: Node, record: Record) -> Visit:
 
 
 def _withdrawn(view: View) -> Plan | None:
-    """What is left of a model whose folder is that of a model which comes first: its loads stop, and no pod selects its
-    nodes any more. The files stay for the other model, which keeps what it can verify. None: there is nothing left."""
-    if not isinstance(view.stored, InvalidSpecError) or view.stored.reason != folders.TAKEN or view.leaving:
+    """What is left of a model whose folder is that of a model which comes first, or one that an earlier version let it
+    have and this one does not: its loads stop, and no pod selects its nodes any more. The files stay for other models,
+    which keep what they can verify. None: there is nothing left."""
+    if not isinstance(view.stored, InvalidSpecError) or view.leaving:
+        return None
+    if view.stored.reason not in (folders.TAKEN, storage.NOT_ALLOWED):
         return None
     busy = {nodes.node_of(job) for job in view.jobs}
     lost = folders.wished_paths(view.resource, view.world.settings)
@@ -246,7 +249,7 @@ def _withdrawn(view: View) -> Plan | None:
         rest = msgspec.structs.replace(record, state="Failed", path="", former=former) if former else None
         notes.append(nodes.noted(node, view.label, record if node.name in busy else rest, offered=False))
     finalizer = names.MODEL_FINALIZERS[view.resource["kind"]]
-    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes else None
+    return Plan(children=(), metadata_patches=tuple(notes), finalizer=finalizer) if notes or busy else None
 
 
 def _gone(view: View, node: Node) -> Visit:

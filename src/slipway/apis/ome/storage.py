@@ -26,6 +26,7 @@ NOT_SERVED = ("az", "github", "oci")
 KINDS: dict[str, Kind] = {
     kind.kind: kind for kind in (names.BASE_MODEL, names.CLUSTER_BASE_MODEL, names.FINE_TUNED_WEIGHT)
 }
+NOT_ALLOWED = "PathNotAllowed"
 LONGEST_PATH = 512
 USED = "node:"
 """What pods say that they use begins so, where it is a folder of their node."""
@@ -224,7 +225,7 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
         folders = [f"{one}/{namespace}" if namespace else one for one in _roots(own.model_roots)]
         allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
         text = f"{stored.path!r} is not a path below a folder of the nodes that the operator allows: {allowed}."
-        raise InvalidSpecError("PathNotAllowed", text)
+        raise InvalidSpecError(NOT_ALLOWED, text)
     return msgspec.structs.replace(stored, root=root)
 
 
@@ -242,7 +243,7 @@ def _on_claim(stored: Stored, rest: str, model: Object, settings: Settings) -> S
         raise InvalidSpecError("ClaimOfOtherNamespace", text)
     path = stored.path or f"{_first_root(settings) or '/mnt/models'}/{key(model).name}"
     if not _is_path(path):
-        raise InvalidSpecError("PathNotAllowed", f"{path!r} is no path at which a container could have files.")
+        raise InvalidSpecError(NOT_ALLOWED, f"{path!r} is no path at which a container could have files.")
     return msgspec.structs.replace(
         stored, path=path, claim=Reference(PERSISTENT_VOLUME_CLAIM, own, claim), sub_path=sub_path
     )

@@ -318,6 +318,32 @@ def test_no_model_keeps_the_folder_of_all_models_that_name_none() -> None:
     assert cluster.reason("reader", "Accepted") == "PathNotAllowed"
 
 
+def test_what_an_earlier_version_loads_into_a_folder_of_others_ends() -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", THEIRS, BASE)
+    cluster.reconcile("mine")
+    cluster.change("mine", path="/raid/models/hf")
+    loaded_before(cluster, "mine", "/raid/models/hf", wanted(cluster, "mine", "/raid/models/hf"), state="Updating")
+    cluster.reconcile("mine")
+    assert (cluster.jobs, label_of(cluster, "mine")) == ({}, None)
+    cluster.reconcile("mine")
+    assert cluster.nodes["a"]["metadata"]["annotations"] == {}
+    assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
+    assert cluster.disks["a"]
+
+
+def test_a_model_that_moves_to_a_folder_that_it_may_not_have_keeps_its_files() -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE)
+    cluster.settle()
+    cluster.change("mine", path="/raid/models/hf")
+    cluster.settle()
+    assert cluster.reason("mine", "Accepted") == "PathNotAllowed"
+    cluster.change("mine", path="/raid/models/chat/mine")
+    cluster.reconcile("mine")
+    assert (cluster.jobs, cluster.status("mine")["state"]) == ({}, "Ready")
+
+
 def test_a_model_that_moved_leaves_the_files_of_the_one_that_has_its_former_folder() -> None:
     cluster = Cluster("a")
     cluster.create("operators", URI, path="/raid/models/chat/x")
