@@ -285,12 +285,12 @@ def _without(view: View, node: Node, path: str) -> Visit | None:
 
 
 def _reads(pod: Object, view: View, path: str) -> bool:
-    """Whether a pod may read the model, and mounts its folder if that is known of it."""
+    """Whether a pod may read the model, and mounts its folder."""
     if key(view.resource).namespace not in ("", key(pod).namespace):
         return False
     volumes = (pod.get("spec") or {}).get("volumes") or ()
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
-    return not mounted or path in mounted
+    return path in mounted
 
 
 def _loads(job: Object) -> bool:

@@ -89,7 +89,8 @@ class Cluster:
     def read(self, path: str) -> None:
         """A service's pod mounts a folder of its node."""
         metadata = {"name": "chat", "namespace": "chat", "annotations": {USES: use_of(path)}}
-        self.others.append({"kind": "Pod", "metadata": metadata, "status": {"phase": "Running"}})
+        spec = {"volumes": [{"name": "model", "hostPath": {"path": path}}]}
+        self.others.append({"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
 
     # What the controller does
 

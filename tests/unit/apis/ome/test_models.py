@@ -367,7 +367,12 @@ def test_files_stay_while_pods_read_them() -> None:
 
 @pytest.mark.parametrize(
     ("namespace", "mounted", "state"),
-    [("chat", None, "InUse"), ("chat", "/raid/models/chat/tiny", "InUse"), ("chat", "/tmp", ""), ("other", None, "")],
+    [
+        ("chat", "/raid/models/chat/tiny", "InUse"),
+        ("chat", None, ""),
+        ("chat", "/tmp", ""),
+        ("other", "/raid/models/chat/tiny", ""),
+    ],
 )
 def test_pods_that_only_pretend_to_read_files_keep_none(namespace: str, mounted: str | None, state: str) -> None:
     cluster = Cluster("a")
