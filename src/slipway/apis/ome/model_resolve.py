@@ -248,7 +248,8 @@ class Wish(NamedTuple):
     def lacks_room(self, model: Object, node: Node) -> bool:
         """Whether the node has no room for a further record of the model's namespace, or for a further folder in
         one."""
-        grows = self.record is None or (bool(self.record.path) and self.record.path != self.stored.path)
+        path = self.stored.path if self.stored.url else ""
+        grows = self.record is None or (bool(path) and self.record.path != path)
         return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
 
 

@@ -1,7 +1,8 @@
 """Room: how much of a node's annotations the records of models take. Pure, but for a cache.
 
 Kubernetes takes 256 KiB of annotations for each object. BaseModels cost their authors nothing, so each namespace has a
-share, and all namespaces together leave room for models of the cluster and for other programs.
+share, and all namespaces together leave room for models of the cluster and for other programs. A record counts with
+what it may say later.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from slipway.apis.ome import names
-from slipway.weights.nodes import RECORDS, Node
+from slipway.weights.nodes import MESSAGE_LENGTH, RECORDS, Node
 
 OF_A_NAMESPACE, OF_ALL_NAMESPACES = 32 << 10, 192 << 10
-"""Bytes of records, after which no further model of the namespace, or of any, is recorded on a node."""
+"""Bytes of records, and of what they may say later, after which no further model of the namespace, or of any, is
+recorded on a node."""
+LATER = {"message": MESSAGE_LENGTH, "seal": 80, "revision": 60}
+"""Fields that a record may get after the model has its room, and their bytes."""
 MOST_NODES = 5000
 _BASE_MODEL = names.BASE_MODEL.kind.lower()
 
@@ -30,7 +34,7 @@ class Room:
         return used[_space(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
-        """Bytes by namespace, of BaseModels."""
+        """Bytes by namespace, of the records of BaseModels."""
         records, used = self._known.get(node.name, ({}, Counter()))
         if records is node.records:
             return used
@@ -38,7 +42,8 @@ class Room:
         for name, text in node.records.items():
             mark = name.removeprefix(RECORDS)
             if space := _space(mark):
-                used[space] += len(name) + len(text.encode())
+                later = sum(size for field, size in LATER.items() if f'"{field}":' not in text)
+                used[space] += len(name) + len(text.encode()) + later
         if len(self._known) >= MOST_NODES:
             self._known.clear()
         self._known[node.name] = node.records, used
