@@ -138,7 +138,13 @@ def is_placed(path: str, namespace: str, settings: Settings) -> bool:
     own, root = ome(settings), root_of(path, settings)
     if any(one == path or _below(one, path) for one in _roots(own.model_roots + own.shared_roots)):
         return False
-    return _below(path, f"{root}/{namespace}") or any(_below(path, one) for one in _roots(own.shared_roots))
+    return _below(path, _own_folder(root, namespace)) or any(_below(path, one) for one in _roots(own.shared_roots))
+
+
+def _own_folder(root: str, namespace: str) -> str:
+    """Of a namespace, below one of the operator's. The folders that are named like schemes have models of the cluster
+    that name no path."""
+    return f"{root}/{namespace}/{namespace}" if namespace in FETCHED else f"{root}/{namespace}"
 
 
 def _roots(roots: Iterable[str]) -> list[str]:
@@ -204,7 +210,7 @@ def _default_path(folder: str, namespace: str, settings: Settings, kept: Contain
     """Below the namespace's own folder, unless nodes have the files where earlier versions put them."""
     root = _first_root(settings)
     former = f"{root}/{folder}"
-    return former if not namespace or former in kept else f"{root}/{namespace}/{folder}"
+    return former if not namespace or former in kept else f"{_own_folder(root, namespace)}/{folder}"
 
 
 def _folder(url: str) -> str:
@@ -222,7 +228,7 @@ def _on_nodes(stored: Stored, model: Object, settings: Settings, kept: Container
     root, namespace = root_of(stored.path, settings), key(model).namespace
     if not root or not (is_placed(stored.path, namespace, settings) or stored.path in kept):
         own = ome(settings)
-        folders = [f"{one}/{namespace}" if namespace else one for one in _roots(own.model_roots)]
+        folders = [_own_folder(one, namespace) if namespace else one for one in _roots(own.model_roots)]
         allowed = ", ".join((*folders, *_roots(own.shared_roots))) or "there is none"
         text = f"{stored.path!r} is not a path below a folder of the nodes that the operator allows: {allowed}."
         raise InvalidSpecError(NOT_ALLOWED, text)

@@ -43,6 +43,22 @@ def test_a_source_that_names_no_folder_gets_one_of_its_own(uri: str, url: str, p
     assert read(model(uri), SETTINGS).path == found.path.replace("/raid/models/", "/raid/models/chat/")
 
 
+@pytest.mark.parametrize("namespace", storage.FETCHED)
+def test_a_namespace_that_is_named_like_a_source_has_no_folder_of_others(namespace: str) -> None:
+    def owned(uri: str, **fields: str) -> dict[str, Any]:
+        found = model(uri, **fields)
+        return {**found, "metadata": {"name": "tiny", "namespace": namespace}}
+
+    with pytest.raises(InvalidSpecError) as refused:
+        read(owned("hf://acme/tiny", path=f"/raid/models/{namespace}/acme-tiny-0e39e610"), SETTINGS)
+    assert refused.value.reason == "PathNotAllowed"
+    assert f"/raid/models/{namespace}/{namespace}" in refused.value.message
+    own = f"/raid/models/{namespace}/{namespace}/"
+    assert read(owned("hf://acme/tiny", path=f"{own}x"), SETTINGS).path == f"{own}x"
+    for uri in ("hf://acme/tiny", "s3://weights/llama"):
+        assert read(owned(uri), SETTINGS).path.startswith(own)
+
+
 def test_the_page_of_a_repository_is_the_repository() -> None:
     found = read(model("https://huggingface.co/acme/tiny/tree/v2"), SETTINGS)
     assert (found.scheme, found.url) == ("hf", "hf://acme/tiny@v2")
