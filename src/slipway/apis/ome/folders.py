@@ -103,6 +103,12 @@ def recorded_paths(world: World, model: Object) -> frozenset[str]:
     return frozenset(found - shared)
 
 
+def may_have(listers: Listers, settings: Settings, model: Object, path: str) -> bool:
+    """Whether a model may have a folder wherever it is asked for, or as a node has its files there."""
+    placed = storage.is_placed(path, key(model).namespace, settings)
+    return placed or any(_record_path(nodes.read(node), model) == path for node in listers.list(NODE))
+
+
 def occupied(world: World, node: Node, path: str) -> bool:
     """Whether a folder stays on a node though the world's model leaves it: it is in or around the folder of a model
     that comes first, or another model of the same owner has it or one inside."""
@@ -126,12 +132,16 @@ def overlap(one: str, other: str) -> bool:
 
 
 def overlapping(
-    listers: Listers, settings: Settings, path: str, kinds: Collection[Kind] = tuple(KINDS.values())
+    listers: Listers,
+    settings: Settings,
+    path: str,
+    kinds: Collection[Kind] = tuple(KINDS.values()),
+    among: Collection[str] = (PATH, FORMER),
 ) -> Iterator[Claim]:
-    """The models that may have this folder, one inside of it, or one around it."""
+    """The models of these indexes that may have this folder, one inside of it, or one around it."""
     values = (path, *(f"{EXACTLY}{above}" for above in _with_parents(path)[:-1]))
     for kind in kinds:
-        for index in (PATH, FORMER) if kind.namespaced else (PATH,):
+        for index in among if kind.namespaced else [one for one in among if one == PATH]:
             former = index == FORMER
             for model in (one for value in values for one in listers.list(kind, index, value)):
                 yield Claim(model, storage.read(model, settings, ANY_PATH if former else ()), former)
@@ -144,7 +154,8 @@ def _rivals(world: World, mine: Claim) -> Iterator[Claim]:
     """The models that keep a model from its folder."""
     kinds = tuple(KINDS.values()) if mine.owner else CLUSTER_KINDS
     rank: Rank | None = None
-    for other in overlapping(world.listers, world.settings, mine.stored.path, kinds):
+    among = (PATH, FORMER) if mine.former else (PATH,)  # there may be any number of the others, and all come after it
+    for other in overlapping(world.listers, world.settings, mine.stored.path, kinds, among):
         same_owner = other.owner == mine.owner
         if uid(other.model) == uid(mine.model) or other.group > mine.group or (same_owner and _get_along(mine, other)):
             continue

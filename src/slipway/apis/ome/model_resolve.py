@@ -175,15 +175,21 @@ def _place(namespace: str, name: str) -> str:
 
 
 def _sharing(kind: Kind, settings: Settings) -> Enqueue:
-    """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one."""
+    """The models of a kind whose folder is in or around that of a model which comes, goes or turns to another one.
+    One that may not have its folder was in the way of none, except that it had it by the word of a node: then it was in
+    the way of others with such folders."""
 
     def enqueue(change: Change, listers: Listers) -> Iterable[Key]:
         old, new = change.old, change.new
         if old and new and deleting(old) == deleting(new) and old["spec"].get("storage") == new["spec"].get("storage"):
             return ()
-        paths = {path for one in (old, new) if one for path in folders.wished_paths(one, settings)}
-        found = (one for path in paths for one in folders.overlapping(listers, settings, path, (kind,)))
-        return {key(one.model) for one in found} - {change.key}
+        woken: set[Key] = set()
+        for model in filter(None, (old, new)):
+            for path in folders.wished_paths(model, settings):
+                had = folders.may_have(listers, settings, model, path)
+                among = (folders.PATH, folders.FORMER) if had else (folders.FORMER,) if new is None else ()
+                woken |= {key(one.model) for one in folders.overlapping(listers, settings, path, (kind,), among)}
+        return woken - {change.key}
 
     return enqueue
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from slipway.apis.ome import folders
 from slipway.apis.ome import storage as ome_storage
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import Key
+from slipway.kube.store import Change
 from slipway.serving.api import InvalidSpecError
 from slipway.serving.settings import Settings
 from slipway.weights.jobs import EVICTION_SECONDS
@@ -18,7 +20,7 @@ from slipway.weights.nodes import RECORDS, mark
 from tests import worlds
 
 from . import services
-from .cluster import Cluster
+from .cluster import APIS, Cluster
 
 THEIRS = "hf://stranger/other"
 URI = "hf://acme/tiny"
@@ -371,6 +373,54 @@ def test_what_is_wanted_outside_without_a_record_is_in_nobodys_way() -> None:
     loaded_before(cluster, "mine", path, wanted(cluster, "mine", path))
     cluster.settle()
     assert cluster.status("mine")["state"] == "Ready"
+
+
+def strangers(cluster: Cluster, number: int) -> None:
+    """Models whose authors name the folders of others, and are refused."""
+    for one in range(number):
+        cluster.create(f"stranger-{one}", THEIRS, BASE, namespace="stranger", path="/raid/models/chat/mine")
+        cluster.reconcile(f"stranger-{one}")
+
+
+def test_refused_models_cost_nothing_at_a_look_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE)
+    reads: list[str] = []
+    read = ome_storage.read
+
+    def count(model: Any, *rest: Any) -> ome_storage.Stored:
+        reads.append(model["metadata"]["name"])
+        return read(model, *rest)
+
+    strangers(cluster, 20)
+    world = cluster.world("mine")
+    monkeypatch.setattr(ome_storage, "read", count)
+    folders.settle(world, world.resource)
+    assert set(reads) == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("model", "left", "expected"),
+    [
+        ("stranger-0", False, set()),
+        ("stranger-0", True, {"former"}),
+        ("former", False, {"mine"}),
+        ("operators", False, {"mine", "former"}),
+    ],
+)
+def test_a_refused_model_leads_to_no_look_at_others(model: str, left: bool, expected: set[str]) -> None:
+    cluster = Cluster("a")
+    cluster.create("mine", URI, BASE)
+    cluster.create("former", URI, BASE, namespace="other", path="/raid/models/chat")
+    loaded_before(cluster, "former", "/raid/models/chat", "x")
+    cluster.create("operators", URI, path="/raid/models/chat")
+    strangers(cluster, 1)
+    kind = cluster.models[model]["kind"]
+    watch = next(one for one in APIS[BASE].watches(cluster.settings) if one.kind.kind == kind)
+    there = cluster.models[model]
+    change = Change(there, None) if left else Change(None, there)
+    woken = {place.name for place in watch.enqueue(change, cluster.world("mine").listers)}
+    assert woken - {"stranger-0"} == expected
 
 
 # Arguments of the loader
