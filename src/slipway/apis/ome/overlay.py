@@ -68,11 +68,21 @@ def components(service: Object, runtime: Object | None) -> tuple[Component, ...]
     )
 
 
-def bare(service: Object) -> Object:
-    """A service that declares the same components and says nothing of them: what comes of it is the runtime's."""
+def bare(service: Object, runtime: Object) -> Object:
+    """A service that says nothing of its components, but declares those that the runtime has by itself: what comes of
+    it is the runtime's."""
     spec = as_object(service.get("spec"))
     chosen = {field: spec[field] for field in ("model", "runtime") if spec.get(field) is not None}
-    return {**service, "spec": chosen | {name: Object() for name in NAMES if spec.get(name) is not None}}
+    stated = [name for name in NAMES if spec.get(name) is not None and _stands(name, runtime)]
+    return {**service, "spec": chosen | {name: Object() for name in stated}}
+
+
+def _stands(name: Name, runtime: Object) -> bool:
+    """Whether a runtime says what runs in a component."""
+    try:
+        return bool(components({"spec": {name: {}}}, runtime))
+    except InvalidSpecError:
+        return False
 
 
 def runner(pod: Object) -> Object:

@@ -123,7 +123,9 @@ def _of_runtime(view: View, service: Service, **metadata: Object) -> tuple[Objec
     if service.runtime is None or service.runtime["metadata"].get("namespace"):
         return ()
     plain = {name: service.resource["metadata"][name] for name in ("name", "namespace", "uid")}
-    resource = {**overlay.bare(service.resource), "metadata": plain | metadata}
+    resource = {**overlay.bare(service.resource, service.runtime), "metadata": plain | metadata}
+    if "engine" not in resource["spec"]:  # no service is without one
+        return ()
     return plan(resolve(msgspec.structs.replace(view.world, resource=resource, children={}))).children
 
 

@@ -380,7 +380,7 @@ def test_nothing_that_is_merged_is_changed() -> None:
 
 def test_a_bare_service_has_the_same_components_as_the_runtime_has_them() -> None:
     rt = runtime(engineConfig={"runner": MAIN})
-    (found,) = components(bare(service(engine={"runner": {"image": "other"}, "hostNetwork": True})), rt)
+    (found,) = components(bare(service(engine={"runner": {"image": "other"}, "hostNetwork": True}), rt), rt)
     assert found.pod == {"containers": [MAIN]}
 
 

@@ -169,6 +169,31 @@ def test_a_service_as_earlier_versions_wrote_it_is_held_to_the_same() -> None:
     assert "BaseModel models/tiny" in refusal(bench.world(resource, AUTHORS, PRIVILEGED, settings=STRICT))
 
 
+def without(part: str, config: Object | None = None) -> Object:
+    """A runtime that is privileged, and has nothing, or this, to say of a part."""
+    spec = {**bench.runtime()["spec"], "engineConfig": {"hostNetwork": True, "runner": RUNNER}}
+    del spec[f"{part}Config"]
+    return {**bench.runtime(), "spec": spec | ({f"{part}Config": config} if config else {})}
+
+
+@pytest.mark.parametrize("config", [None, {"minReplicas": 1, "nodeSelector": {"a": "b"}}, {"worker": {"size": 1}}])
+@pytest.mark.parametrize("part", ["decoder", "router"])
+def test_a_service_may_have_a_part_that_its_runtime_lacks(part: str, config: Object | None) -> None:
+    own = {part: {**ONE, "serviceAccountName": "default", "runner": {**RUNNER, "name": "own"}}}
+    if config and "worker" in config:
+        own[part]["leader"] = own[part]["worker"] = {"runner": own[part].pop("runner")}
+    case = of(without(part, config), **own)
+    assert {"chat-engine", f"chat-{part}"} <= {one["metadata"]["name"] for one in plan(case).children}
+    assert "BaseModel models/tiny" in refusal(of(without(part, config), AUTHORS, **own))
+
+
+def test_what_is_wrong_with_an_engine_that_its_runtime_lacks_is_told() -> None:
+    """Nothing of the runtime stands by itself then, so that nothing is the operator's."""
+    own = {**ONE, "hostNetwork": True, "runner": RUNNER}
+    case = of(bench.runtime(engineConfig={"minReplicas": 1}), engine=own, runtime={"name": "rt"})
+    assert "hostNetwork" in refusal(case)
+
+
 OF_THE_NAMESPACE: list[Object] = [
     volume(persistentVolumeClaim={"claimName": "weights"}),
     volume(configMap={"name": "code"}),
