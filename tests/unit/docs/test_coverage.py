@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Container, Iterator
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -32,7 +34,7 @@ from slipway.serving import paths
 from slipway.serving.route import Route
 from tests import documents
 
-from ...docs.pages import ROOT, anchors
+from ...docs.pages import PAGES, ROOT, anchors
 
 DOCS = ROOT / "docs"
 SOURCES = sorted((ROOT / "src/slipway").rglob("*.py"))
@@ -234,3 +236,13 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
     images = {engine.image(one) for engine in LLMKUBE_ENGINES.values() for one in ("", *ACCELERATORS)}
     assert images - words("llmkube.md") - {""} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_page_has_a_long_sentence_twice(page: Path) -> None:
+    """As what is left of a merge may have."""
+    lines = [
+        line for line in re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines() if line[:1] != "|"
+    ]
+    counts = Counter(part for line in lines for part in re.split(r"(?<=[.:]) ", line) if len(part) > 150)
+    assert [sentence for sentence, count in counts.items() if count > 1] == []
