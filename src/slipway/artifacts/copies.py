@@ -19,6 +19,8 @@ FOLDER = re.compile(
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
 """What makers call the weights in their own layout."""
 USUAL = re.compile(r"(?:pytorch_)?model(?:-\d{5}-of-\d{5})?\.safetensors", re.IGNORECASE)
+BESIDE = re.compile(r"mmproj|imatrix|^adapter_", re.IGNORECASE)
+"""Files that come with a model and are not the model: projectors, importance matrices, adapters."""
 SAFETENSORS = ".safetensors"
 
 
@@ -29,7 +31,7 @@ def without(
     indexes name; ``pipeline``: a diffusion pipeline, each folder of which is a part of it."""
     kept = set(weights)
     top = {path for path in kept if "/" not in path}
-    if not pipeline and top:
+    if not pipeline and any(not BESIDE.search(path) for path in top):
         kept -= {path for path in kept - top if FOLDER.fullmatch(path.partition("/")[0])}
     if pipeline and kept - top:
         kept -= top
