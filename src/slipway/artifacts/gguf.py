@@ -224,10 +224,10 @@ class _Reader:
             raise MalformedFileError(f"{key} has the unknown type {number}") from None
 
     def text(self, longest: int, what: str) -> str:
-        """The next text of at most ``longest`` bytes. Raises MalformedFileError for a longer one."""
+        """The next text of at most ``longest`` bytes. Raises UnreadableError for a longer one."""
         size = self.count(what)
         if size > longest:
-            raise MalformedFileError(f"{what} has {size} bytes, more than {longest}")
+            raise UnreadableError(f"{what} has {size} bytes, more than {longest}")
         return self._reader.take(size, what).decode("utf-8", "replace")
 
     def value(self, kind: Type, key: str, depth: int = 0) -> int | str | None:
@@ -279,7 +279,7 @@ class _Reader:
             self._reader.skip(count * struct.calcsize(f"={FORMATS[kind]}"), key)
             return
         if depth >= DEEPEST:
-            raise MalformedFileError(f"{key} is an array of arrays of arrays")
+            raise UnreadableError(f"{key} is an array of arrays of arrays")
         if kind is Type.STRING:
             self._texts -= count
         else:

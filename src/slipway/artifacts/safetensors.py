@@ -15,7 +15,8 @@ from slipway.artifacts.range_reader import MalformedFileError, RangeReader, Read
 from slipway.decoding import DecodingError, decode_json
 
 LONGEST = 16 << 20
-"""Bytes of the document: the format allows more, no file has nearly as much."""
+"""Bytes of the documents that are read here."""
+LONGEST_OF_FORMAT = 100_000_000
 LENGTH = 8
 METADATA = "__metadata__"
 LARGEST = (1 << 63) - 1
@@ -61,21 +62,28 @@ class Budget:
 def parse(
     read: Read, budget: Budget | None = None, shapes: dict[str, tuple[str, Sequence[int]]] | None = None
 ) -> Safetensors:
-    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is not sound.
+    """The header of the file that ``read`` reads. Raises MalformedFileError for one that is not sound, and
+    UnreadableError for one that is beyond the limits here.
 
     ``size`` is what the header promises: a file of another size is cut off or has something else behind. ``budget``: of
     the source, where the file is one of several. ``shapes`` gets the types and shapes of its tensors, by their names.
     """
     reader = RangeReader(read, LENGTH + LONGEST)
     length = int.from_bytes(reader.take(LENGTH, "the length of its header"), "little")
-    if not 2 <= length <= LONGEST:
+    if not 2 <= length <= LONGEST_OF_FORMAT:
         raise MalformedFileError(f"its header would have {length} bytes")
+    if length > LONGEST:
+        if reader.take(1, "its header") != b"{":
+            raise MalformedFileError("its header is not a list of tensors")
+        raise UnreadableError(f"its header has {length} bytes, more than {LONGEST}")
     document = reader.take(length, "its header")
     (budget or Budget()).spend(document)
     tensors = _tensors(document)
     parameters: dict[str, int] = {}
     for name, tensor in tensors.items():
-        if len(tensor.shape) > MOST_DIMENSIONS or any(not 0 <= extent <= LARGEST for extent in tensor.shape):
+        if len(tensor.shape) > MOST_DIMENSIONS:
+            raise UnreadableError(f"the tensor {name[:64]!r} has more than {MOST_DIMENSIONS} dimensions")
+        if any(not 0 <= extent <= LARGEST for extent in tensor.shape):
             raise MalformedFileError(f"the tensor {name[:64]!r} has an impossible shape")
         if not TYPE.fullmatch(tensor.dtype):
             raise MalformedFileError(f"the tensor {name[:64]!r} has the unknown type {tensor.dtype[:64]!r}")
@@ -87,7 +95,7 @@ def parse(
         if shapes is not None:
             shapes[name] = tensor.dtype, tensor.shape
     if len(parameters) > MOST_TYPES:
-        raise MalformedFileError(f"its tensors have {len(parameters)} types, more than any file")
+        raise UnreadableError(f"its tensors have {len(parameters)} types, more than any file")
     if sum(parameters.values()) > LARGEST:
         raise MalformedFileError("its tensors are larger than any file")
     return Safetensors(

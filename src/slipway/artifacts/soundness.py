@@ -20,7 +20,11 @@ POINTER_BYTES = 1024
 """No pointer is longer."""
 LFS = b"version https://git-lfs.github.com/spec/"
 PAGES = (b"<!doctype html", b"<html", b"<head", b"<body")
-ANSWERS = (b"<?xml", b"<error", b'{"error', b'{"message')
+ANSWERS = (
+    *(b"<?xml", b"<error", b'{"error', b'{"message', b'{"detail'),
+    *(b"entry not found", b"invalid username or password", b"access to model"),
+)
+"""How errors of servers begin, in lower case."""
 PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.[A-Za-z0-9]+\Z)")
 MOST_PARTS = 1000
 INDEX = ".safetensors.index.json"
@@ -87,6 +91,11 @@ def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[s
 def cut_off(path: str, size: int, promised: int) -> str:
     """The sentence that a file has another size than its header says."""
     return f"{path} has {size} bytes, but its header promises {promised}: copy the file again"
+
+
+def unreadable(path: str, reason: object) -> str:
+    """The sentence that the content of a file is of another kind than its name."""
+    return f"{path} cannot be read as what its name says: {reason}: copy the file again"
 
 
 def incomplete(missing: str, by: str = "") -> str:

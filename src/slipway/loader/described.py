@@ -143,7 +143,7 @@ class _Files:
         """Raises FaultError by what the file begins with, or else for the reason, if there is one."""
         entry = self._entries[name]
         head = b"" if entry.size == 0 else self._retry(partial(piece, self._source, entry, 0, soundness.HEAD))
-        fault = soundness.fault_of(name, head, entry.size) or (f"{name} {reason}" if reason else "")
+        fault = soundness.fault_of(name, head, entry.size) or reason
         if fault:
             raise FaultError("UnsupportedSource", fault[:600])
 
@@ -166,7 +166,7 @@ class _Files:
         except UnreadableError:
             return None
         except (MalformedFileError, DecodingError) as error:
-            self._refuse(name, f"cannot be read as what its name says: {error}: copy the file again")
+            self._refuse(name, soundness.unreadable(name, error))
             return None
 
     def _text(self, path: str, most: int) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from slipway.artifacts import config, file_rules, gguf, safetensors, soundness
-from slipway.artifacts.range_reader import MalformedFileError, Read, TruncatedError
+from slipway.artifacts.range_reader import MalformedFileError, Read, TruncatedError, UnreadableError
 from slipway.decoding import DecodingError
 from slipway.loader.selection import FaultError
 
@@ -72,15 +72,18 @@ def _fault_of(path: Path, name: str) -> str:
 
 
 def _fault_of_header(name: str, head: bytes, size: int, read: Read) -> str:
-    """Of a file that begins as its name says."""
+    """Of a file that shows nothing else at its beginning. A file without the name of a format is left to the engine."""
+    ending = name.lower().rpartition(".")[2]
     try:
-        if head.startswith(gguf.MAGIC):
+        if ending == "gguf" or head.startswith(gguf.MAGIC):
             gguf.parse(read, count=True, size=size)
-        elif name.lower().endswith(".safetensors") and head[safetensors.LENGTH :].startswith(b"{"):
+        elif ending == "safetensors":
             promised = safetensors.parse(read).size
             return "" if promised == size else soundness.cut_off(name, size, promised)
+    except UnreadableError:
+        return ""
     except TruncatedError as error:
         return f"{name} is cut off: {error}: copy the file again"
-    except (MalformedFileError, DecodingError):
-        return ""
+    except (MalformedFileError, DecodingError) as error:
+        return soundness.unreadable(name, error) if ending in ("gguf", "safetensors") else ""
     return ""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slipway.artifacts.gguf import MOST_BYTES, MOST_LISTS, MOST_TEXTS, QUANTIZATIONS, Gguf, Type, parse
-from slipway.artifacts.range_reader import PIECE, MalformedFileError
+from slipway.artifacts.range_reader import PIECE, MalformedFileError, UnreadableError
 
 from .pieces import Bytes
 
@@ -268,6 +268,12 @@ def test_what_is_no_header_is_refused_at_once(case: str) -> None:
     with pytest.raises(MalformedFileError):
         parse(file)
     assert file.taken <= 2 * PIECE
+
+
+@pytest.mark.parametrize("case", ["countless keys", "key longer than keys are", "arrays in arrays in arrays"])
+def test_a_header_beyond_our_limits_may_be_sound(case: str) -> None:
+    with pytest.raises(UnreadableError):
+        parse(Bytes(HOSTILE[case]))
 
 
 def test_a_list_of_long_texts_ends_at_the_bound() -> None:

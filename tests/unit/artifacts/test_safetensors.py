@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slipway.artifacts.range_reader import PIECE, MalformedFileError
+from slipway.artifacts.range_reader import PIECE, MalformedFileError, UnreadableError
 from slipway.artifacts.safetensors import LONGEST, MOST_BYTES, MOST_FIELDS, Budget, Safetensors, parse
 
 from .pieces import Bytes
@@ -55,6 +55,8 @@ HOSTILE: dict[str, bytes] = {
     "empty": b"",
     "length without end": b"\xff" * 64,
     "length beyond the bound": (LONGEST + 1).to_bytes(8, "little"),
+    "length beyond the format": (100_000_001).to_bytes(8, "little") + b"{",
+    "no document of such a length": (LONGEST + 1).to_bytes(8, "little") + b"x",
     "no length": bytes(64),
     "no JSON": written(b"<!DOCTYPE html>"),
     "a list": written([1, 2]),
@@ -85,6 +87,19 @@ def test_what_is_no_header_is_refused_at_once(case: str) -> None:
     with pytest.raises(MalformedFileError):
         parse(file)
     assert file.taken <= 2 * PIECE
+
+
+UNREADABLE = {
+    "a long header": (LONGEST + 1).to_bytes(8, "little") + b"{",
+    "countless types": HOSTILE["countless types"],
+    "many dimensions": HOSTILE["a shape of many dimensions"],
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_a_header_beyond_our_limits_may_be_sound(case: str) -> None:
+    with pytest.raises(UnreadableError):
+        parse(Bytes(UNREADABLE[case]))
 
 
 def refusal(file: Bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +27,10 @@ from .site import Site
 PATIENCE = 60
 """Seconds for what takes a moment on a machine that has nothing else to do."""
 TOKEN = "hf_reader_of_the_tests"
-WEIGHTS = bytes(range(256)) * 6144
+HEADER = b"GGUF" + struct.pack("<IQQ", 3, 0, 0)
+WEIGHTS = HEADER + (bytes(range(256)) * 6144)[len(HEADER) :]
+CHANGED = HEADER + bytes(len(WEIGHTS) - len(HEADER))
+"""Other weights of the same size."""
 FILES = {
     "config.json": b'{"model_type": "llama"}',
     "empty.txt": b"",

@@ -30,6 +30,7 @@ from slipway.serving.agent import Adapter, AgentReport
 from slipway.serving.proof import HEADER, SigningKey, public_key
 
 from .conftest import HASTY, PATIENCE, Service, write
+from .models import tensors
 from .vllm import Engine
 
 ONE = Adapter("m_a", "hf://acme/tiny/adapters/first@refs/pr/1")
@@ -129,7 +130,7 @@ class Sidecar:
 
 @pytest.fixture
 async def sidecar(tmp_path: Path, served: Service, hub: Service, root: Path) -> AsyncIterator[Sidecar]:
-    write(root / "acme/lora", {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": bytes(100_000)})
+    write(root / "acme/lora", {"adapter_config.json": b'{"r": 8}', "adapter_model.safetensors": tensors("a", 50_000)})
     folder = tmp_path / "adapters"
     folder.mkdir()
     made = Sidecar(folder, served.url, {"HF_ENDPOINT": hub.url})

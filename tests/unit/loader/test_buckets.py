@@ -12,7 +12,7 @@ from slipway.loader.errors import LoadError
 from slipway.loader.sources import base, http, pool
 from slipway.loader.sources.base import Access, open_source
 
-from .conftest import FILES, WEIGHTS, Loading, Service, cut_after
+from .conftest import CHANGED, FILES, WEIGHTS, Loading, Service, cut_after
 from .s3 import KEYS, Store
 
 URL = "s3://models/team/tiny"
@@ -168,7 +168,7 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Ser
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         if not request.path.endswith("tiny.gguf"):
             return None
-        store.objects["team/tiny/tiny.gguf"] = bytes(len(WEIGHTS))
+        store.objects["team/tiny/tiny.gguf"] = CHANGED
         return await cut_after(1000)(request, WEIGHTS) if "Range" not in request.headers else None
 
     s3.interfere = interfere
@@ -177,7 +177,7 @@ def test_an_object_that_changes_meanwhile_is_not_mixed(from_s3: Loading, s3: Ser
     assert caught.value.transient
     s3.interfere = None
     from_s3(URL)
-    assert from_s3.content == {**FILES, "tiny.gguf": bytes(len(WEIGHTS))}
+    assert from_s3.content == {**FILES, "tiny.gguf": CHANGED}
 
 
 def test_an_object_that_is_deleted_meanwhile_ends_the_load(from_s3: Loading, s3: Service, store: Store) -> None:

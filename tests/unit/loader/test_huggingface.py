@@ -12,7 +12,7 @@ from slipway.loader.errors import LoadError
 from slipway.loader.sources import base
 from slipway.loader.sources.base import CHUNK
 
-from .conftest import FILES, PROPOSED, TOKEN, WEIGHTS, Loading, Service, cut_after, write
+from .conftest import CHANGED, FILES, PROPOSED, TOKEN, WEIGHTS, Loading, Service, cut_after, write
 
 URL = "hf://acme/tiny"
 
@@ -67,7 +67,7 @@ def test_wrong_bytes_are_fetched_anew_and_never_get_the_name(from_hub: Loading, 
         if not request.path.endswith("tiny.gguf"):
             return None
         turns += 1
-        return web.Response(body=bytes(len(WEIGHTS))) if turns == 1 else None
+        return web.Response(body=CHANGED) if turns == 1 else None
 
     hub.interfere = interfere
     from_hub(URL)

@@ -20,7 +20,7 @@ from slipway.loader.stage import opened, stage
 from .conftest import FILES, Service, content, work
 from .site import GGUF, Site
 
-FOREIGN = b"x" * len(GGUF)
+FOREIGN = GGUF.replace(b"Tiny", b"Evil")
 MINE = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
 
 
@@ -106,10 +106,10 @@ def test_a_part_is_resumed_only_by_its_owner(site: Site, folder: Path, owner: st
     (entry,) = source.listing(work().retry(site.url)).entries
     part = Folder(folder, Owner(owner) if owner else None).part(entry)
     part.parent.mkdir(parents=True)
-    part.write_bytes(b"y" * 1000)
+    part.write_bytes(FOREIGN[:1000])
     load(site.url, folder)
     found = visible(folder)["tiny.gguf"]
-    assert (found[:1000] == b"y" * 1000) is resumed
+    assert (found[:1000] == FOREIGN[:1000]) is resumed
     assert found == GGUF or resumed
 
 

@@ -36,6 +36,9 @@ PAGE = b"<!DOCTYPE html>\n<html><head><title>Log in</title></head></html>"
 CONFIG = LLAMA["config.json"]
 WEIGHTS = tensors("a", 1000)
 GGUF = gguf(1000)
+BROKEN = WEIGHTS.replace(b"BF16", b"bf16")
+LONG = (20 << 20).to_bytes(8, "little") + b'{"a"' + bytes(1000)
+"""Its header is longer than is read here, and not than the format allows."""
 INDEX = "model.safetensors.index.json"
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 Files = dict[str, bytes]
@@ -54,6 +57,14 @@ UNSOUND: list[tuple[str, Files, str]] = [
     ("page", llama(model__safetensors=PAGE), "model.safetensors is a web page, not the weights"),
     ("page of another kind", llama(model__safetensors=b"\n <html>"), "model.safetensors is a web page"),
     ("answer", llama(model__safetensors=b'{"error":"Invalid username or password."}'), "error message of a server"),
+    ("answer of a gateway", llama(model__safetensors=b'{"detail": "Not authenticated"}'), "error message of a server"),
+    ("no such entry", llama(model__safetensors=b"Entry not found"), "error message of a server"),
+    ("no such user", llama(model__safetensors=b"Invalid username or password."), "error message of a server"),
+    ("gated", {"m.gguf": b"Access to model acme/m is restricted."}, "error message of a server"),
+    ("garbage", llama(model__safetensors=bytes(range(256)) * 64), "model.safetensors cannot be read as what its name"),
+    ("header that is none", llama(model__safetensors=BROKEN), "model.safetensors cannot be read as what its name says"),
+    ("GGUF, garbage", {"m.gguf": bytes(range(256)) * 64}, "m.gguf cannot be read as what its name says"),
+    ("GGUF, ends early", {"m.gguf": b"no"}, "m.gguf"),
     ("XML", llama(model__safetensors=b"<?xml version='1.0'?><Error/>"), "error message of a server"),
     ("empty", llama(model__safetensors=b""), "model.safetensors is empty"),
     ("cut off", llama(model__safetensors=WEIGHTS[:-1]), "model.safetensors has 2"),
@@ -146,7 +157,8 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
 @each(
     [
         {"notes.txt": POINTER, "README.md": PAGE, "assets/cover.bin": b"", "m.gguf": GGUF},
-        {"m.gguf": bytes(range(256)), "model.safetensors": bytes(100)},
+        {"m.bin": b"GGUF" + bytes(100), "m.onnx": bytes(range(256)), "m.pt": bytes(100)},
+        llama(model__safetensors=LONG),
         {"config.json": CONFIG, "model.safetensors": WEIGHTS, "pytorch_model-00001-of-00002.bin": b"x"},
         {"config.json": CONFIG, "model.safetensors": WEIGHTS, "original/model-00001-of-00002.safetensors": b"x"},
         {"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS},
@@ -160,10 +172,10 @@ def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
         assert fault_in(Path(folder), list(files)) == ""
 
 
-def test_weights_that_are_nothing_at_all_are_not_published(oci: Oci, hub: Service, root: Path) -> None:
-    write(root / "acme/m", llama(model__safetensors=bytes(range(256)) * 64))
-    with pytest.raises(LoadError, match=r"^UnsupportedSource: model\.safetensors cannot be read as what its name says"):
-        published(oci, hub)
+def test_a_header_beyond_the_limits_here_is_published(oci: Oci, hub: Service, root: Path) -> None:
+    write(root / "acme/m", llama(model__safetensors=LONG))
+    published(oci, hub)
+    assert oci.received
 
 
 @each(

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from slipway.loader.errors import LoadError
 
-from .conftest import WEIGHTS, Loading, Service, cut_after
+from .conftest import CHANGED, WEIGHTS, Loading, Service, cut_after
 
 Headers = dict[str, str]
 
@@ -68,7 +68,7 @@ def test_a_file_that_changes_meanwhile_comes_from_its_beginning(
     async def interfere(request: web.Request) -> web.StreamResponse | None:
         if len(site.seen) != 2:
             return None
-        answer = await cut_after(300_000)(request, bytes(len(WEIGHTS)))
+        answer = await cut_after(300_000)(request, CHANGED)
         headers["ETag"] = '"v2"'
         return answer
 
