@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from slipway.artifacts.copies import BESIDE
+
 HEAD = 512
 """Bytes of a file that tell what it is instead of weights."""
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
@@ -28,6 +30,8 @@ ANSWERS = (
 PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.[A-Za-z0-9]+\Z)")
 MOST_PARTS = 1000
 INDEX = ".safetensors.index.json"
+MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
+"""Names of weights that are a model by themselves."""
 
 
 def fault_of(path: str, head: bytes, size: int | None) -> str:
@@ -83,8 +87,20 @@ def named_by(index: str, content: Mapping[str, Any]) -> list[str]:
     return sorted(f"{folder}/{one}" if folder else one for one in files)
 
 
+def is_left_over(index: str, content: Mapping[str, Any], paths: Collection[str]) -> bool:
+    """Whether an index of weights belongs to another model: its folder has weights, but none that it names. Files of
+    quantized and of merged models often come with the index of the model that they were made from."""
+    folder, named = index.rpartition("/")[0], named_by(index, content)
+    if not named or any(path in paths for path in named):
+        return False
+    return any(MODEL.fullmatch(path.rpartition("/")[2]) for path in paths if path.rpartition("/")[0] == folder)
+
+
 def missing_of_index(index: str, content: Mapping[str, Any], paths: Collection[str]) -> str:
-    """The first file that an index of weights names and that is not among these."""
+    """The first file that an index of weights names and that is not among these. An index that was left over counts for
+    nothing."""
+    if is_left_over(index, content, paths):
+        return ""
     return next((path for path in named_by(index, content) if path not in paths), "")
 
 

@@ -39,6 +39,9 @@ def chosen_of(source: Source, listing: Listing, retry: Retry) -> Chosen:
     """The files that make the model. Raises LoadError where they are none, or not all there."""
     files, paths = _Files(source, listing.entries, retry), {entry.path for entry in listing.entries}
     indexes = {path: files.json(path, MOST_INDEX) for path in paths if path.lower().endswith(soundness.INDEX)}
+    for path in [path for path, content in indexes.items() if soundness.is_left_over(path, content, paths)]:
+        paths.remove(path)
+        del indexes[path]
     indexed = {one for path, content in indexes.items() for one in soundness.named_by(path, content)}
     try:
         sizes = {entry.path: entry.size for entry in listing.entries}

@@ -72,7 +72,12 @@ UNSOUND: list[tuple[str, Files, str]] = [
     ("something behind", llama(model__safetensors=WEIGHTS + b"x"), "model.safetensors has 2"),
     ("one of two", {"config.json": CONFIG, FIRST: WEIGHTS}, f"{SECOND} is missing"),
     ("one of two and an index", {"config.json": CONFIG, FIRST: WEIGHTS, INDEX: index(FIRST, SECOND)}, SECOND),
-    ("an index alone names it", llama(model__safetensors=WEIGHTS) | {INDEX: index("extra.safetensors")}, "extra.safe"),
+    (
+        "an index alone names it",
+        llama(model__safetensors=WEIGHTS) | {INDEX: index("model.safetensors", "extra.safetensors")},
+        "extra.safetensors is missing",
+    ),
+    ("none of an index", {"config.json": CONFIG, INDEX: index(FIRST), "adapter_model.safetensors": WEIGHTS}, FIRST),
     ("one pointer", {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: POINTER}, f"{SECOND} is a Git LFS pointer"),
     ("GGUF, pointer", {"m.gguf": POINTER}, "m.gguf is a Git LFS pointer"),
     ("GGUF, page", {"m.gguf": PAGE}, "m.gguf is a web page"),
@@ -164,6 +169,9 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
         {"adapter_config.json": b"{}", "adapter_model.safetensors": WEIGHTS},
         {"config.json": CONFIG, "pytorch_model.bin": b"PK"},
         {"config.json": CONFIG, FIRST: WEIGHTS, SECOND: WEIGHTS, INDEX: index(FIRST, SECOND)},
+        {"x-Q4_K_M.gguf": GGUF, INDEX: index(FIRST, SECOND)},
+        llama(model__safetensors=WEIGHTS) | {INDEX: index(FIRST, SECOND)},
+        {"config.json": CONFIG, "pytorch_model.bin": b"PK", INDEX: index(FIRST, SECOND)},
     ]
 )
 def test_what_may_be_a_model_is_left_to_the_engine(files: Files) -> None:
@@ -197,3 +205,12 @@ def test_of_weights_that_lie_there_twice_one_copy_is_published(hub: Service, roo
     write(root / "acme/m", {**files, "consolidated.safetensors": WEIGHTS, "tokenizer.model.v3": b"t"})
     source, retry = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access()), work().retry("m")
     assert chosen_of(source, source.listing(retry), retry).files == {*files, "tokenizer.model.v3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("x-Q4_K_M.gguf", GGUF), ("model.safetensors", WEIGHTS)], ids=["GGUF", "merged"]
+)
+def test_an_index_of_another_model_is_not_published(hub: Service, root: Path, name: str, content: bytes) -> None:
+    write(root / "acme/m", {"config.json": CONFIG, name: content, INDEX: index(FIRST, SECOND)})
+    source, retry = open_source("hf://acme/m", {"HF_ENDPOINT": hub.url}, Access()), work().retry("m")
+    assert chosen_of(source, source.listing(retry), retry).files == {"config.json", name}
