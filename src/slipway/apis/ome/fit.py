@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from slipway.apis.ome.candidates import NOTHING, Candidate, Entry, covers, parse_size
-from slipway.apis.ome.model_types import ModelFormat
+from slipway.apis.ome.model_types import QUANTIZATIONS, ModelFormat
 from slipway.apis.ome.versions import GREATER, GREATER_OR_EQUAL, agrees
 from slipway.artifacts.config import ModelFacts, Named
 
@@ -72,7 +72,9 @@ class Asked:
             gaps |= DIFFUSION
         if gaps:
             return gaps
-        if entry.quantization != model.quantization:
+        # A runtime cannot name any other word in OME, so any other word does not keep it from the model.
+        known = model.quantization if model.quantization in QUANTIZATIONS else ""
+        if entry.quantization not in (model.quantization, known):
             gaps |= QUANTIZATION
         if not agrees(entry.format.version, self.format.version, entry.format.operator):
             gaps |= FORMAT_VERSION

@@ -141,7 +141,16 @@ def test_an_entry_fits_where_all_it_says_is_the_models(fields: dict[str, Any], b
     assert reasons(runtime("a", entry(**fields))) == (because,)
 
 
-@pytest.mark.parametrize("fields", [{"quantization": "awq"}, {"modelArchitecture": None}, {"modelFramework": None}])
+@pytest.mark.parametrize("word", ["awq", "gptq", "mxfp4"])
+def test_a_quantization_that_ome_has_no_word_for_does_not_decide(word: str) -> None:
+    """Earlier versions filled it in. The runtimes of OME for such models name none."""
+    assert order(select(model(quantization=word), [runtime("a")])) == ["a"]
+    assert order(select(model(quantization=word), [runtime("a", entry(quantization=word))])) == ["a"]
+    assert select(model(quantization=word), [runtime("a", entry(quantization="fp8"))]).chosen is None
+    assert select(model(), [runtime("a", entry(quantization=word))]).chosen is None
+
+
+@pytest.mark.parametrize("fields", [{"quantization": "fp8"}, {"modelArchitecture": None}, {"modelFramework": None}])
 def test_what_only_the_model_says_keeps_an_entry_from_it_as_well(fields: dict[str, Any]) -> None:
     assert select(model(**fields), [runtime("a")]).chosen is None
 
