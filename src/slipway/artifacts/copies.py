@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-PART = re.compile(r"-\d{5}-of-\d{5}(?=\.[A-Za-z0-9]+\Z)")
+PART = re.compile(r"-([0-9]{1,6})-of-([0-9]{1,6})(?=\.[A-Za-z0-9]+\Z)")
+"""Of most models both numbers have five digits, but of some they have fewer, or six."""
 PRECISIONS = r"fp16|bf16|fp32|fp8|fp4|int8|int4|float16|bfloat16|float32|float8|half|non_ema|ema"
 VARIANT = re.compile(rf"[.](?:{PRECISIONS})(?=[.-])", re.IGNORECASE)
 FOLDER = re.compile(
@@ -18,7 +19,7 @@ FOLDER = re.compile(
 """A folder that has the model once more, in another precision."""
 LAYOUT = re.compile(r"consolidated(?:[.-].*)?\.safetensors", re.IGNORECASE)
 """What makers call the weights in their own layout."""
-USUAL = re.compile(r"(?:pytorch_)?model(?:-\d{5}-of-\d{5})?\.safetensors", re.IGNORECASE)
+USUAL = re.compile(r"(?:pytorch_)?model(?:-[0-9]{1,6}-of-[0-9]{1,6})?\.safetensors", re.IGNORECASE)
 BESIDE = re.compile(r"mmproj|imatrix|^adapter_", re.IGNORECASE)
 """Files that come with a model and are not the model: projectors, importance matrices, adapters."""
 SAFETENSORS = ".safetensors"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from slipway.artifacts.copies import BESIDE
+from slipway.artifacts.copies import BESIDE, PART
 
 HEAD = 512
 """Bytes of a file that tell what it is instead of weights."""
@@ -27,7 +27,6 @@ ANSWERS = (
     *(b"entry not found", b"invalid username or password", b"access to model"),
 )
 """How errors of servers begin, in lower case."""
-PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.[A-Za-z0-9]+\Z)")
 MOST_PARTS = 1000
 INDEX = ".safetensors.index.json"
 MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytorch_model.*\.bin", re.IGNORECASE)
@@ -57,17 +56,17 @@ def fault_of(path: str, head: bytes, size: int | None) -> str:
 
 def missing_part(paths: Collection[str]) -> str:
     """The first part that these files lack of weights that are split: ``model-00002-of-00002.safetensors``."""
-    parts: dict[tuple[str, str, str], set[int]] = {}
+    parts: dict[tuple[str, str, str], list[str]] = {}
     for path in paths:
         part = PART.search(path)
         if part and path.lower().endswith(WEIGHTS):
-            parts.setdefault((path[: part.start()], part[2], path[part.end() :]), set()).add(int(part[1]))
-    for (begin, total, ending), numbers in sorted(parts.items()):
+            parts.setdefault((path[: part.start()], part[2], path[part.end() :]), []).append(part[1])
+    for (begin, total, ending), texts in sorted(parts.items()):
+        numbers, width = {int(text) for text in texts}, min(map(len, texts))
         first = 0 if 0 in numbers else 1
-        numbered = range(first, first + min(int(total), MOST_PARTS))
-        for number in numbered:
+        for number in range(first, first + min(int(total), MOST_PARTS)):
             if number not in numbers:
-                return f"{begin}-{number:05}-of-{total}{ending}"
+                return f"{begin}-{number:0{width}}-of-{total}{ending}"
     return ""
 
 
@@ -76,8 +75,10 @@ def parts_of(path: str) -> tuple[str, ...]:
     part = PART.search(path)
     if part is None or not path.lower().endswith(WEIGHTS) or not 1 < int(part[2]) <= MOST_PARTS:
         return ()
-    begin, end = path[: part.start()], path[part.end() :]
-    return tuple(f"{begin}-{number:05}-of-{part[2]}{end}" for number in range(1, int(part[2]) + 1))
+    begin, width, end = path[: part.start()], len(part[1]), path[part.end() :]
+    # Files that are counted from 0 end with "2 of 2" as the others do.
+    first = min(int(part[1]), 1)
+    return tuple(f"{begin}-{number:0{width}}-of-{part[2]}{end}" for number in range(first, int(part[2]) + 1))
 
 
 def named_by(index: str, content: Mapping[str, Any]) -> list[str]:

@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from slipway.artifacts.copies import PART
 from slipway.artifacts.file_rules import GGUF
 from slipway.artifacts.report import Fault
-from slipway.artifacts.soundness import PART, parts_of
+from slipway.artifacts.soundness import parts_of
 from slipway.loader.digests import Digest, Kind
 from slipway.loader.errors import LoadError
 from slipway.loader.sources.base import Body, Entry, Listing, Retry, Source

@@ -97,6 +97,8 @@ COPIES: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*PIPELINE, f"{UNET}.fp16.safetensors"), ()),
     (("model-Q4.gguf", "model-Q8.gguf", "mmproj-f16.gguf"), ()),
     (("config.json", "params.json", *PARTS), ()),
+    (("config.json", "model-1-of-61.safetensors", "model-61-of-61.safetensors"), ("consolidated.safetensors",)),
+    (("config.json", INDEX, "model-00001-of-000163.safetensors"), ("model.safetensors",)),
     (("mmproj-F16.gguf", "BF16/X-BF16-00001-of-00002.gguf", "BF16/X-BF16-00002-of-00002.gguf"), ()),
     (("X.imatrix.gguf", "8bit/X.gguf"), ()),
     (("config.json", "adapter_model.safetensors", "bf16/model.safetensors"), ()),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from slipway.artifacts.soundness import PART, parts_of
+from slipway.artifacts.copies import PART
+from slipway.artifacts.soundness import parts_of
 from slipway.loader.errors import LoadError
 
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
