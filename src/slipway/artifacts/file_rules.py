@@ -99,7 +99,7 @@ def choose(
         if path not in candidates
         and path not in indexes
         and path.partition("/")[0] not in dropped
-        and _is_companion(path, (sizes or {}).get(path))
+        and is_companion(path, (sizes or {}).get(path))
     )
     return Chosen(format_, weights, companions)
 
@@ -142,7 +142,8 @@ def _is_weight(path: str, format_: Format) -> bool:
     return name.endswith(SAFETENSORS)
 
 
-def _is_companion(path: str, size: int | None) -> bool:
+def is_companion(path: str, size: int | None) -> bool:
+    """Whether an engine may read a file that is no weight. ``size``: None: it is not known."""
     name = path.rpartition("/")[2].lower()
     if OTHER_INDEX.fullmatch(name):
         return False

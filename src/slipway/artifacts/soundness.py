@@ -17,7 +17,7 @@ HEAD = 512
 """Bytes of a file that tell what it is instead of weights."""
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".onnx")
 READ = (*WEIGHTS, ".json", ".model", ".tiktoken", ".jinja", ".spm", ".vocab")
-"""Endings of what engines read."""
+"""Endings of what engines read. Other files are read as well, as each tokenizer has its own names."""
 POINTER_BYTES = 1024
 """No pointer is longer."""
 LFS = b"version https://git-lfs.github.com/spec/"
@@ -34,11 +34,9 @@ MODEL = re.compile(rf"(?!.*(?:{BESIDE.pattern})).*(?:\.safetensors|\.gguf)|pytor
 
 
 def fault_of(path: str, head: bytes, size: int | None) -> str:
-    """What a file is instead of what an engine reads, by its first bytes; empty: nothing that shows. ``size``: None: it
+    """What a file that an engine may read is instead, by its first bytes; empty: nothing that shows. ``size``: None: it
     is not known."""
     weights = path.lower().endswith(WEIGHTS)
-    if not path.lower().endswith(READ):
-        return ""
     what = "the weights" if weights else "the file itself"
     begin = head[:HEAD].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if begin.startswith(LFS):

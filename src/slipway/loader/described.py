@@ -134,13 +134,14 @@ class _Files:
         return tuple(one for one in found if one is not None) if all(found) else ()
 
     def check(self, names: Collection[str]) -> None:
-        """Raises LoadError where one of them is something else than what its name says. Of companions only what is as
-        small as a pointer is read."""
-        read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ)]
+        """Raises LoadError where one of them is something else than what its name says. A large companion whose name
+        has no ending of what engines read is not looked at."""
+        read = [name for name in self._in_order(names) if name.lower().endswith(soundness.READ) or self._is_tiny(name)]
         for name in read[:MOST_HEADERS]:
-            size, weights = self._entries[name].size, name.lower().endswith(soundness.WEIGHTS)
-            if weights or name in (CONFIG, INDEX) or (size or 0) <= soundness.POINTER_BYTES:
-                self._refuse(name, "")
+            self._refuse(name, "")
+
+    def _is_tiny(self, name: str) -> bool:
+        return (self._entries[name].size or 0) <= soundness.POINTER_BYTES
 
     def _refuse(self, name: str, reason: str) -> None:
         """Raises FaultError by what the file begins with, or else for the reason, if there is one."""

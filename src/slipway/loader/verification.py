@@ -39,8 +39,7 @@ def fault_in(folder: Path, paths: Collection[str]) -> str:
     for path in sorted(paths)[:MOST_FILES]:
         if path.lower().endswith(soundness.INDEX) and (fault := _fault_of_index(folder, path, paths)):
             return fault
-        small = not path.lower().endswith(soundness.WEIGHTS) and not file_rules.in_dropped_folder(path)
-        if (path in weights or small) and (fault := _fault_of(folder / path, path)):
+        if (path in weights or _is_companion(folder, path)) and (fault := _fault_of(folder / path, path)):
             return fault
     return ""
 
@@ -56,9 +55,13 @@ def _fault_of_index(folder: Path, index: str, paths: Collection[str]) -> str:
     return soundness.incomplete(missing, index) if missing else ""
 
 
+def _is_companion(folder: Path, path: str) -> bool:
+    if path.lower().endswith(soundness.WEIGHTS) or file_rules.in_dropped_folder(path):
+        return False
+    return file_rules.is_companion(path, (folder / path).stat().st_size)
+
+
 def _fault_of(path: Path, name: str) -> str:
-    if not name.lower().endswith(soundness.READ):
-        return ""
     with path.open("rb", buffering=0) as stream:
         size, head = path.stat().st_size, stream.read(soundness.HEAD)
         if fault := soundness.fault_of(name, head, size):

@@ -94,6 +94,18 @@ UNSOUND: list[tuple[str, Files, str]] = [
         llama(model__safetensors=WEIGHTS) | {"config.json": PAGE + b" " * 2000},
         "config.json is a web page, not the file itself",
     ),
+    ("merges", llama(model__safetensors=WEIGHTS, merges__txt=POINTER), "merges.txt is a Git LFS pointer, not the file"),
+    (
+        "new tokenizer",
+        llama(model__safetensors=WEIGHTS) | {"tokenizer.model.v3": POINTER},
+        "tokenizer.model.v3 is a Git LFS pointer",
+    ),
+    ("no ending", llama(model__safetensors=WEIGHTS, dict=PAGE), "dict is a web page, not the file itself"),
+    (
+        "long page",
+        llama(model__safetensors=WEIGHTS, tokenizer__json=PAGE + b" " * 2000),
+        "tokenizer.json is a web page, not the file itself",
+    ),
     (
         "pipeline",
         {"model_index.json": b'{"_class_name": "X"}', "unet/model.bin": POINTER},
@@ -161,7 +173,7 @@ def test_what_lies_on_a_claim_or_a_node_and_is_no_model_is_told(
 
 @each(
     [
-        {"notes.txt": POINTER, "README.md": PAGE, "assets/cover.bin": b"", "m.gguf": GGUF},
+        {"cover.png": POINTER, "README.md": PAGE, "assets/cover.bin": b"", "m.gguf": GGUF},
         {"m.bin": b"GGUF" + bytes(100), "m.onnx": bytes(range(256)), "m.pt": bytes(100)},
         llama(model__safetensors=LONG),
         {"config.json": CONFIG, "model.safetensors": WEIGHTS, "pytorch_model-00001-of-00002.bin": b"x"},
