@@ -102,7 +102,10 @@ class Reviews:
             penalty = PENALTY_SECONDS
             raise
         finally:
-            asyncio.get_running_loop().call_later(penalty, self._release, address)
+            if penalty:
+                asyncio.get_running_loop().call_later(penalty, self._release, address)
+            else:  # at once: the same request may need a place for a look at models
+                self._release(address)
 
     async def _reviewed(self, token: str) -> Object:
         review: Object = {

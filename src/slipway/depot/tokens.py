@@ -100,8 +100,11 @@ class Tokens:
         scopes = " ".join(request.query.getall("scope", [])).split()
         if len(scopes) > MOST_SCOPES:
             raise RefusedError(400, f"ask for at most {MOST_SCOPES} scopes")
+        requested = [scope_of(one) for one in scopes]
+        if len(_written(requested)) > 1:  # each costs a look at models
+            raise RefusedError(400, "ask to push into one repository at a time")
         caller = await self._caller(request)
-        access = await self._access(caller, [scope_of(one) for one in scopes])
+        access = await self._access(caller, requested, request.remote or "")
         now = self._now()
         signed = self._signer.signed(caller.subject, access, now)
         answer = {
@@ -112,10 +115,11 @@ class Tokens:
         }
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
-    async def _access(self, caller: Caller, scopes: Sequence[Scope]) -> tuple[Access, ...]:
-        rights = self._publishers.rights
-        names = {one.name for one in scopes if one.writes} if caller.pod else set()
-        writable = {name: await rights(caller.namespace, caller.pod, name) for name in sorted(names)}
+    async def _access(self, caller: Caller, scopes: Sequence[Scope], address: str) -> tuple[Access, ...]:
+        writable: dict[str, frozenset[str]] = {}
+        for name in _written(scopes) if caller.pod else ():
+            async with self._reviews.place(address):
+                writable[name] = await self._publishers.rights(caller.namespace, caller.pod, name)
         return granted(caller, scopes, writable)
 
     async def bearer(self, request: web.Request) -> Caller:
@@ -157,6 +161,11 @@ class Tokens:
             return uid(await self._client.get(NAMESPACE, Key("", name)))
         except NotFoundError:
             return ""
+
+
+def _written(scopes: Iterable[Scope]) -> frozenset[str]:
+    """Repositories that are asked for with more than pull."""
+    return frozenset(one.name for one in scopes if one.writes)
 
 
 def _password(shown: str) -> str:

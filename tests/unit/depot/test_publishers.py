@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from slipway.depot.publishers import NOTHING, REMOVE, WRITE, Place, parsed, rights
+from slipway.depot.reviews import MOST_OF_ONE
 from slipway.serving.publishers import is_pod_of, job_name
 from slipway.serving.repositories import repository
 
@@ -183,3 +186,40 @@ async def test_a_cluster_that_does_not_answer_is_503(server, tokens, metrics, sc
     async with asked(metrics, tokens) as visitor:
         answer = await visitor.get("/token", params={"scope": f"repository:{MINE}:push"}, headers=BEARER)
     assert answer.status == 503
+
+
+async def test_a_token_for_two_repositories_to_push_into_is_refused_before_any_look_at_models(server, tokens, metrics):
+    knows(server, POD, "slipway-depot", pod=pod_of("a" * 200))
+    names = [f"namespaced/team/tiny-0000000{number}/{UID}" for number in range(2)]
+    query = [("scope", f"repository:{name}:pull,push") for name in names]
+    async with asked(metrics, tokens) as visitor:
+        answer = await visitor.get("/token", params=query, headers=BEARER)
+        assert (answer.status, await answer.text()) == (400, "ask to push into one repository at a time\n")
+    assert server.log == []
+
+
+async def test_one_address_has_a_share_of_the_looks_at_models(server, tokens, metrics, script, eventually):
+    knows(server, POD, "slipway-depot", pod=pod_of())
+    go, looks, missing = asyncio.Event(), [], script.refuse(404, "NotFound")
+
+    async def hold(request: web.Request) -> web.StreamResponse:
+        looks.append(request.path)
+        await go.wait()
+        return await missing(request)
+
+    server.fault("GET", "/things", hold, times=10**9)
+    async with asked(metrics, tokens) as visitor:
+
+        async def ask() -> int:
+            query = {"scope": f"repository:{MINE}:push"}
+            async with visitor.get("/token", params=query, headers=BEARER) as answer:
+                return answer.status
+
+        held = []
+        for number in range(1, MOST_OF_ONE + 1):
+            held.append(asyncio.create_task(ask()))
+            await eventually(lambda number=number: len(looks) == number)
+        more = asyncio.create_task(ask())
+        await eventually(lambda: more.done() or len(looks) > MOST_OF_ONE)
+        go.set()
+        assert (await asyncio.gather(*held), await more) == ([200] * MOST_OF_ONE, 503)
