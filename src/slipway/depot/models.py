@@ -20,7 +20,6 @@ import msgspec
 
 from slipway.decoding import DecodingError, decode_json, said
 from slipway.depot.app import RefusedError
-from slipway.depot.publishers import PUBLISHING
 from slipway.depot.settings import Settings
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
@@ -127,12 +126,12 @@ def taken(model: Object, key: bytes, now: float) -> int:
 
 
 def _artifact_bytes(model: Object) -> int | None:
-    """None: it has no artifact. While it is being published, its size is only a report of the author's pod."""
+    """None: it has no artifact. Until it has a digest, its size is only a report of the author's pod."""
     status = model.get("status")
-    if isinstance(status, dict) and status.get("phase") == PUBLISHING:
-        return None
     artifact = status.get("artifact") if isinstance(status, dict) else None
-    size = artifact.get("sizeBytes") if isinstance(artifact, dict) else None
+    if not isinstance(artifact, dict) or not artifact.get("digest"):
+        return None
+    size = artifact.get("sizeBytes")
     return size if isinstance(size, int) else None
 
 

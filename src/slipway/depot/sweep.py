@@ -33,6 +33,8 @@ IMAGE_DIGEST = "slipway.inference/image"
 PUBLISHED, IMAGE = "published", "image"
 WORKING = frozenset({PUBLISHED, IMAGE, "session", "publishing"})
 """Tags in the repository of a model that is not yet published."""
+FAILED, UPLOADED = "Failed", frozenset({"session"})
+"""Phase of a model that could not be published, and what it keeps for another attempt: what its author uploaded."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ def _kept(model: Object) -> Kept:
     artifact = status.get("artifact") if isinstance(status, dict) else None
     digest = artifact.get("digest") if isinstance(artifact, dict) else None
     if not isinstance(digest, str) or not digest:
-        return Kept(WORKING)
+        return Kept(UPLOADED if isinstance(status, dict) and status.get("phase") == FAILED else WORKING)
     return Kept(frozenset({IMAGE} if annotations_of(model).get(IMAGE_DIGEST) else ()), digest)
 
 

@@ -124,20 +124,27 @@ def room(world: World, queue: Queue) -> int | None:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
     share = limit * queue.share // 100
-    published, publishing = Counter[str](), Counter[str]()
+    published, reported = Counter[str](), Counter[str]()
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
-        if HAS in by_turn(model):
-            publishing[key(model).namespace] += _size_in_turn(model, world, limit)
-        else:
+        if is_published(model):
             published[key(model).namespace] += size_of(model)
-    claims = {one: max(min(size, (share if one else limit) - published[one]), 0) for one, size in publishing.items()}
+        elif HAS in by_turn(model):
+            reported[key(model).namespace] += _size_in_turn(model, world, limit)
+        else:  # an attempt that ended: what it sent may still be there
+            reported[key(model).namespace] += min(size_of(model), limit)
+    claims = {one: max(min(size, (share if one else limit) - published[one]), 0) for one, size in reported.items()}
     free = limit - published.total() - sum(claims.values())
     own = (share if namespace else limit) - published[namespace] - claims.get(namespace, 0)
     return max(min(free, own), 0)
 
 
+def is_published(model: Object) -> bool:
+    """Whether the size in its status is that of its artifact, and not only what its publisher reports."""
+    return bool(((model.get("status") or {}).get("artifact") or {}).get("digest"))
+
+
 def size_of(model: Object) -> int:
-    """Bytes of a model's artifact, or that a model with a turn needs, by its status. 0: not known."""
+    """Bytes of a model's artifact, or those that its publisher reported, by its status. 0: not known."""
     size = ((model.get("status") or {}).get("artifact") or {}).get("sizeBytes")
     return max(size, 0) if isinstance(size, int) else 0
 

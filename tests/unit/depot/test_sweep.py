@@ -122,6 +122,14 @@ async def test_what_an_author_pushed_beside_an_artifact_goes(visitor, registry, 
     assert set(registry.tags.values()) == {artifact}
 
 
+async def test_a_model_that_failed_keeps_only_what_its_author_uploaded(visitor, registry, server):
+    await put(server, "bad", "1", status={"phase": "Failed", "artifact": {"sizeBytes": 85}})
+    for tag in ("session", "publishing", "published", "image"):
+        push(registry, "namespaced/team/bad/1", tag)
+    assert (await sweep(visitor))["removed"] == 3
+    assert set(registry.tags) == {("namespaced/team/bad/1", "session")}
+
+
 async def test_a_manifest_that_took_the_artifacts_tag_goes(visitor, registry, server):
     push(registry, "namespaced/team/tiny/1", "published", text="another")
     await put(server, "tiny", "1", status=ready(digest_of(b"artifact")))

@@ -537,7 +537,9 @@ def claimed(uid: str, length: int, **changes: Any) -> str:
 
 async def test_a_storage_without_room_is_507_before_a_byte_is_written(start_depot, thing, registry, server):
     depot = await start_depot(capacityLimit="10Ki")
-    await server.put("/apis/toys.test/v1/namespaces/a/things/b", status={"artifact": {"sizeBytes": 4096}})
+    await server.put(
+        "/apis/toys.test/v1/namespaces/a/things/b", status={"artifact": {"digest": "sha256:1", "sizeBytes": 4096}}
+    )
     await server.put(
         "/apis/toys.test/v1/boxes/c",
         metadata={"uid": "c", "annotations": {"slipway.inference/upload": claimed("c", 5000)}},
@@ -652,7 +654,9 @@ async def test_an_abandoned_upload_cannot_be_resumed_while_it_is_removed(left, r
 
 async def test_an_owner_who_resumes_an_abandoned_upload_needs_room_again(left, server):
     await server.put(
-        "/apis/toys.test/v1/boxes/full", metadata={"uid": "full"}, status={"artifact": {"sizeBytes": 5000}}
+        "/apis/toys.test/v1/boxes/full",
+        metadata={"uid": "full"},
+        status={"artifact": {"digest": "sha256:1", "sizeBytes": 5000}},
     )
     at = {**TUS, **bearer(name="left", uid="left"), "Upload-Offset": "2000"}
     assert (await left.ask("PATCH", bytes(1000), at, LEFT_DOOR)).status == 507
@@ -695,7 +699,7 @@ async def test_a_namespace_leaves_a_part_of_the_storage_to_others(start_depot, t
     depot = await start_depot(capacityLimit="10000")
     for number in range(8):
         path = f"/apis/toys.test/v1/namespaces/team/things/b{number}"
-        await server.put(path, status={"artifact": {"sizeBytes": 1000}})
+        await server.put(path, status={"artifact": {"digest": "sha256:1", "sizeBytes": 1000}})
     full = await depot.ask("PUT", gguf(1001))
     text = "namespace team has 1000 bytes left of its share of the storage, and the file has 1001"
     assert (full.status, await full.text()) == (507, f"{text}: delete models of the namespace\n")
@@ -745,7 +749,7 @@ OTHER = "/apis/toys.test/v1/boxes/full"
 
 
 async def fill(server: Any, size: int = 9000) -> None:
-    await server.put(OTHER, metadata={"uid": "full"}, status={"artifact": {"sizeBytes": size}})
+    await server.put(OTHER, metadata={"uid": "full"}, status={"artifact": {"digest": "sha256:1", "sizeBytes": size}})
 
 
 async def annotate(server: Any, text: str, path: str = THING) -> None:

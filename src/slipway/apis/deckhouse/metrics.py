@@ -11,7 +11,7 @@ from slipway.apis.description import Sample
 from slipway.kube.objects import Kind, Object, key, uid
 from slipway.kube.quantity import amount
 from slipway.serving.settings import Settings
-from slipway.weights.turns import PUBLISHING
+from slipway.weights import turns
 
 PREFIX = "d8_ai_models"
 OF_MODELS = {
@@ -69,7 +69,5 @@ def _of_storage(used: int, limit: str) -> Iterable[tuple[str, float]]:
 
 
 def _size(model: Object) -> int:
-    """Of its artifact. While the model is being published, the status has the size that its publisher reports."""
-    status = model.get("status") or {}
-    artifact = status.get("artifact") or {}
-    return int(artifact.get("sizeBytes") or 0) if status.get("phase") != PUBLISHING else 0
+    """Of its artifact. Before that is there, the status has the size that its publisher reports."""
+    return turns.size_of(model) if turns.is_published(model) else 0

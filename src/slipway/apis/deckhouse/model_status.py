@@ -58,7 +58,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     turn: turns.Place | None = None
     """None: it needs no turn, or could not begin."""
     size: int = 0
-    """Bytes that it needs while it has its turn; 0: not known."""
+    """Bytes that its publisher reports; 0: not known."""
     retried: Rejection | None = None
     """Why its plan is not in place yet."""
 
@@ -80,8 +80,8 @@ def status(view: View, rejection: Rejection | None) -> StatusResult:
         fields |= {"artifact": _artifact(told.found), "resolved": _resolved(view, told.found.facts)}
     elif view.published:
         fields |= {field: before.get(field) for field in ("artifact", "resolved")}
-    elif told.size > 0:
-        fields |= {"artifact": {"sizeBytes": min(told.size, MOST_SIZE)}}
+    elif size := told.size or turns.size_of(view.model):  # what was sent so far stays in the registry for some time
+        fields |= {"artifact": {"sizeBytes": min(size, MOST_SIZE)}}
     return build_status(
         view.model,
         _without_empty(fields),
@@ -204,7 +204,7 @@ def _publishing(view: View) -> Told:
         progress=publications.percent(state.done, view.record.total, view.progress),
         recheck=TURN_SECONDS if view.run.made is None else min(filter(None, (state.recheck, _slice_left(view)))),
         turn="has",
-        size=publications.size(view.run, view.world) or turns.size_of(view.model),
+        size=publications.size(view.run, view.world),
     )
 
 

@@ -22,7 +22,7 @@ READY = {
     "phase": "Ready",
     "source": {"resolvedType": "HuggingFace"},
     "resolved": {"format": "GGUF"},
-    "artifact": {"kind": "OCI", "sizeBytes": 600},
+    "artifact": {"kind": "OCI", "digest": "sha256:1", "sizeBytes": 600},
     "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}],
 }
 

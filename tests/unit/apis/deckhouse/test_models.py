@@ -381,11 +381,10 @@ def test_children_that_cannot_be_made_are_told(cluster: Cluster) -> None:
 # Room
 
 
-def test_a_model_without_room_frees_the_space_that_it_wanted() -> None:
+def test_a_model_without_room_takes_none() -> None:
+    """Its publisher reports a size only when it begins to send."""
     cluster = Cluster(capacityLimit="1000", namespaceShare=100)
     cluster.create("large")
-    cluster.reconcile("large")
-    cluster.tells("large", 0, 900)
     cluster.reconcile("large")
     cluster.ends("large", fails="InsufficientStorage: 900 bytes are needed, 800 are free")
     cluster.reconcile("large")
@@ -479,7 +478,33 @@ def test_the_status_has_the_reported_size_as_a_number() -> None:
     assert cluster.status("mine")["artifact"] == {"sizeBytes": (1 << 63) - 1}
 
 
-def test_a_publication_that_makes_way_gives_its_room_back() -> None:
+@pytest.mark.parametrize("namespace", ["chat", "other"])
+def test_a_model_that_failed_keeps_what_it_sent_counted(namespace: str) -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=90)
+    cluster.create("bad")
+    cluster.reconcile("bad")
+    cluster.tells("bad", 850, 850)
+    cluster.reconcile("bad")
+    cluster.ends("bad", fails="IntegrityCheckFailed: a file is not as it was announced")
+    cluster.reconcile("bad")
+    assert (cluster.phase("bad"), cluster.status("bad")["artifact"]) == ("Failed", {"sizeBytes": 850})
+    cluster.create("next", namespace=namespace)
+    cluster.reconcile("next")
+    assert words(cluster.job("next"))[4:] == [f"--capacity-free={50 if namespace == 'chat' else 150}"]
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Pending"])
+def test_models_that_failed_take_no_more_than_the_share_of_their_namespace(phase: str) -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=50)
+    for name in ("one", "two", "three"):
+        cluster.create(name)
+        cluster.models[name]["status"] = {"phase": phase, "artifact": {"sizeBytes": 1 << 62}}
+    cluster.create("yours", namespace="other")
+    cluster.reconcile("yours")
+    assert words(cluster.job("yours"))[4:] == ["--capacity-free=500"]
+
+
+def test_a_publication_that_makes_way_keeps_its_room() -> None:
     cluster = Cluster(capacityLimit="1000", publicationsAtOnce=1)
     cluster.create("mine")
     cluster.reconcile("mine")
@@ -489,7 +514,8 @@ def test_a_publication_that_makes_way_gives_its_room_back() -> None:
     cluster.reconcile("yours")
     cluster.now += turns.SLICE_SECONDS + 1
     cluster.reconcile_all()
-    assert "artifact" not in cluster.status("mine")
+    assert (cluster.phase("mine"), cluster.status("mine")["artifact"]) == ("Pending", {"sizeBytes": 650})
+    assert words(cluster.job("yours"))[4:] == ["--capacity-free=350"]
 
 
 @pytest.mark.parametrize("claimed", [300, 500, 999, 1000, 1001, 1 << 62])
