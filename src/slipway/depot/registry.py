@@ -202,13 +202,21 @@ class Registry:
                 return
             last = page[-1]
 
-    async def tags(self, repository: str) -> tuple[str, ...]:
-        """Of a repository: at most PAGE."""
-        try:
-            page = await self._listed(self._at(repository, "tags/list").with_query(n=str(PAGE)), repository, _Tags)
-        except MissingError:
-            return ()
-        return tuple(tag for tag in page.tags or () if _TAG.fullmatch(tag))
+    async def tags(self, repository: str) -> AsyncIterator[str]:
+        """All tags of a repository."""
+        last = ""
+        for _unused in range(MOST_PAGES):
+            query = {"n": str(PAGE)} | ({"last": last} if last else {})
+            try:
+                page = (await self._listed(self._at(repository, "tags/list").with_query(query), repository, _Tags)).tags
+            except MissingError:
+                return
+            for tag in page or ():
+                if _TAG.fullmatch(tag):
+                    yield tag
+            if not page or len(page) < PAGE or page[-1] == last:
+                return
+            last = page[-1]
 
     async def digest(self, repository: str, tag: str) -> str:
         """Of the manifest that has a tag; empty: there is none."""

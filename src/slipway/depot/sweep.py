@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 from aiohttp import web
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 PATH = "/v1/sweep"
 SECONDS = 120.0
 """For one request. The collector sends further ones until all is done."""
+MOST_OF_ONE = 15.0
+"""Seconds of them for one repository, so that its author keeps no other from being looked at."""
 IMAGE_DIGEST = "slipway.inference/image"
 """Annotation of a model: digest of its files as an image."""
 PUBLISHED, IMAGE = "published", "image"
@@ -111,11 +114,12 @@ class Sweeper:
                 models += page.items
         named, end = kept(models), time.monotonic() + SECONDS
         removed, complete = 0, True
-        for name in repositories:
+        for name in in_order(repositories, named):
             if time.monotonic() > end:
                 return Swept(removed, complete=False)
             try:
-                removed += await self._remove(name, named.get(name, Kept(frozenset())))
+                of_one = await self._remove(name, named.get(name, Kept(frozenset())))
+                removed, complete = removed + of_one.removed, complete and of_one.complete
             except AwayError as error:
                 log.warning("stopped to remove what no model names: %s", said(error))
                 return Swept(removed, complete=False)
@@ -124,11 +128,23 @@ class Sweeper:
                 complete = False
         return Swept(removed, complete)
 
-    async def _remove(self, name: str, keep: Kept) -> int:
+    async def _remove(self, name: str, keep: Kept) -> Swept:
         """Manifests of a repository that its model does not keep."""
-        digests = {tag: await self._registry.digest(name, tag) for tag in await self._registry.tags(name)}
-        stay = {digest for tag, digest in digests.items() if keep.keeps(tag, digest)}
-        gone = {digest for digest in digests.values() if digest and digest not in stay}
-        for digest in sorted(gone):
-            await self._registry.delete_manifest(name, digest)
-        return len(gone)
+        end, gone = time.monotonic() + MOST_OF_ONE, set[str]()
+        stay = {await self._registry.digest(name, tag) for tag in sorted(keep.tags)}
+        async for tag in self._registry.tags(name):
+            if time.monotonic() > end:
+                return Swept(len(gone), complete=False)
+            digest = await self._registry.digest(name, tag)
+            if digest and digest not in stay | gone and not keep.keeps(tag, digest):
+                await self._registry.delete_manifest(name, digest)
+                gone.add(digest)
+        return Swept(len(gone), complete=True)
+
+
+def in_order(repositories: Iterable[str], named: Container[str]) -> list[str]:
+    """Those without a model first: they may have most to remove. Otherwise in another order each time, so that what
+    lasts longer than a request starves no other."""
+    mixed = list(repositories)
+    random.shuffle(mixed)
+    return sorted(mixed, key=lambda name: name in named)

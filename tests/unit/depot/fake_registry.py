@@ -100,10 +100,11 @@ class FakeRegistry:
     def repositories(self) -> list[str]:
         return sorted({one for one, _digest in (*self.manifests, *self.blobs)})
 
-    async def tags_get(self, _request: web.Request, repository: str, _list: str) -> web.Response:
+    async def tags_get(self, request: web.Request, repository: str, _list: str) -> web.Response:
         if repository not in self.repositories:
             return web.Response(status=404)
-        return web.json_response({"tags": [tag for one, tag in self.tags if one == repository] or None})
+        after = sorted(tag for one, tag in self.tags if one == repository and tag > request.query.get("last", ""))
+        return web.json_response({"tags": after[: int(request.query["n"])] or None})
 
     async def manifests_get(self, _request: web.Request, repository: str, tag: str) -> web.Response:
         digest = self.tags.get((repository, tag))

@@ -15,10 +15,11 @@ from yarl import URL
 
 from slipway.depot import certificates
 from slipway.depot import registry as registry_module
+from slipway.depot import sweep as sweep_module
 from slipway.depot.app import application
 from slipway.depot.registry import Registry
 from slipway.depot.server import Certificate, served
-from slipway.depot.sweep import Sweeper, kept
+from slipway.depot.sweep import Sweeper, in_order, kept
 from slipway.depot.tokens import Tokens
 
 from ...docs.pages import ROOT
@@ -183,6 +184,47 @@ async def test_all_pages_of_the_list_are_read(visitor, registry, monkeypatch):
     for number in range(5):
         push(registry, f"namespaced/team/gone/{number}", "published")
     assert (await sweep(visitor))["removed"] == 5
+
+
+async def test_all_pages_of_the_tags_are_read(visitor, registry, server, monkeypatch):
+    monkeypatch.setattr(registry_module, "PAGE", 2)
+    repository = "namespaced/team/tiny/1"
+    for tag in ("a", "b", "c", "published", "z"):
+        push(registry, repository, tag)
+    await put(server, "tiny", "1", status=ready(registry.tags[repository, "published"]))
+    assert await sweep(visitor) == {"removed": 4, "complete": True}
+    assert set(registry.tags) == {(repository, "published")}
+
+
+async def test_a_repository_that_takes_too_long_is_left_and_the_others_are_looked_at(visitor, registry, monkeypatch):
+    names = [f"namespaced/team/gone/{number}" for number in range(3)]
+    for name in names:
+        push(registry, name, "a", "b")
+    monkeypatch.setattr(sweep_module, "MOST_OF_ONE", -1.0)
+    assert await sweep(visitor) == {"removed": 0, "complete": False}
+    assert {f"/v2/{name}/tags/list" for name in names} <= {path for _method, path in registry.log}
+
+
+def test_repositories_without_a_model_are_first_and_otherwise_in_another_order_each_time():
+    names = [f"namespaced/team/m{number}/{number}" for number in range(40)]
+    orders = [in_order(names, set(names[:20])) for _unused in range(2)]
+    assert orders[0] != orders[1]
+    assert all((set(order[:20]), set(order[20:])) == (set(names[20:]), set(names[:20])) for order in orders)
+
+
+async def test_a_tag_that_is_moved_meanwhile_stays(visitor, registry, server):
+    """A publisher moves it while the depot looks at the others."""
+    repository = "namespaced/team/coming/1"
+    push(registry, repository, "publishing", text="before")
+    await put(server, "coming", "1", status={"phase": "Publishing"})
+
+    async def move(request: web.Request) -> None:
+        if request.path.endswith("/tags/list"):
+            push(registry, repository, "publishing", text="after")
+
+    registry.interfere = move
+    await sweep(visitor)
+    assert (repository, "publishing") in registry.tags
 
 
 @pytest.mark.parametrize(
