@@ -7,31 +7,29 @@ changed the model meanwhile.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
-from slipway.decoding import DecodingError, decode_json, said
+from slipway.decoding import said
 from slipway.depot.app import RefusedError
 from slipway.depot.settings import Settings
 from slipway.kube.client import Client
 from slipway.kube.errors import ApiError, ConflictError, NotFoundError
 from slipway.kube.objects import Key, Kind, Object, annotations_of, deleting, key, resource_version, uid
 from slipway.serving.depot_token import Claim
+from slipway.serving.upload_notes import UPLOAD, Note, note, proof, proven, request_proof, reserved
 
 log = logging.getLogger(__name__)
 
 UPLOADED = "slipway.inference/uploaded"
 """Annotation of a model: digest of the session's manifest, once all bytes are there."""
-UPLOAD = "slipway.inference/upload"
-"""Annotation of a model: how long its file is, and who writes it until when."""
 HOLD_SECONDS, RENEW_SECONDS = 120.0, 40.0
 """For how long one may write without saying so again, and how often it says so."""
 MARGIN_SECONDS = 20.0
@@ -42,68 +40,15 @@ MOST_RELEASED = 16
 """Abandoned uploads that one request removes, as its client waits for that."""
 ATTEMPTS = 8
 FIELD_MANAGER = "slipway-depot"
-_NOTE_BYTES = 1024
 
 
 Remove = Callable[[Claim], Awaitable[bool]]
 """Removes an upload from the registry. Returns whether nothing is left of it there."""
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands in the annotation."""
-
-    length: int
-    """Bytes of the file: so much of the storage is taken."""
-    proof: str = ""
-    """That the depot noted this length for this model. Whoever may edit models could take all of the storage else."""
-    expires: int = 0
-    """Unix seconds at which the session ends; 0: never."""
-    writer: str = ""
-    until: int = 0
-    """Unix seconds."""
-
-
-def note(model: Object) -> Note | None:
-    """What an upload noted on a model; None for nothing, or for what is none of ours."""
-    try:
-        return decode_json(annotations_of(model).get(UPLOAD, ""), Note, most=_NOTE_BYTES)
-    except DecodingError:
-        return None
-
-
 def uploaded(model: Object) -> str:
     """Digest of the manifest of a complete session; empty: it is not complete."""
     return str(annotations_of(model).get(UPLOADED, ""))
-
-
-def proof(key: bytes, model: str, length: int, expires: int) -> str:
-    """Of a note on the model with this uid."""
-    return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
-
-
-def request_proof(key: bytes, model: str, length: int, until: int) -> str:
-    """Of a note whose length must still be checked against the room of the storage."""
-    return hmac.digest(key, f"slipway-depot-request-v1\n{model}\n{length}\n{until}".encode(), hashlib.sha256).hex()
-
-
-def _old_proof(key: bytes, model: str, length: int) -> str:
-    """Of a note by an older depot. Its session never ends."""
-    return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
-
-
-def proven(model: Object, key: bytes) -> Note | None:
-    """The note of an upload for which the depot had room. Authors of models can write annotations, too."""
-    noted = note(model)
-    if noted is None:
-        return None
-    valid = [proof(key, uid(model), noted.length, noted.expires)]
-    if not noted.expires:
-        valid.append(_old_proof(key, uid(model), noted.length))
-    return noted if _is_one_of(noted.proof, valid) else None
-
-
-def _is_one_of(given: str, valid: Sequence[str]) -> bool:
-    return any(hmac.compare_digest(given.encode(), one.encode()) for one in valid)
 
 
 def abandoned(model: Object, key: bytes, now: float) -> bool:
@@ -116,23 +61,58 @@ def abandoned(model: Object, key: bytes, now: float) -> bool:
 
 def taken(model: Object, key: bytes, now: float) -> int:
     """Bytes of the storage that a model has: of its artifact, or of its upload under way."""
-    size, noted = _artifact_bytes(model), note(model)
-    if size is not None:
-        return max(size, 0)
-    if noted is None:
-        return 0
-    asks = now < noted.until and _is_one_of(noted.proof, [request_proof(key, uid(model), noted.length, noted.until)])
-    return noted.length if asks or proven(model, key) else 0
+    size = _artifact_bytes(model)
+    return max(size, 0) if size is not None else reserved(model, key, now)
+
+
+def reported(model: Object, most: int) -> int:
+    """Bytes that a model without artifact has beside its upload, as its publisher reports them; at most ``most``."""
+    size = _size(model) if _artifact_bytes(model) is None else None
+    return min(max(size, 0), most) if size is not None else 0
 
 
 def _artifact_bytes(model: Object) -> int | None:
     """None: it has no artifact. Until it has a digest, its size is only a report of the author's pod."""
+    return _size(model) if _artifact(model).get("digest") else None
+
+
+def _size(model: Object) -> int | None:
+    size = _artifact(model).get("sizeBytes")
+    return size if isinstance(size, int) else None
+
+
+def _artifact(model: Object) -> Object:
     status = model.get("status")
     artifact = status.get("artifact") if isinstance(status, dict) else None
-    if not isinstance(artifact, dict) or not artifact.get("digest"):
-        return None
-    size = artifact.get("sizeBytes")
-    return size if isinstance(size, int) else None
+    return artifact if isinstance(artifact, dict) else {}
+
+
+class Use:
+    """What the models of each namespace have of the storage. Sizes that publishers report take no more than a share."""
+
+    def __init__(self, limit: int, share: int) -> None:
+        self._limit, self._share = limit, share
+        self._taken, self._left, self._reported = Counter[str](), Counter[str](), Counter[str]()
+
+    def add(self, namespace: str, taken: int, reported: int, *, left: bool) -> None:
+        """A model. ``left``: its upload is abandoned and counts against no share."""
+        (self._left if left else self._taken)[namespace] += taken
+        self._reported[namespace] += reported
+
+    def free(self) -> int:
+        """Bytes that are left of the storage."""
+        used = self._taken.total() + self._left.total()
+        return self._limit - used - sum(map(self._claim, self._reported))
+
+    def share_left(self, namespace: str) -> int:
+        """Bytes that a namespace may still use. ClusterModels have no share: they can use all."""
+        return self._most(namespace) - self._taken[namespace] - self._claim(namespace)
+
+    def _claim(self, namespace: str) -> int:
+        return max(min(self._reported[namespace], self._most(namespace) - self._taken[namespace]), 0)
+
+    def _most(self, namespace: str) -> int:
+        return self._share if namespace else self._limit
 
 
 class Hold:
@@ -218,15 +198,15 @@ class Models:
 
     async def _room(self, claim: Claim, hold: Hold, remove: Remove) -> None:
         """Raises RefusedError where the storage has no room for what was noted just now."""
-        free = self._settings.capacity_bytes
-        share, rest = self._settings.share_bytes if claim.namespace else free, []
+        limit, rest = self._settings.capacity_bytes, []
+        use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
-            size = taken(model, self._key, self._now())
-            free -= size
-            if abandoned(model, self._key, self._now()):
+            size, place = taken(model, self._key, self._now()), key(model).namespace
+            left = abandoned(model, self._key, self._now())
+            use.add(place, size, reported(model, limit), left=left)
+            if left:
                 rest.append((size, model))
-            elif key(model).namespace == claim.namespace:
-                share -= size
+        free, share = use.free(), use.share_left(claim.namespace)
         rest.sort(key=lambda one: one[0], reverse=True)
         for size, model in rest[:MOST_RELEASED]:
             if hold.length > free and await self._release_abandoned(model, remove):

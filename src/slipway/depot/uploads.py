@@ -25,7 +25,7 @@ from slipway.artifacts import session as sessions
 from slipway.artifacts.session import Session
 from slipway.decoding import said
 from slipway.depot.app import RefusedError, busy
-from slipway.depot.models import Hold, Models, note, uploaded
+from slipway.depot.models import Hold, Models, uploaded
 from slipway.depot.registry import Registry, RegistryError
 from slipway.depot.settings import Settings
 from slipway.depot.writer import Body, CutError, Writer, patiently, stored, unavailable
@@ -35,6 +35,7 @@ from slipway.kube.objects import Object
 from slipway.serving import depot_token
 from slipway.serving.depot_token import Claim
 from slipway.serving.repositories import repository
+from slipway.serving.upload_notes import note
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -50,6 +50,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """Size of all artifacts together; empty: there is no limit."""
     share: int = 100
     """Percentage of it that the models of one namespace can use."""
+    reserved: Callable[[Object], int] = lambda _model: 0
+    """Bytes that a model's upload takes, or is about to take."""
 
 
 def by_turn(model: Object) -> Iterable[str]:
@@ -124,17 +126,19 @@ def room(world: World, queue: Queue) -> int | None:
         return None
     limit, namespace = math.floor(amount(queue.capacity)), key(world.resource).namespace
     share = limit * queue.share // 100
-    published, reported = Counter[str](), Counter[str]()
+    taken, reported = Counter[str](), Counter[str]()
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
         if is_published(model):
-            published[key(model).namespace] += size_of(model)
-        elif HAS in by_turn(model):
+            taken[key(model).namespace] += size_of(model)
+            continue
+        taken[key(model).namespace] += queue.reserved(model)
+        if HAS in by_turn(model):
             reported[key(model).namespace] += _size_in_turn(model, world, limit)
         else:  # an attempt that ended: what it sent may still be there
             reported[key(model).namespace] += min(size_of(model), limit)
-    claims = {one: max(min(size, (share if one else limit) - published[one]), 0) for one, size in reported.items()}
-    free = limit - published.total() - sum(claims.values())
-    own = (share if namespace else limit) - published[namespace] - claims.get(namespace, 0)
+    claims = {one: max(min(size, (share if one else limit) - taken[one]), 0) for one, size in reported.items()}
+    free = limit - taken.total() - sum(claims.values())
+    own = (share if namespace else limit) - taken[namespace] - claims.get(namespace, 0)
     return max(min(free, own), 0)
 
 
@@ -154,7 +158,7 @@ def _size_in_turn(model: Object, world: World, limit: int) -> int:
     size, since = size_of(model), _since(model)
     if not size and (since is None or world.now - since < UNKNOWN_SECONDS):
         raise LookupError(f"{model['kind']} {key(model)}")
-    return size if size <= limit else 0  # its publisher refuses what is larger
+    return min(size, limit)
 
 
 def may_begin(world: World, queue: Queue) -> bool:

@@ -30,6 +30,7 @@ from slipway.depot.models import Models
 from slipway.depot.registry import Registry
 from slipway.depot.uploads import Uploads
 from slipway.kube.client import Client
+from slipway.serving import upload_notes
 from slipway.serving.depot_token import Claim, sign
 
 from .conftest import KEY, settings_with
@@ -167,7 +168,7 @@ async def test_a_whole_file_becomes_pieces_and_the_controller_is_told(depot, reg
     note, length = noted(server), len(content)
     expires = note["expires"]
     assert expires > time.time()
-    assert note == {"length": length, "expires": expires, "proof": models_module.proof(KEY, UID, length, expires)}
+    assert note == {"length": length, "expires": expires, "proof": upload_notes.proof(KEY, UID, length, expires)}
     assert registry.uploads == {}
 
 
@@ -532,7 +533,7 @@ async def test_a_file_may_be_only_so_long(start_depot, thing):
 
 def claimed(uid: str, length: int, **changes: Any) -> str:
     expires = changes.get("expires", 0)
-    return json.dumps({"length": length, "proof": models_module.proof(KEY, uid, length, expires), **changes})
+    return json.dumps({"length": length, "proof": upload_notes.proof(KEY, uid, length, expires), **changes})
 
 
 async def test_a_storage_without_room_is_507_before_a_byte_is_written(start_depot, thing, registry, server):
@@ -564,7 +565,7 @@ LEFT_DOOR = "/v1/upload/team/left/left"
 def ended(length: int = 9000, *, model: str = "left", **changes: Any) -> dict[str, Any]:
     """Metadata of a model whose upload's session has ended."""
     note = claimed(model, length, **{"expires": int(time.time()) - 1, **changes})
-    return {"uid": model, "annotations": {models_module.UPLOAD: note}}
+    return {"uid": model, "annotations": {upload_notes.UPLOAD: note}}
 
 
 @pytest.fixture
@@ -581,7 +582,7 @@ async def left(start_depot: Any, thing: Any, server: Any) -> Depot:
 async def test_an_abandoned_upload_makes_room_for_another_author(left, registry, server):
     assert (LEFT_REPOSITORY, "session") in registry.tags
     assert (await left.ask("PUT", gguf(5000))).status == 201
-    assert models_module.UPLOAD not in annotations(server, LEFT)
+    assert upload_notes.UPLOAD not in annotations(server, LEFT)
     assert (LEFT_REPOSITORY, "session") not in registry.tags
 
 
@@ -610,8 +611,8 @@ async def test_a_forged_end_of_a_session_costs_the_depot_nothing(left, registry,
     """Authors may annotate models: their notes must not use up the removals of one request."""
     for number in range(models_module.MOST_RELEASED):
         uid = f"forged-{number}"
-        forged = {"length": 9000, "expires": 1, "proof": models_module.proof(KEY, uid, 9000, 1 << 40)}
-        metadata = {"uid": uid, "annotations": {models_module.UPLOAD: json.dumps(forged)}}
+        forged = {"length": 9000, "expires": 1, "proof": upload_notes.proof(KEY, uid, 9000, 1 << 40)}
+        metadata = {"uid": uid, "annotations": {upload_notes.UPLOAD: json.dumps(forged)}}
         await server.put(f"/apis/toys.test/v1/namespaces/team/things/{uid}", metadata=metadata)
     assert (await left.ask("PUT", gguf(5000))).status == 201
     assert not [one for one in registry.log if "forged" in str(one)]
@@ -670,7 +671,7 @@ async def test_the_depot_removes_abandoned_uploads_that_nobody_waits_for(left, r
     assert (LEFT_REPOSITORY, "session") not in registry.tags
     things = [one for path, one in server.objects.items() if "/things/left" in path]
     assert len(things) == 2 * models_module.MOST_RELEASED + 1
-    assert not any(models_module.UPLOAD in one["metadata"]["annotations"] for one in things)
+    assert not any(upload_notes.UPLOAD in one["metadata"]["annotations"] for one in things)
     assert (await left.ask("PUT", gguf(9000))).status == 201
 
 
@@ -713,24 +714,38 @@ async def test_all_that_is_free_cannot_be_noted_by_one_namespace(start_depot, th
     depot = await start_depot(capacityLimit="10000")
     begun = {**TUS, "Upload-Offset": "0", "Upload-Length": "10000"}
     assert (await depot.ask("PATCH", gguf(100), begun)).status == 507
-    assert models_module.UPLOAD not in annotations(server)
+    assert upload_notes.UPLOAD not in annotations(server)
 
 
 async def test_lengths_that_were_noted_count_against_the_share(start_depot, thing, server):
     depot = await start_depot(capacityLimit="10000", namespaceShare=50)
     await server.put(
         "/apis/toys.test/v1/namespaces/team/things/b",
-        metadata={"uid": "b", "annotations": {models_module.UPLOAD: claimed("b", 4000, expires=1 << 40)}},
+        metadata={"uid": "b", "annotations": {upload_notes.UPLOAD: claimed("b", 4000, expires=1 << 40)}},
     )
     assert (await depot.ask("PUT", gguf(1001))).status == 507
     assert (await depot.ask("PUT", gguf(1000))).status == 201
 
 
-async def test_a_size_that_a_publisher_only_claims_takes_no_room_from_uploads(start_depot, thing, server):
+@pytest.mark.parametrize(("claimed", "left"), [(3000, 4000), (1 << 60, 1000)])
+@pytest.mark.parametrize("phase", ["Publishing", "Pending", "Failed"])
+async def test_sizes_that_publishers_report_take_at_most_the_share_of_their_namespace(
+    start_depot, thing, server, phase, claimed, left
+):
     depot = await start_depot(capacityLimit="10000")
-    claims = {"phase": "Publishing", "artifact": {"sizeBytes": 1 << 60}}
-    await server.put("/apis/toys.test/v1/namespaces/other/things/b", metadata={"uid": "b"}, status=claims)
-    assert (await depot.ask("PUT", gguf(9000))).status == 201
+    for name in ("b", "c"):
+        claims = {"phase": phase, "artifact": {"sizeBytes": claimed}}
+        await server.put(f"/apis/toys.test/v1/namespaces/other/things/{name}", metadata={"uid": name}, status=claims)
+    assert (await depot.ask("PUT", gguf(left + 1))).status == 507
+    assert (await depot.ask("PUT", gguf(left))).status == 201
+
+
+async def test_a_model_that_is_being_published_counts_against_the_share_of_its_namespace(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000", namespaceShare=50)
+    claims = {"phase": "Publishing", "artifact": {"sizeBytes": 4000}}
+    await server.put("/apis/toys.test/v1/namespaces/team/things/b", metadata={"uid": "b"}, status=claims)
+    assert (await depot.ask("PUT", gguf(1001))).status == 507
+    assert (await depot.ask("PUT", gguf(1000))).status == 201
 
 
 async def test_a_model_of_the_cluster_may_have_all_that_is_free(start_depot, thing, server):
@@ -753,7 +768,7 @@ async def fill(server: Any, size: int = 9000) -> None:
 
 
 async def annotate(server: Any, text: str, path: str = THING) -> None:
-    await server.put(path, metadata={"uid": UID, "annotations": {models_module.UPLOAD: text}}, spec={})
+    await server.put(path, metadata={"uid": UID, "annotations": {upload_notes.UPLOAD: text}}, spec={})
 
 
 def old_note(length: int, model: str = UID, **changes: Any) -> str:
@@ -767,10 +782,10 @@ def old_note(length: int, model: str = UID, **changes: Any) -> str:
     [
         json.dumps({"length": 5000}),
         json.dumps({"length": 5000, "proof": "0" * 64}),
-        json.dumps({"length": 5000, "proof": models_module.proof(KEY, "another", 5000, 0)}),
+        json.dumps({"length": 5000, "proof": upload_notes.proof(KEY, "another", 5000, 0)}),
         old_note(4000).replace("4000", "5000"),
         old_note(5000, expires=1 << 40),
-        json.dumps({"length": 5000, "proof": models_module.request_proof(KEY, UID, 5000, 1), "until": 1}),
+        json.dumps({"length": 5000, "proof": upload_notes.request_proof(KEY, UID, 5000, 1), "until": 1}),
     ],
     ids=["no proof", "made up", "of another model", "of another length", "with another end", "of a request"],
 )
@@ -780,7 +795,7 @@ async def test_a_forged_note_gives_no_room(start_depot, thing, registry, server,
     await annotate(server, text)
     assert (await depot.ask("PUT", gguf(5000))).status == 507
     assert not registry.tags
-    assert models_module.UPLOAD not in annotations(server)
+    assert upload_notes.UPLOAD not in annotations(server)
 
 
 async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_and_takes_none(
@@ -791,7 +806,7 @@ async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_an
     await fill(server)
 
     async def copy(request: web.Request) -> web.StreamResponse:
-        copies.append((await request.json())["metadata"]["annotations"].get(models_module.UPLOAD))
+        copies.append((await request.json())["metadata"]["annotations"].get(upload_notes.UPLOAD))
         return await server.patch(request, await request.json())
 
     server.fault("PATCH", THING, copy, times=10)
@@ -804,7 +819,7 @@ async def test_a_note_that_an_author_keeps_of_a_refused_request_gives_no_room_an
             await annotate(server, json.dumps(one | changes))
             assert (await depot.ask("PUT", gguf(5000))).status == 507
         for forged in (one | {"until": now + 9999}, one | {"until": 0}):
-            model = {"metadata": {"uid": UID, "annotations": {models_module.UPLOAD: json.dumps(forged)}}}
+            model = {"metadata": {"uid": UID, "annotations": {upload_notes.UPLOAD: json.dumps(forged)}}}
             assert models_module.taken(model, KEY, now) == 0
     assert not registry.tags
 
@@ -814,8 +829,8 @@ async def test_what_a_request_asks_for_counts_while_the_depot_looks_for_room(
     start_depot, thing, server, seconds, status
 ):
     depot, until = await start_depot(capacityLimit="10Ki"), int(time.time()) + seconds
-    request_note = {"length": 6000, "proof": models_module.request_proof(KEY, "left", 6000, until), "until": until}
-    await server.put(LEFT, metadata={"uid": "left", "annotations": {models_module.UPLOAD: json.dumps(request_note)}})
+    request_note = {"length": 6000, "proof": upload_notes.request_proof(KEY, "left", 6000, until), "until": until}
+    await server.put(LEFT, metadata={"uid": "left", "annotations": {upload_notes.UPLOAD: json.dumps(request_note)}})
     assert (await depot.ask("PUT", gguf(6000))).status == status
 
 
@@ -829,7 +844,7 @@ async def test_a_note_of_an_older_depot_keeps_its_room_and_is_resumed(start_depo
     await fill(server, 5000)
     assert (await depot.patch(bytes(1000), 2000)).status == 204
     expires = noted(server)["expires"]
-    assert noted(server)["proof"] == models_module.proof(KEY, UID, 8000, expires)
+    assert noted(server)["proof"] == upload_notes.proof(KEY, UID, 8000, expires)
 
 
 async def test_a_client_keeps_its_right_while_the_depot_makes_room(left, server, registry, monkeypatch):

@@ -21,7 +21,7 @@ from slipway.artifacts.publication import Publication
 from slipway.kube.conditions import find
 from slipway.kube.names import label_value
 from slipway.kube.objects import JOB, SECRET, Key, Object, annotations_of, deleting, key
-from slipway.serving import publishers, uploads
+from slipway.serving import publishers, upload_notes, uploads
 from slipway.serving.api import InvalidSpecError, Plan, World
 from slipway.serving.depot_token import KEY_BYTES
 from slipway.serving.server import variables
@@ -223,6 +223,7 @@ def queue(view: View) -> Queue:
         at_once=view.settings.publications_at_once,
         capacity=view.settings.capacity_limit,
         share=view.settings.namespace_share,
+        reserved=lambda model: upload_notes.reserved(model, view.key, view.world.now),
     )
 
 

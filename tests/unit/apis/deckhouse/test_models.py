@@ -12,6 +12,7 @@ import pytest
 from slipway.apis.deckhouse import names, users
 from slipway.apis.deckhouse.api import MODELS
 from slipway.kube.objects import Key
+from slipway.serving import upload_notes
 from slipway.serving.api import InvalidSpecError, Rejection
 from slipway.serving.authors import NOT_ALLOWED, planned
 from slipway.serving.depot_token import verified
@@ -531,6 +532,20 @@ def test_sizes_that_publishers_claim_take_no_more_than_the_share_of_their_namesp
     cluster.reconcile("yours")
     [word] = words(cluster.job("yours"))[4:]
     assert int(word.removeprefix("--capacity-free=")) >= 500
+
+
+@pytest.mark.parametrize(("signer", "left"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
+def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, left: int) -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=100)
+    cluster.create("upload", upload={})
+    cluster.reconcile("upload")
+    proof = upload_notes.proof(signer, "uid-upload", 700, 9_000_000_000)
+    note = upload_notes.Note(length=700, proof=proof, expires=9_000_000_000)
+    cluster.annotations("upload")[upload_notes.UPLOAD] = msgspec.json.encode(note).decode()
+    assert cluster.phase("upload") == "WaitForUpload"
+    cluster.create("tiny", namespace="other")
+    cluster.reconcile("tiny")
+    assert words(cluster.job("tiny"))[4:] == [f"--capacity-free={left}"]
 
 
 def test_a_namespace_that_has_its_share_gets_no_more() -> None:

@@ -1,0 +1,80 @@
+"""Notes of uploads: the length for which the depot has room, and its proof, in an annotation of the model. Pure.
+
+Depot and controller read them, so that neither gives away room that the other one counts on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+import msgspec
+
+from slipway.decoding import DecodingError, decode_json
+from slipway.kube.objects import Object, annotations_of, uid
+
+UPLOAD = "slipway.inference/upload"
+"""Annotation of a model: how long its file is, and who writes it until when."""
+_NOTE_BYTES = 1024
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What stands in the annotation."""
+
+    length: int
+    """Bytes of the file: so much of the storage is taken."""
+    proof: str = ""
+    """That the depot noted this length for this model. Whoever may edit models could take all of the storage else."""
+    expires: int = 0
+    """Unix seconds at which the session ends; 0: never."""
+    writer: str = ""
+    until: int = 0
+    """Unix seconds."""
+
+
+def note(model: Object) -> Note | None:
+    """What an upload noted on a model; None for nothing, or for what is none of ours."""
+    try:
+        return decode_json(annotations_of(model).get(UPLOAD, ""), Note, most=_NOTE_BYTES)
+    except DecodingError:
+        return None
+
+
+def proof(key: bytes, model: str, length: int, expires: int) -> str:
+    """Of a note on the model with this uid."""
+    return hmac.digest(key, f"slipway-depot-note-v2\n{model}\n{length}\n{expires}".encode(), hashlib.sha256).hex()
+
+
+def request_proof(key: bytes, model: str, length: int, until: int) -> str:
+    """Of a note whose length must still be checked against the room of the storage."""
+    return hmac.digest(key, f"slipway-depot-request-v1\n{model}\n{length}\n{until}".encode(), hashlib.sha256).hex()
+
+
+def _old_proof(key: bytes, model: str, length: int) -> str:
+    """Of a note by an older depot. Its session never ends."""
+    return hmac.digest(key, f"slipway-depot-note-v1\n{model}\n{length}".encode(), hashlib.sha256).hex()
+
+
+def proven(model: Object, key: bytes) -> Note | None:
+    """The note of an upload for which the depot had room. Authors of models can write annotations, too."""
+    noted = note(model)
+    if noted is None:
+        return None
+    valid = [proof(key, uid(model), noted.length, noted.expires)]
+    if not noted.expires:
+        valid.append(_old_proof(key, uid(model), noted.length))
+    return noted if _is_one_of(noted.proof, valid) else None
+
+
+def _is_one_of(given: str, valid: Sequence[str]) -> bool:
+    return any(hmac.compare_digest(given.encode(), one.encode()) for one in valid)
+
+
+def reserved(model: Object, key: bytes, now: float) -> int:
+    """Bytes that an upload under way takes of the storage, or asks for just now. Without a key nothing is proven."""
+    noted = note(model)
+    if noted is None or not key:
+        return 0
+    asks = now < noted.until and _is_one_of(noted.proof, [request_proof(key, uid(model), noted.length, noted.until)])
+    return max(noted.length, 0) if asks or proven(model, key) else 0
