@@ -59,10 +59,10 @@ def abandoned(model: Object, key: bytes, now: float) -> bool:
     return now >= noted.expires and not (noted.writer and now < noted.until)
 
 
-def taken(model: Object, key: bytes, now: float) -> int:
-    """Bytes of the storage that a model has: of its artifact, or of its upload under way."""
+def taken(model: Object, key: bytes, now: float, copies: int = 1) -> int:
+    """Bytes of the storage that a model has: of the copies of its artifact, or of its upload under way."""
     size = _artifact_bytes(model)
-    return max(size, 0) if size is not None else reserved(model, key, now)
+    return copies * max(size, 0) if size is not None else reserved(model, key, now)
 
 
 def reported(model: Object, most: int) -> int:
@@ -201,7 +201,7 @@ class Models:
         limit, rest = self._settings.capacity_bytes, []
         use = Use(limit, self._settings.share_bytes)
         async for model in self._others(claim.uid):
-            size, place = taken(model, self._key, self._now()), key(model).namespace
+            size, place = taken(model, self._key, self._now(), self._settings.copies), key(model).namespace
             left = abandoned(model, self._key, self._now())
             use.add(place, size, reported(model, limit), left=left)
             if left:

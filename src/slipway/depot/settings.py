@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """What all artifacts and uploads may have together, such as ``500Gi``; empty: without limit."""
     namespace_share: Annotated[int, msgspec.Meta(ge=1, le=100)] = 90
     """Percentage of ``capacity_limit`` that the models of one namespace can use."""
+    copies: Annotated[int, msgspec.Meta(ge=1, le=2)] = 1
+    """How often the registry has the files of each artifact: twice where it is published as an image, too."""
     upload_limit: Annotated[str, msgspec.Meta(min_length=1)] = "2Ti"
     """What one upload may have."""
     uploads_at_once: Positive = 8

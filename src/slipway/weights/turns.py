@@ -50,6 +50,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """Size of all artifacts together; empty: there is no limit."""
     share: int = 100
     """Percentage of it that the models of one namespace can use."""
+    copies: int = 1
+    """How often the registry has the files of each artifact."""
     reserved: Callable[[Object], int] = lambda _model: 0
     """Bytes that a model's upload takes, or is about to take."""
 
@@ -129,7 +131,7 @@ def room(world: World, queue: Queue) -> int | None:
     taken, reported = Counter[str](), Counter[str]()
     for model in (one for kind in queue.kinds for one in world.list(kind) if uid(one) != uid(world.resource)):
         if is_published(model):
-            taken[key(model).namespace] += size_of(model)
+            taken[key(model).namespace] += queue.copies * size_of(model)
             continue
         taken[key(model).namespace] += queue.reserved(model)
         if HAS in by_turn(model):

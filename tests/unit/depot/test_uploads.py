@@ -710,6 +710,15 @@ async def test_a_namespace_leaves_a_part_of_the_storage_to_others(start_depot, t
     assert (await depot.ask("PUT", gguf(1000), bearer(namespace="other", name="more"), MORE_DOOR)).status == 201
 
 
+async def test_models_that_are_images_too_take_twice_their_size(start_depot, thing, server):
+    depot = await start_depot(capacityLimit="10000", copies=2)
+    await server.put(
+        "/apis/toys.test/v1/namespaces/other/things/b", status={"artifact": {"digest": "sha256:1", "sizeBytes": 3000}}
+    )
+    assert (await depot.ask("PUT", gguf(4001))).status == 507
+    assert (await depot.ask("PUT", gguf(4000))).status == 201
+
+
 async def test_all_that_is_free_cannot_be_noted_by_one_namespace(start_depot, thing, server):
     depot = await start_depot(capacityLimit="10000")
     begun = {**TUS, "Upload-Offset": "0", "Upload-Length": "10000"}

@@ -56,6 +56,8 @@ def test_settings_say_what_was_given_and_nothing_else() -> None:
     ("given", "limit", "share"),
     [
         ({}, "100Gi", 90),
+        ({"controller_deckhouse_config": {"image": True}}, "100Gi", 90),
+        ({"controller_deckhouse_config": {"image": False}}, "100Gi", 90),
         ({"model_registry_size": "1Ti"}, "1Ti", 90),
         ({"depot_capacity_limit": "5Gi", "depot_namespace_share": "25"}, "5Gi", 25),
         ({"model_registry_external": "r:1"}, "", 90),
@@ -65,9 +67,9 @@ def test_settings_say_what_was_given_and_nothing_else() -> None:
 )
 def test_depot_and_controller_have_the_same_limits(given: dict[str, Any], limit: str, share: int) -> None:
     depot = parsed(rendered("__depot_settings", **given))
-    settings = {
-        "apis": {"deckhouse": Rendered("controller", slipway_apis=["deckhouse"], **given)["__controller_deckhouse"]}
-    }
-    controller = deckhouse(msgspec.convert(settings, Settings))
+    made = Rendered("controller", slipway_apis=["deckhouse"], **given)
+    own = made["__controller_deckhouse"] | given.get("controller_deckhouse_config", {})
+    controller = deckhouse(msgspec.convert({"apis": {"deckhouse": own}}, Settings))
     assert (depot.capacity_limit, depot.namespace_share) == (limit, share)
     assert (controller.capacity_limit, controller.namespace_share) == (limit, share)
+    assert depot.copies == controller.copies == (2 if own.get("image") else 1)

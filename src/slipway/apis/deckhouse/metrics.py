@@ -40,7 +40,8 @@ def samples(resources: Mapping[Kind, Sequence[Object]], settings: Settings) -> I
     for kind, model in models:
         for name, labels, value in _of_model(kind, model):
             yield Sample(f"{PREFIX}_{kind.kind.lower()}_{name}", OF_MODELS[name], labels, value)
-    for name, value in _of_storage(sum(_size(model) for _kind, model in models), deckhouse(settings).capacity_limit):
+    own = deckhouse(settings)
+    for name, value in _of_storage(own.copies * sum(_size(model) for _kind, model in models), own.capacity_limit):
         yield Sample(f"{PREFIX}_storage_backend_{name}", OF_STORAGE[name], {}, value)
 
 

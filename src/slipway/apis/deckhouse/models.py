@@ -223,6 +223,7 @@ def queue(view: View) -> Queue:
         at_once=view.settings.publications_at_once,
         capacity=view.settings.capacity_limit,
         share=view.settings.namespace_share,
+        copies=view.settings.copies,
         reserved=lambda model: upload_notes.reserved(model, view.key, view.world.now),
     )
 

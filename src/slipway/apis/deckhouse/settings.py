@@ -53,6 +53,11 @@ class DeckhouseSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     ollama_endpoint: Https = ""
     """A mirror of Ollama's registry; empty: the public one."""
 
+    @property
+    def copies(self) -> int:
+        """How often the registry has the files of each model."""
+        return 2 if self.image else 1
+
 
 def deckhouse(settings: Settings) -> DeckhouseSettings:
     """Those in the operator's settings. Raises msgspec.ValidationError for what the controller refuses at its start."""

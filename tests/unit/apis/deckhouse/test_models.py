@@ -534,6 +534,18 @@ def test_sizes_that_publishers_claim_take_no_more_than_the_share_of_their_namesp
     assert int(word.removeprefix("--capacity-free=")) >= 500
 
 
+def test_a_model_that_is_an_image_too_takes_twice_its_size() -> None:
+    cluster = Cluster(capacityLimit="1000", namespaceShare=90, image=True)
+    cluster.create("there")
+    published(cluster, "there", size=300)
+    for name, namespace, left in (("mine", "chat", 300), ("yours", "other", 400)):
+        cluster.create(name, namespace=namespace)
+        cluster.reconcile(name)
+        assert words(cluster.job(name))[4:] == ["--image", f"--capacity-free={left}"]
+        cluster.delete(name)
+        cluster.reconcile_all(2)
+
+
 @pytest.mark.parametrize(("signer", "left"), [(KEY, 300), (bytes(32), 1000)], ids=["proven", "forged"])
 def test_an_upload_keeps_the_room_that_the_depot_found_for_it(signer: bytes, left: int) -> None:
     cluster = Cluster(capacityLimit="1000", namespaceShare=100)
