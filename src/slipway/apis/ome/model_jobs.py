@@ -13,17 +13,18 @@ from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import Stored
 from slipway.artifacts import huggingface
 from slipway.kube.names import label_value
-from slipway.kube.objects import MANAGED_BY, Key, Object, deleting, key, uid
+from slipway.kube.objects import JOB, MANAGED_BY, Key, Object, deleting, key, uid
 from slipway.serving import agent, volumes
 from slipway.serving.server import Container, variables
 from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs, nodes
 from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
-from slipway.weights.jobs import ANSWER_SECONDS, EVERYWHERE, INSTANCE_LABEL, NAME_LABEL, Run, Runner
+from slipway.weights.jobs import ANSWER_SECONDS, EVERYWHERE, INSTANCE_LABEL, NAME_LABEL, Run, Runner, words_of
 from slipway.weights.nodes import Node
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 VOLUME, DONOR = "models", "donor"
+REUSE = "--reuse="
 CLAIM_FOLDER = "/mnt/claim"
 """Where the loader finds a claim."""
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
@@ -46,7 +47,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
     def knowing(self, seal: str, donor: str) -> Errand:
         """The same with the folder's seal, and with another folder of the node that may have the same files."""
-        words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"--reuse={donor}",) if donor else ()))
+        words = (*self.words, *((f"--seal={seal}",) if seal else ()), *((f"{REUSE}{donor}",) if donor else ()))
         access = self.access + _folder(donor, volume=DONOR, read_only=True) if donor else self.access
         return msgspec.structs.replace(self, words=words, access=access)
 
@@ -104,6 +105,15 @@ def made(view: View, errand: Errand) -> Object:
 def observed(view: View, errand: Errand) -> Run:
     """What is known of the Job that there is."""
     return jobs.observed(view.world, _name(view, errand), ("loader", *errand.words))
+
+
+def donor_of(view: View, errand: Errand) -> str | None:
+    """The folder whose files the Job that there is may reuse, as it says: it may be forged. Empty: it reuses none;
+    None: there is no Job."""
+    found = view.world.children.get((JOB, _name(view, errand)))
+    if found is None or deleting(found):
+        return None
+    return next((word.removeprefix(REUSE) for word in words_of(found) if word.startswith(REUSE)), "")
 
 
 def _name(view: View, errand: Errand) -> Key:

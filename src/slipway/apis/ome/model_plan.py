@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from slipway.apis.ome import folders, names, storage
-from slipway.apis.ome.model_jobs import Errand, evict, inspection, is_bound, load, made, observed
+from slipway.apis.ome.model_jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
 from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, Wish, repository_of, wish_of
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.apis.ome.settings import ome
@@ -33,7 +33,7 @@ from slipway.serving.diagnosis import remains
 from slipway.serving.job import ended, works
 from slipway.weights import nodes
 from slipway.weights.jobs import Run, in_place, is_late, words_of
-from slipway.weights.nodes import Node, Record
+from slipway.weights.nodes import Node, Record, State
 from slipway.weights.turns import age
 
 MOST_TOKENS = 2**31 - 1
@@ -112,7 +112,8 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     said = msgspec.structs.replace(
         said, path=stored.path if stored.url else "", seal=seal, former=record.moved(stored.path) if record else ()
     )
-    errand = errand.to(node).knowing(seal, _donor(view, stored, node))
+    errand = errand.to(node)
+    errand = errand.knowing(seal, _donor(view, stored, node, errand))
     run = observed(view, errand)
     report, again = run.report, None if run.outlived(view.world.now) else errand
     if report is not None and report.fault:
@@ -134,22 +135,31 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     return Visit(node=node, stage="waiting", says=kept)
 
 
-def _donor(view: View, stored: Stored, node: Node) -> str:
-    """The folder of another model that the node has of the same repository: of the cluster, or of the same namespace.
-    Empty: there is none, or the policy is another one."""
+def _donor(view: View, stored: Stored, node: Node, errand: Errand) -> str:
+    """The folder whose files a load may reuse; empty: none. A load that has begun goes on with what it has, as long as
+    it may have it."""
+    candidates = list(_donors(view, stored, node))
+    begun = donor_of(view, errand)
+    if begun is not None and (not begun or begun in {path for path, _state in candidates}):
+        return begun
+    return next((path for path, state in candidates if state == "Ready"), "")
+
+
+def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State]]:
+    """The folders that the node has of the same repository, of other models of the cluster or of the same namespace,
+    and how far they are. None, unless the policy asks for them."""
     if not stored.url or stored.spec.download_policy != "ReuseIfExists":
-        return ""
+        return
     world, namespace = view.world, key(view.resource).namespace
     owners = dict.fromkeys(("", namespace))
     values = [repository_of(owner, stored.url) for owner in owners]
     found = (one for kind in KINDS.values() for value in values for one in world.list(kind, REPOSITORY, value))
     for model in islice(found, MOST_DONORS):
         record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
-        if uid(model) == uid(view.resource) or deleting(model) or record is None or record.state != "Ready":
+        if uid(model) == uid(view.resource) or deleting(model) or record is None:
             continue
         if record.path in folders.wished_paths(model, world.settings) and record.path != stored.path:
-            return record.path
-    return ""
+            yield record.path, record.state
 
 
 def _is_written(view: View, node: Node, model: Object, path: str) -> bool:

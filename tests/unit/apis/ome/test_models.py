@@ -647,6 +647,60 @@ def test_reuse_is_asked_for_by_the_policy() -> None:
     assert not of(cluster, "--reuse=/raid/models/un")
 
 
+def reusing(cluster: Cluster) -> str:
+    """The uid of the load of tiny, which may reuse files of first."""
+    cluster.reconcile("tiny")
+    ((_place, job),) = [(place, cluster.jobs[place]) for place in of(cluster, "/raid/models/chat/tiny")]
+    return str(job["metadata"]["uid"])
+
+
+def test_a_load_is_not_begun_anew_when_another_model_is_there_that_it_could_reuse() -> None:
+    cluster = Cluster("a")
+    cluster.create("first", URI)
+    cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
+    begun = reusing(cluster)
+    cluster.reconcile("first")
+    cluster.run(*of(cluster, "/raid/models/first"))
+    cluster.reconcile("first")
+    assert reusing(cluster) == begun
+    cluster.run(*of(cluster, "/raid/models/chat/tiny"))
+    cluster.reconcile("tiny")
+    assert cluster.status("tiny")["state"] == "Ready"
+    cluster.reconcile("tiny")
+    assert not of(cluster, "/raid/models/chat/tiny")
+
+
+def test_a_load_is_not_begun_anew_when_the_model_that_it_reuses_is_looked_at_again() -> None:
+    cluster = Cluster("a")
+    for name in ("first", "second"):
+        cluster.create(name, URI)
+        cluster.settle()
+    cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
+    begun = reusing(cluster)
+    assert of(cluster, "--reuse=/raid/models/first")
+    cluster.change("first", parameters={"region": "elsewhere"})
+    cluster.reconcile("first")
+    assert reusing(cluster) == begun
+    cluster.change("first", storageUri="hf://acme/another")
+    assert reusing(cluster) != begun
+    assert of(cluster, "--reuse=/raid/models/second")
+
+
+def test_a_load_reuses_no_folder_because_a_job_says_so() -> None:
+    cluster = Cluster("a")
+    cluster.create("first", URI)
+    cluster.settle()
+    cluster.create("operators", "hf://acme/secret")
+    cluster.settle()
+    cluster.create("tiny", URI, "BaseModel", downloadPolicy="ReuseIfExists")
+    begun = reusing(cluster)
+    ((_place, job),) = cluster.jobs.items()
+    words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    words[words.index("--reuse=/raid/models/first")] = "--reuse=/raid/models/operators"
+    assert reusing(cluster) != begun
+    assert of(cluster, "--reuse=/raid/models/first")
+
+
 def test_files_of_another_namespace_are_not_reused() -> None:
     cluster = Cluster("a")
     cluster.create("theirs", URI, "BaseModel", namespace="theirs")
