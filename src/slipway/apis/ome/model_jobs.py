@@ -108,7 +108,7 @@ def observed(view: View, errand: Errand) -> Run:
 
 
 def donor_of(view: View, errand: Errand) -> str | None:
-    """The folder whose files the Job that there is may reuse, as it says: it may be forged. Empty: it reuses none;
+    """The folder whose files the existing Job may reuse, by its own words, which may be forged. Empty: it reuses none;
     None: there is no Job."""
     found = view.world.children.get((JOB, _name(view, errand)))
     if found is None or deleting(found):

@@ -12,7 +12,7 @@ import msgspec
 
 from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.model_jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, View, Wish, repository_of, wish_of
+from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, Desired, View, desired_of, repository_of
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
@@ -103,7 +103,7 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     stored, record = view.valid(), view.record(node)
     if record is not None and record.has(stored.wanted, node):
         return _left_behind(view, node, record)
-    if Wish(stored, record).lacks_room(view.resource, node):
+    if Desired(stored, record).lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
     said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
@@ -208,8 +208,10 @@ def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
 
 def _could_load(view: View, node: Node, model: Object) -> bool:
     """Whether another model waits for nothing but its turn on a node."""
-    wish = wish_of(model, node, view.world.settings)
-    return wish is not None and not (wish.lacks_room(model, node) or _is_written(view, node, model, wish.stored.path))
+    desired = desired_of(model, node, view.world.settings)
+    return desired is not None and not (
+        desired.lacks_room(model, node) or _is_written(view, node, model, desired.stored.path)
+    )
 
 
 def _author(job: Object) -> str:

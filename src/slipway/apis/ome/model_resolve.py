@@ -230,23 +230,23 @@ def _of_node(kind: Kind, settings: Settings) -> Enqueue:
 
 def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
     label = storage.node_label(model)
-    return any(_says(node, label) or wish_of(model, node, settings) for node in states)
+    return any(_says(node, label) or desired_of(model, node, settings) for node in states)
 
 
 def _next(models: Sequence[Object], node: Node, settings: Settings) -> list[Key]:
     """The oldest that still want to load on a node, and have room there."""
     found = []
     for model in sorted(models, key=age):
-        wish = wish_of(model, node, settings)
-        if wish and not wish.lacks_room(model, node):
+        desired = desired_of(model, node, settings)
+        if desired and not desired.lacks_room(model, node):
             found.append(key(model))
         if len(found) == AT_ONCE:
             break
     return found
 
 
-class Wish(NamedTuple):
-    """What a model is to have on a node, and what the node says that there is of it."""
+class Desired(NamedTuple):
+    """What a model is to have on a node, and the node's record of it."""
 
     stored: Stored
     record: Record | None
@@ -259,7 +259,7 @@ class Wish(NamedTuple):
         return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
 
 
-def wish_of(model: Object, node: Node, settings: Settings) -> Wish | None:
+def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
     """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
     not waited for."""
     conditions = (model.get("status") or {}).get("conditions") or ()
@@ -271,4 +271,4 @@ def wish_of(model: Object, node: Node, settings: Settings) -> Wish | None:
     except InvalidSpecError:
         return None
     there = record is not None and record.has(stored.wanted, node)
-    return Wish(stored, record) if stored.root and not there and stored.placement.admits(node) else None
+    return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None

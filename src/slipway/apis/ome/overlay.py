@@ -78,7 +78,7 @@ def bare(service: Object, runtime: Object) -> Object:
 
 
 def _stands(name: Name, runtime: Object) -> bool:
-    """Whether a runtime says what runs in a component."""
+    """Whether a runtime alone defines what runs in a component."""
     try:
         return bool(components({"spec": {name: {}}}, runtime))
     except InvalidSpecError:

@@ -179,7 +179,7 @@ def test_forged_loads_of_a_model_that_lost_its_folder_hold_up_no_other_one() -> 
 
 @pytest.mark.parametrize("namespace", ["chat", "stranger"])
 def test_forged_loads_that_were_there_before_hold_up_nobody(namespace: str) -> None:
-    """Only the record of a node says which folder a model's load writes to."""
+    """Only the record of a node tells the folder that a model's load writes to."""
     cluster = Cluster("a")
     cluster.create("stranger", THEIRS, BASE, path="/raid/models/chat/own")
     cluster.reconcile("stranger")
