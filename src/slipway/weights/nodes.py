@@ -22,6 +22,7 @@ RECORDS = "weights.slipway.inference/"
 """Prefix of the annotations of nodes with what lies there; the rest is that of the label."""
 RECORD_BYTES = 8192
 MESSAGE_LENGTH = 300
+"""Bytes of a message, of which JSON makes no more than twice as many."""
 MOST_FORMER = 8
 """Paths that a record remembers beside its own."""
 INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -263,9 +264,14 @@ def noted(node: Node, label: str, record: Record | None, *, offered: bool = True
     annotation = f"{RECORDS}{mark(label)}"
     if record is None:
         return MetadataPatch(node.reference, {annotation: None}, {label: None})
-    said = msgspec.structs.replace(record, message=record.message[:MESSAGE_LENGTH])
+    said = msgspec.structs.replace(record, message=_shortened(record.message))
     text = msgspec.json.encode(said).decode()
     return MetadataPatch(node.reference, {annotation: text}, {label: record.state if offered else None})
+
+
+def _shortened(message: str) -> str:
+    plain = "".join(letter if letter.isprintable() else " " for letter in message[:MESSAGE_LENGTH])
+    return plain.encode(errors="ignore")[:MESSAGE_LENGTH].decode(errors="ignore")
 
 
 def mark(label: str) -> str:
