@@ -81,6 +81,28 @@ async def test_a_header_goes_before_an_item(keyed: Standalone, engine: Engine) -
     assert await opened(keyed, REALTIME, f"realtime, {ITEM}") == HTTPStatus.UNAUTHORIZED
 
 
+async def test_a_password_that_a_browser_sends_does_not_hide_an_item(keyed: Standalone, engine: Engine) -> None:
+    """Browsers send what they know of the host's basic authentication with a WebSocket as well."""
+    keyed.route({"m1": [engine.endpoint]}, {"tester": KEY})
+    settle(keyed)
+    basic = {"authorization": "Basic dXNlcjpwYXNzd29yZA=="}
+    assert await opened(keyed, REALTIME, f"realtime, {ITEM}{KEY}", basic) == HTTPStatus.SWITCHING_PROTOCOLS
+    assert await opened(keyed, f"{REALTIME}&api-key={KEY}", "realtime", basic) == HTTPStatus.SWITCHING_PROTOCOLS
+    assert await opened(keyed, REALTIME, f"realtime, {ITEM}sk-wrong", basic) == HTTPStatus.UNAUTHORIZED
+    assert await opened(keyed, REALTIME, "realtime", basic) == HTTPStatus.UNAUTHORIZED
+
+
+def test_a_key_in_the_query_of_another_path_does_not_count_and_goes_no_further(
+    gateway: Standalone, engine: Engine
+) -> None:
+    url = f"{gateway.url}{CHAT}?a=1&api-key={KEY}&api-key=more&b=%26"
+    refused = requests.post(url, json={"model": "m1"}, timeout=PATIENCE)
+    assert refused.status_code == (401 if asks_for_keys(gateway) else 200)
+    answer = requests.post(url, json={"model": "m1"}, headers=HEADERS[0], timeout=PATIENCE)
+    assert answer.status_code == HTTPStatus.OK
+    assert engine.queries[-1] == "a=1&b=%26"
+
+
 def test_nothing_of_a_key_stands_in_a_log(gateway: Standalone) -> None:
     for name in ("haproxy.log", "control.log"):
         assert KEY not in Path(gateway.directory / name).read_text()

@@ -120,7 +120,7 @@ def forget() -> str:
 HANDSHAKE = """\
     # Browsers cannot set headers for a WebSocket: their key is an item of the subprotocol, or in the query.
     http-request lua.take_key if { req.fhdr(sec-websocket-protocol) -m found }
-    http-request lua.take_key if { path /v1/realtime } { url_param(api-key) -m found }"""
+    http-request lua.take_key if { url_param(api-key) -m found }"""
 """Rules that make a header of such a key, for the rules that follow. It does not go on to the engine."""
 
 

@@ -20,7 +20,7 @@ local function drop_named(txn)
 end
 
 -- Moves the key of a client that can set no headers for a WebSocket, as pages of browsers, to the header Authorization:
--- "openai-insecure-api-key.KEY" among the subprotocols, or "api-key=KEY" in the query. Neither is left for the engine.
+-- "openai-insecure-api-key.KEY" among the subprotocols, or "api-key=KEY" in the query of a session. Neither is left for the engine, on any path.
 
 local ITEM = "openai-insecure-api-key."
 local PARAMETER = "api-key="
@@ -60,11 +60,19 @@ local function without_parameter(txn)
     return key
 end
 
+-- Browsers also send a password for basic authentication, which is not a key.
+local function has_bearer(txn)
+    for _, value in pairs(txn.http:req_get_headers()["authorization"] or {}) do
+        if value:lower():find("^%s*bearer%s") then return true end
+    end
+    return false
+end
+
 local function take_key(txn)
-    local key = without_item(txn) or (txn.sf:path() == "/v1/realtime" and without_parameter(txn)) or ""
-    local headers = txn.http:req_get_headers()
+    local item, parameter = without_item(txn), without_parameter(txn)
+    local key = item or (txn.sf:path() == "/v1/realtime" and parameter) or ""
     -- A header cannot hold control characters, and no key has any.
-    if key ~= "" and not key:find("%c") and not headers["authorization"] then
+    if key ~= "" and not key:find("%c") and not has_bearer(txn) then
         txn.http:req_set_header("authorization", "Bearer " .. key)
     end
 end
