@@ -120,6 +120,7 @@ LLAMACPP = Engine(
     ),
     port=8080,
     retired=retired_flags.LLAMACPP,
+    older_images=frozenset(("rocm", "intel")),
     images={
         "": "ghcr.io/ggml-org/llama.cpp:server-v0.5.0",
         "cuda": "ghcr.io/ggml-org/llama.cpp:server-cuda-v0.5.0",

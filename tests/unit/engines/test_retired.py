@@ -130,6 +130,12 @@ def test_changes_name_the_flag_as_it_was_written() -> None:
     assert found.changes == {"--disable_log_requests": "left out", "--draft": "replaced by --spec-draft-n-max 8"}
 
 
+@pytest.mark.parametrize("accelerator", LLAMACPP.images)
+def test_an_older_image_of_llamacpp_gets_its_flags(accelerator: str) -> None:
+    found = LLAMACPP.renewed(("--no-mmap",), author_image="", image=LLAMACPP.images[accelerator])
+    assert found.args == (("--no-mmap",) if accelerator in ("rocm", "intel") else ())
+
+
 @pytest.mark.parametrize(
     ("image", "ours"),
     [
