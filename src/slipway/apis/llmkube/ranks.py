@@ -43,14 +43,22 @@ WITHIN = {"--dp-size": "--enable-dp-attention"}
 """Kind -> the flag by which its ranks are those of tensor parallelism."""
 PLACES = ("spec.vllmConfig.", "spec.sglangConfig.", "spec.extraArgs -")
 """How the message of a fault begins."""
-ELSEWHERE = frozenset(("--nnodes", "--data-parallel-size-local", "--data-parallel-address"))
+ELSEWHERE = frozenset(
+    (
+        *("--nnodes", "-n", "--data-parallel-size-local", "-dpl", "--data-parallel-address", "-dpa"),
+        *("--data-parallel-rank", "-dpn", "--data-parallel-start-rank", "-dpr"),
+        *("--data-parallel-hybrid-lb", "-dph", "--data-parallel-external-lb", "-dpe"),
+    )
+)
 """Flags by which some of the ranks are in other pods."""
+BACKENDS = frozenset(("--distributed-executor-backend", "--data-parallel-backend", "-dpb"))
+"""Flags that put ranks in other pods if their value is ``ray``."""
 
 
 def fault(runtime: str, args: Sequence[str], extra: Sequence[str], gpus: int) -> str | None:
     """Why an engine with this command line cannot start. ``extra``: the author's own part of it."""
     given = given_flags(args)
-    if not gpus or given & ELSEWHERE:
+    if not gpus or given & ELSEWHERE or any(flag in BACKENDS and text == "ray" for flag, text in _pairs(args)):
         return None
     sizes = {_name(axis, extra): size for axis in _axes(runtime, given) if (size := value(args, axis.flags)) > 1}
     if runtime == "sglang" and (experts := value(args, EXPERTS.flags)) > gpus:

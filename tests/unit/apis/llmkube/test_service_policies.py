@@ -60,6 +60,8 @@ def sglang(extra: tuple[str, ...] = (), **config: Any) -> dict[str, Any]:
         ({**VLLM, "extraArgs": ["-tp", "4"]}, 2, "spec.extraArgs -tp 4"),
         ({**VLLM, "extraArgs": ["-tp", "2", "-pp", "2"]}, 2, "-tp 2 and extraArgs -pp 2 together need 4 GPUs"),
         ({**VLLM, "extraArgs": ["-tp", "1", "--data-parallel-size", "4"]}, 2, "--data-parallel-size 4 is more"),
+        ({**VLLM, "extraArgs": ["-dp", "4", "-dpb", "mp"]}, 2, "-dp 4 is more"),
+        ({**VLLM, "extraArgs": ["-tp", "4", "--distributed-executor-backend=mp"]}, 2, "-tp 4 is more"),
         (sglang(tensorParallelSize=4), 2, "spec.sglangConfig.tensorParallelSize 4 is more than the 2 GPUs of a pod"),
         (
             sglang(tensorParallelSize=2, dataParallelSize=2),
@@ -105,6 +107,22 @@ def test_an_engine_with_more_ranks_than_gpus_is_refused(by: str, spec: dict[str,
         ({**VLLM, "extraArgs": ["-dp", "2"]}, 2, "-dp 2"),
         ({**VLLM, "extraArgs": ["-dp", "2"]}, 4, "--tensor-parallel-size 2"),
         ({**VLLM, "extraArgs": ["-tp", "many"]}, 2, "-tp many"),
+        *(
+            ({**VLLM, "extraArgs": ["-dp", "8", *spread.split()]}, 2, f"-dp 8 {spread}")
+            for spread in (
+                *(
+                    "--nnodes=4",
+                    "-n 4",
+                    "--data-parallel-size-local 2",
+                    "-dpl 2",
+                    "--data-parallel-address a",
+                    "-dpa a",
+                ),
+                *("--data-parallel-rank 1", "-dpn 1", "--data-parallel-start-rank 2", "-dpr 2"),
+                *("--data-parallel-hybrid-lb", "-dph", "--data-parallel-external-lb", "-dpe"),
+                *("--data-parallel-backend=ray", "-dpb ray", "--distributed_executor_backend ray"),
+            )
+        ),
         ({**TGI, "extraArgs": ["--num-shard", "2"]}, 2, "--num-shard 2"),
     ],
 )
