@@ -15,7 +15,7 @@ from aiohttp.typedefs import Handler
 from prometheus_client import Counter, Gauge
 
 from slipway.decoding import said
-from slipway.kube.errors import ApiError
+from slipway.kube.errors import ApiError, ForbiddenError
 from slipway.kube.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ HEADERS = {
 }
 LEFT = 499
 """In metrics: the client left before its answer."""
+RIGHTS = "If a right is missing, run the role depot again"
 BUSY_SECONDS = 5
 """After which a client that was turned away may ask again."""
 
@@ -105,6 +106,9 @@ class _Shared:
             return answer(refused)
         except web.HTTPException as error:
             return answer(RefusedError(error.status, error.reason, **_allowed(error)))
+        except ForbiddenError as error:
+            log.warning("%s: the cluster refused it: %s", request.method, said(error))
+            return answer(RefusedError(403, f"the cluster does not let the depot do this: {said(error)}. {RIGHTS}"))
         except ApiError as error:
             log.warning("%s: the cluster did not answer: %s", request.method, said(error))
             return answer(busy("the cluster did not answer: ask again"))

@@ -719,6 +719,18 @@ async def test_models_that_are_images_too_take_twice_their_size(start_depot, thi
     assert (await depot.ask("PUT", gguf(4000))).status == 201
 
 
+async def test_a_right_that_is_missing_is_403_and_says_which(start_depot, thing, server, script):
+    """Such as in a namespace that was deleted and made again, without the depot's Role."""
+    depot = await start_depot()
+    missing = 'things "tiny" is forbidden: User "slipway-depot" cannot patch resource "things"'
+    server.fault("PATCH", "things", script.refuse(403, "Forbidden", missing), times=9)
+    answer = await depot.ask("PUT", gguf(100))
+    assert answer.status == 403
+    text = await answer.text()
+    assert missing in text
+    assert text.endswith("run the role depot again\n")
+
+
 async def test_all_that_is_free_cannot_be_noted_by_one_namespace(start_depot, thing, server):
     depot = await start_depot(capacityLimit="10000")
     begun = {**TUS, "Upload-Offset": "0", "Upload-Length": "10000"}
