@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from slipway.apis import DESCRIPTIONS
+from slipway.apis.ome.service_plan import POD_READER
 
 from ...docs.pages import ROOT
 from ..plugins.importable import make_importable
@@ -20,6 +21,7 @@ make_importable()
 PAGE = ROOT / "docs/security.md"
 HEADING, HEAD = "## Rights of each account", ["| account | where | verbs | resources |", "| --- | --- | --- | --- |"]
 APIS = [api.name for api in DESCRIPTIONS]
+OF_ROUTER = "the namespace of its InferenceService"
 SOMEWHERE, OWN, EVERYWHERE = "where models are", "its own namespace", "the whole cluster"
 
 
@@ -27,6 +29,8 @@ def granted() -> dict[tuple[str, str], list[dict[str, Any]]]:
     """(account, where) -> rules, of an installation that serves all APIs."""
     controller, gateway = Rendered("controller", controller_apis=APIS), Rendered("gateway", gateway_apis=APIS)
     narrow, depot = Rendered("controller", controller_apis=APIS, controller_namespaces=["a"]), Rendered("depot")
+    registry = Rendered("model_registry")
+    collector = registry["__model_registry_collector"]
     return {
         ("controller", EVERYWHERE): narrow["__controller_cluster_rules"],
         ("controller", SOMEWHERE): controller["__controller_work_rules"],
@@ -37,6 +41,9 @@ def granted() -> dict[tuple[str, str], list[dict[str, Any]]]:
         ("depot", EVERYWHERE): depot["__depot_cluster_rules"],
         ("depot", SOMEWHERE): depot["__depot_tenant_rules"],
         ("depot", OWN): depot["__depot_namespace_rules"],
+        ("registry's collector", OWN): [rule for one in collector if one["kind"] == "Role" for rule in one["rules"]],
+        ("job of the registry's keys", OWN): registry["__model_registry_keys_rules"],
+        ("router of OME", OF_ROUTER): [POD_READER],
     }
 
 
