@@ -9,7 +9,6 @@ import msgspec
 
 from slipway.kube.objects import Object
 
-Group = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 PROMETHEUS = ("monitoring", "openshift-monitoring", "openshift-user-workload-monitoring")
 """Namespaces in which Prometheus usually runs."""
 PROMETHEUS_SERVER = "http://prometheus-operated.monitoring.svc.cluster.local:9090"

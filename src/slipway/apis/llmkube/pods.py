@@ -128,9 +128,7 @@ def _engine(service: Service) -> Container:
 
 
 def _pod_security(service: Service) -> Object:
-    security = restricted(None) if service.settings.assigned_ids else POD_SECURITY
-    group = llmkube(service.settings).render_group if service.accelerators.backend == "vulkan" else 0
-    return {**security, "supplementalGroups": [group]} if group else security
+    return restricted(None) if service.settings.assigned_ids else POD_SECURITY
 
 
 def _security(service: Service) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
 
@@ -30,8 +30,6 @@ class LLMKubeSettings(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     model_cache: ModelCache = ModelCache()
     shared_gpu_nodes: dict[str, str] = {}
     """Labels of the nodes whose GPUs several services may share; empty: there are none."""
-    render_group: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
-    """Group ID of the nodes' render devices, which pods that compute by Vulkan get; 0: none."""
     revalidate_seconds: int = 3600
     """How often a source is asked whether it has changed; 0: never."""
     hugging_face_secret: str = "llmkube-huggingface"  # noqa: S105 - a name

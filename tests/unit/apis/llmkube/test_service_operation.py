@@ -215,28 +215,29 @@ def test_shared_gpus_are_on_the_nodes_that_the_operator_keeps_for_them() -> None
 
 
 @pytest.mark.parametrize(
-    ("hardware", "spec", "group"),
+    ("hardware", "spec", "groups"),
     [
         ({"gpu": {"enabled": True, "count": 1, "vendor": "amd", "runtime": "vulkan"}}, {}, [991]),
-        ({"accelerator": "vulkan", "gpu": {"enabled": True, "count": 1}}, {}, [991]),
-        ({"accelerator": "vulkan", "gpu": {"enabled": True}}, {}, [991]),
-        ({"gpu": {"count": 1, "vendor": "amd"}}, {}, None),
+        ({"accelerator": "vulkan", "gpu": {"enabled": True, "count": 1, "vendor": "amd"}}, {}, [991]),
+        ({"accelerator": "vulkan", "gpu": {"enabled": True, "count": 1}}, {}, None),
         ({"accelerator": "cuda", "gpu": {"count": 1}}, {}, None),
         ({"accelerator": "cpu"}, {}, None),
         (
             {"gpu": {"count": 1, "vendor": "amd", "runtime": "vulkan"}},
             {"podSecurityContext": {"supplementalGroups": [777]}},
-            [777],
+            [777, 991],
         ),
     ],
 )
 def test_pods_that_compute_by_vulkan_have_the_group_of_the_render_devices(
-    hardware: Object, spec: Object, group: list[int] | None
+    hardware: Object, spec: Object, groups: list[int] | None
 ) -> None:
     asked = world(model={**GGUF, "hardware": hardware}, **spec)
-    assert pod(with_settings(asked, renderGroup=991))["spec"]["securityContext"].get("supplementalGroups") == group
-    without = pod(asked)["spec"]["securityContext"].get("supplementalGroups")
-    assert without == (group if spec else None)
+    settings = msgspec.structs.replace(asked.settings, device_groups=(991,))
+    assert (
+        pod(msgspec.structs.replace(asked, settings=settings))["spec"]["securityContext"].get("supplementalGroups")
+        == groups
+    )
 
 
 def test_claims_of_devices_take_the_place_of_a_resource() -> None:
