@@ -89,6 +89,17 @@ def test_a_signed_address_opens_one_part_only(staged: Staged, start: Callable[[w
         staged(f"{site(start, BOTH)}/{FIRST}?signature=x", Chosen(stored_as=FIRST))
 
 
+def test_an_address_that_only_asks_for_a_download_opens_every_part(
+    staged: Staged, start: Callable[[web.Application], Service]
+) -> None:
+    assert staged(f"{site(start, BOTH)}/{FIRST}?download=true", Chosen(stored_as=FIRST)) == BOTH
+
+
+def test_a_part_that_a_web_site_lacks_is_named(staged: Staged, start: Callable[[web.Application], Service]) -> None:
+    with pytest.raises(LoadError, match=f"/{SECOND}: no such file"):
+        staged(f"{site(start, {FIRST: BOTH[FIRST]})}/{FIRST}", Chosen(stored_as=FIRST))
+
+
 def test_the_hash_is_that_of_the_first_part(staged: Staged, start: Callable[[web.Application], Service]) -> None:
     url = site(start, BOTH)
     assert staged(f"{url}/{FIRST}", Chosen(stored_as=FIRST, sha256=SHA)) == BOTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 import requests
 
@@ -23,12 +23,13 @@ class WebFile:
 
     def listing(self, retry: Retry) -> Listing:
         """The answer's headers describe the file; its bytes are left unread here. A part of a file that is split brings
-        the others from the same folder, unless its address is signed: that opens no other one.
+        the others from the same folder, unless its address is signed, because a signature opens no other file.
 
         Raises LoadError where the URL names no file.
         """
         parts = urlsplit(self._url)
-        paths = (() if parts.query else parts_of(parts.path)) or (parts.path,)
+        signed = any(name != "download" for name, _value in parse_qsl(parts.query, keep_blank_values=True))
+        paths = (() if signed else parts_of(parts.path)) or (parts.path,)
         found = [self._entry(urlunsplit(parts._replace(path=path)), retry) for path in paths]
         return Listing(
             " ".join(tag for tag, _entry in found) if all(tag for tag, _entry in found) else "",
@@ -49,17 +50,18 @@ class WebFile:
     def read(self, entry: Entry, start: int) -> AbstractContextManager[Body]:
         """With If-Range another version of the file comes from its beginning."""
         headers = {"If-Range": entry.version} if start and entry.version else None
-        return http.read(self._client, entry.locator, start, self._explain, headers)
+        return http.read(self._client, entry.locator, start, partial(_explain, entry.locator), headers)
 
     def _headers(self, url: str) -> Mapping[str, str]:
-        with http.get(self._client, url, self._explain) as response:
+        with http.get(self._client, url, partial(_explain, url)) as response:
             return response.headers
 
-    def _explain(self, response: requests.Response) -> str:
-        status = response.status_code
-        reasons = {401: "it requires a user and password", 403: "it does not allow reading", 404: "no such file"}
-        reason = reasons.get(status, f"the server answers {status}")
-        return f"{redact_url(self._url)}: {reason}: check the address"
+
+def _explain(url: str, response: requests.Response) -> str:
+    status = response.status_code
+    reasons = {401: "it requires a user and password", 403: "it does not allow reading", 404: "no such file"}
+    reason = reasons.get(status, f"the server answers {status}")
+    return f"{redact_url(url)}: {reason}: check the address"
 
 
 def open_source(url: str, env: Mapping[str, str], access: Access) -> Source:
