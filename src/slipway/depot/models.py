@@ -60,13 +60,13 @@ def abandoned(model: Object, key: bytes, now: float) -> bool:
 
 
 def taken(model: Object, key: bytes, now: float, copies: int = 1) -> int:
-    """Bytes of the storage that a model has: of the copies of its artifact, or of its upload under way."""
+    """Bytes of the storage that a model has: of the copies of its artifact, or of its unfinished upload."""
     size = _artifact_bytes(model)
     return copies * max(size, 0) if size is not None else reserved(model, key, now)
 
 
 def reported(model: Object, most: int) -> int:
-    """Bytes that a model without artifact has beside its upload, as its publisher reports them; at most ``most``."""
+    """Bytes that a publisher reports for a model that has no artifact yet; at most ``most``."""
     size = _size(model) if _artifact_bytes(model) is None else None
     return min(max(size, 0), most) if size is not None else 0
 

@@ -25,7 +25,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     length: int
     """Bytes of the file: so much of the storage is taken."""
     proof: str = ""
-    """That the depot noted this length for this model. Whoever may edit models could take all of the storage else."""
+    """That the depot noted this length for this model. Otherwise an author of models could take all of the storage."""
     expires: int = 0
     """Unix seconds at which the session ends; 0: never."""
     writer: str = ""
@@ -34,7 +34,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def note(model: Object) -> Note | None:
-    """What an upload noted on a model; None for nothing, or for what is none of ours."""
+    """What an upload noted on a model; None if there is none, or if it is not valid."""
     try:
         return decode_json(annotations_of(model).get(UPLOAD, ""), Note, most=_NOTE_BYTES)
     except DecodingError:
@@ -72,7 +72,7 @@ def _is_one_of(given: str, valid: Sequence[str]) -> bool:
 
 
 def reserved(model: Object, key: bytes, now: float) -> int:
-    """Bytes that an upload under way takes of the storage, or asks for just now. Without a key nothing is proven."""
+    """Bytes that an unfinished upload takes of the storage, or asks for just now. Without a key nothing is proven."""
     noted = note(model)
     if noted is None or not key:
         return 0
