@@ -204,11 +204,11 @@ async def test_what_no_model_names_is_swept_and_collected(world: World) -> None:
     assert [one async for one in world.connected.repositories()] == sorted(
         [orphan, f"cluster/gone/{UID}", other, REPOSITORY]
     )
-    assert await world.connected.tags(orphan) == ()
+    assert [tag async for tag in world.connected.tags(orphan)] == []
     await asyncio.to_thread(world.registry.collect)
     assert stored < world.registry.stored < more
     assert await world.uploaded() == CONTENT
-    assert await world.connected.tags(other) == ("latest",)
+    assert [tag async for tag in world.connected.tags(other)] == ["latest"]
 
 
 async def push(registry: Registry, repository: str, content: bytes) -> None:
