@@ -1,4 +1,4 @@
-"""Writes what docs/troubleshooting.md says to do about each reason, for the gateway's page and for the modules.
+"""Writes what docs/reference/troubleshooting.md says to do about each reason, for the gateway's page and for the modules.
 
 usage: advice.py
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/troubleshooting.md"
+PAGE = ROOT / "docs/reference/troubleshooting.md"
 OF_THE_UI = ROOT / "src/slipway/gateway/ui/advice.json"
 OF_MODULES = ROOT / "plugins/module_utils/_advice_data.py"
 _HEADING = re.compile(r"^## ([A-Z][A-Za-z]+(?:, [A-Z][A-Za-z]+)*)$", re.MULTILINE)
@@ -32,7 +32,7 @@ _HEAD = '''\
 # SPDX-License-Identifier: BSD-2-Clause
 
 # Private to this collection: it may change in any release.
-# Written by `make generate` from docs/troubleshooting.md; do not edit.
+# Written by `make generate` from docs/reference/troubleshooting.md; do not edit.
 
 """What to do about each reason of a condition, in the words of the page about it."""
 

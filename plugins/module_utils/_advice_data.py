@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 
 # Private to this collection: it may change in any release.
-# Written by `make generate` from docs/troubleshooting.md; do not edit.
+# Written by `make generate` from docs/reference/troubleshooting.md; do not edit.
 
 """What to do about each reason of a condition, in the words of the page about it."""
 

@@ -22,7 +22,7 @@ PAGES = (
     ROOT / "CONTRIBUTING.md",
     ROOT / "CODE_OF_CONDUCT.md",
     ROOT / "SECURITY.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 )
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 MARK = re.compile(r"^ *<!-- (?P<name>[a-z]+): (?P<value>.+) -->$")

@@ -111,19 +111,19 @@ def test_every_reason_is_found_in_the_source() -> None:
 
 
 def test_every_reason_has_a_heading_in_troubleshooting() -> None:
-    headings = {word for anchor in anchors(DOCS / "troubleshooting.md") for word in anchor.split("-")}
+    headings = {word for anchor in anchors(DOCS / "reference/troubleshooting.md") for word in anchor.split("-")}
     assert {reason for reason in reasons() if reason.lower() not in headings} == set()
 
 
 def test_every_metric_is_told() -> None:
-    shown = words("operating.md") | words("gateway.md")
+    shown = words("how-to/operating.md") | words("reference/gateway.md")
     assert metrics()
     assert metrics() - shown == set()
 
 
 @pytest.mark.parametrize(
     ("page", "settings"),
-    [("operating.md", ControllerSettings), ("gateway.md", GatewaySettings)],
+    [("how-to/operating.md", ControllerSettings), ("reference/gateway.md", GatewaySettings)],
     ids=["controller", "gateway"],
 )
 def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> None:
@@ -133,39 +133,39 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
 @pytest.mark.parametrize(
     ("page", "struct"),
     [
-        ("models.md", ModelSpec),
-        ("models.md", ModelStatus),
-        ("kubeai.md", kubeai.ModelSpec),
-        ("kubeai.md", kubeai.ModelStatus),
-        ("kubeai.md", config.ResourceProfile),
-        ("kubeai.md", config.SharedFilesystem),
-        ("kubeai.md", config.ModelServerPods),
-        ("kubeai.md", config.ModelAutoscaling),
-        ("kubeai.md", config.SecretNames),
-        ("llmkube.md", model_types.ModelSpec),
-        ("llmkube.md", model_types.ModelStatus),
-        ("llmkube.md", service_types.InferenceServiceSpec),
-        ("llmkube.md", service_types.InferenceServiceStatus),
-        ("llmkube.md", service_types.Resources),
-        ("llmkube.md", runtime_types.VllmConfig),
-        ("llmkube.md", runtime_types.TgiConfig),
-        ("llmkube.md", runtime_types.PersonaPlexConfig),
-        ("llmkube.md", runtime_types.RopeScaling),
-        ("ome.md", ome_models.BaseModelSpec),
-        ("ome.md", ome_models.FineTunedWeightSpec),
-        ("ome.md", ome_models.StorageSpec),
-        ("ome.md", ome_models.ModelStatusSpec),
-        ("ome.md", ome_runtimes.ServingRuntimeSpec),
-        ("ome.md", ome_runtimes.SupportedModelFormat),
-        ("ome.md", ome_components.EngineSpec),
-        ("ome.md", ome_components.RouterSpec),
-        ("ome.md", ome_components.KedaConfig),
-        ("ome.md", ome_services.InferenceServiceSpec),
-        ("ome.md", ome_services.InferenceServiceStatus),
-        ("ome.md", ome_services.PredictorModel),
-        ("ome.md", ome_benchmarks.BenchmarkJobSpec),
-        ("ome.md", ome_benchmarks.BenchmarkJobStatus),
-        ("gateway.md", Route),
+        ("reference/krypton.md", ModelSpec),
+        ("reference/krypton.md", ModelStatus),
+        ("reference/kubeai.md", kubeai.ModelSpec),
+        ("reference/kubeai.md", kubeai.ModelStatus),
+        ("reference/kubeai.md", config.ResourceProfile),
+        ("reference/kubeai.md", config.SharedFilesystem),
+        ("reference/kubeai.md", config.ModelServerPods),
+        ("reference/kubeai.md", config.ModelAutoscaling),
+        ("reference/kubeai.md", config.SecretNames),
+        ("reference/llmkube.md", model_types.ModelSpec),
+        ("reference/llmkube.md", model_types.ModelStatus),
+        ("reference/llmkube.md", service_types.InferenceServiceSpec),
+        ("reference/llmkube.md", service_types.InferenceServiceStatus),
+        ("reference/llmkube.md", service_types.Resources),
+        ("reference/llmkube.md", runtime_types.VllmConfig),
+        ("reference/llmkube.md", runtime_types.TgiConfig),
+        ("reference/llmkube.md", runtime_types.PersonaPlexConfig),
+        ("reference/llmkube.md", runtime_types.RopeScaling),
+        ("reference/ome.md", ome_models.BaseModelSpec),
+        ("reference/ome.md", ome_models.FineTunedWeightSpec),
+        ("reference/ome.md", ome_models.StorageSpec),
+        ("reference/ome.md", ome_models.ModelStatusSpec),
+        ("reference/ome.md", ome_runtimes.ServingRuntimeSpec),
+        ("reference/ome.md", ome_runtimes.SupportedModelFormat),
+        ("reference/ome.md", ome_components.EngineSpec),
+        ("reference/ome.md", ome_components.RouterSpec),
+        ("reference/ome.md", ome_components.KedaConfig),
+        ("reference/ome.md", ome_services.InferenceServiceSpec),
+        ("reference/ome.md", ome_services.InferenceServiceStatus),
+        ("reference/ome.md", ome_services.PredictorModel),
+        ("reference/ome.md", ome_benchmarks.BenchmarkJobSpec),
+        ("reference/ome.md", ome_benchmarks.BenchmarkJobStatus),
+        ("reference/gateway.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
@@ -175,29 +175,29 @@ def test_every_field_is_told(page: str, struct: type[msgspec.Struct]) -> None:
 
 
 def test_every_key_of_kubeais_system_configuration_is_told() -> None:
-    shown = {word.split(".")[0] for word in words("kubeai.md")}
+    shown = {word.split(".")[0] for word in words("reference/kubeai.md")}
     assert {*config.SECTIONS, *config.UNUSED} - shown == set()
 
 
 def test_every_engine_feature_and_profile_of_kubeai_is_told() -> None:
-    page = (DOCS / "kubeai.md").read_text()
+    page = (DOCS / "reference/kubeai.md").read_text()
     named = {*get_args(kubeai.Engine), *get_args(kubeai.Feature), *config.parse("").resource_profiles}
     assert {name for name in named if name not in page} == set()
 
 
 def test_every_runtime_and_phase_of_llmkube_is_told() -> None:
     named = {*get_args(service_types.Runtime), *get_args(service_types.Phase), *get_args(service_types.Priority)}
-    assert named - words("llmkube.md") == set()
+    assert named - words("reference/llmkube.md") == set()
 
 
 def test_every_error_of_the_gateway_is_told() -> None:
     failures = [failure for failure in vars(errors).values() if isinstance(failure, errors.ErrorResponse)]
     codes = {failure.code for failure in (*failures, *errors.BY_STATUS) if failure.code}
-    assert codes - words("gateway.md") == set()
+    assert codes - words("reference/gateway.md") == set()
 
 
 def test_every_path_of_the_gateway_is_told() -> None:
-    assert set(paths.NAMES) - words("gateway.md") == set()
+    assert set(paths.NAMES) - words("reference/gateway.md") == set()
 
 
 def test_the_list_of_roles_and_plugins_is_current() -> None:
@@ -212,7 +212,8 @@ def test_the_page_of_the_playbooks_names_all_and_no_others() -> None:
 
 def test_the_index_links_to_every_page() -> None:
     index = (DOCS / "README.md").read_text()
-    assert [page.name for page in DOCS.glob("*.md") if page.name != "README.md" and f"({page.name})" not in index] == []
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
 
 
 def test_the_readme_is_short() -> None:
@@ -235,7 +236,7 @@ def test_the_readme_names_the_versions_that_the_code_asks_for() -> None:
 
 def test_every_image_that_a_closed_network_may_have_to_mirror_is_told() -> None:
     images = {engine.image(one) for engine in LLMKUBE_ENGINES.values() for one in ("", *ACCELERATORS)}
-    assert images - words("llmkube.md") - {""} == set()
+    assert images - words("reference/llmkube.md") - {""} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -13,7 +13,7 @@ from runner.table import Table, stage_tests
 
 from ...docs.pages import ROOT
 
-PAGE = (ROOT / "docs/expectations.md").read_text()
+PAGE = (ROOT / "docs/explain/expectations.md").read_text()
 ROWS = {
     int(number): re.findall(r"`([^`]+)`", proofs)
     for number, _told, proofs in re.findall(r"^\| (\d+) \| (.+) \| (.+) \|$", PAGE, re.MULTILINE)

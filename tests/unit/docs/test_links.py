@@ -9,7 +9,7 @@ import pytest
 from ...docs.pages import PAGES, ROOT, anchors, links
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_resolve(page: Path) -> None:
     dead = [target for target in links(page) if not _resolves(page, target)]
     assert dead == []

@@ -18,7 +18,7 @@ from ..plugins.importable import make_importable
 from ..roles.rendering import Rendered
 
 make_importable()
-PAGE = ROOT / "docs/security.md"
+PAGE = ROOT / "docs/explain/security.md"
 HEADING, HEAD = "## Rights of each account", ["| account | where | verbs | resources |", "| --- | --- | --- | --- |"]
 APIS = [api.name for api in DESCRIPTIONS]
 OF_ROUTER = "the namespace of its InferenceService"

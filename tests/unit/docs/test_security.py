@@ -9,7 +9,7 @@ import pytest
 from ...docs.pages import ROOT
 from .test_expectations import is_there
 
-PAGE = (ROOT / "docs/security.md").read_text()
+PAGE = (ROOT / "docs/explain/security.md").read_text()
 ACTORS = set(re.findall(r"^\| \*\*([a-z ]+)\*\* \|", PAGE, re.MULTILINE)) - {"operator"}
 ATTACKS = [
     [cell.strip() for cell in line[1:-1].split("|")]
@@ -35,6 +35,6 @@ def test_what_shows_that_it_holds_is_there(row: list[str]) -> None:
 
 
 def test_who_reports_finds_the_page_and_the_page_the_way_to_report() -> None:
-    assert "(docs/security.md" in (ROOT / "SECURITY.md").read_text()
-    assert "(../SECURITY.md)" in PAGE
-    assert "(docs/security.md)" in (ROOT / "README.md").read_text()
+    assert "(docs/explain/security.md" in (ROOT / "SECURITY.md").read_text()
+    assert "(../../SECURITY.md)" in PAGE
+    assert "(docs/explain/security.md)" in (ROOT / "README.md").read_text()

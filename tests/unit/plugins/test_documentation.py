@@ -46,7 +46,7 @@ def test_every_error_code_is_documented_and_no_other() -> None:
 
 
 def test_every_error_code_has_its_row_among_the_troubles() -> None:
-    page = (COLLECTION / "docs" / "troubleshooting.md").read_text()
+    page = (COLLECTION / "docs" / "reference" / "troubleshooting.md").read_text()
     rows = page.split("## Errors of the modules\n")[1].split("\n## ")[0]
     assert sorted(re.findall(r"^\| `([a-z_]+)` \|", rows, re.MULTILINE)) == sorted(HINTS)
 

@@ -31,7 +31,7 @@ PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes", "proces
 FOREIGN = frozenset((Path(__file__).parent / "monitoring_metrics.txt").read_text().split())
 """Metrics of engines and exporters, as their projects document them."""
 SUFFIXES = ("_bucket", "_sum", "_count")
-PAGE = ROOT / "docs/monitoring.md"
+PAGE = ROOT / "docs/how-to/monitoring.md"
 
 
 def role(**given: Any) -> Rendered:
@@ -187,7 +187,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on() -> Non
         assert set(notes) == {"summary", "description", "runbook_url"}, alert
         assert "\n" not in notes["summary"] + notes["description"], alert
         page, _hash, section = notes["runbook_url"].partition("#")
-        assert page.endswith("/docs/monitoring.md"), alert
+        assert page.endswith("/docs/how-to/monitoring.md"), alert
         assert section in sections, alert
 
 

@@ -1,4 +1,4 @@
-"""What to do about a reason, as docs/troubleshooting.md says. scripts/advice.py writes advice.json from it."""
+"""What to do about a reason, as docs/reference/troubleshooting.md says. scripts/advice.py writes advice.json from it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     namespace: str
     name: str
     state: str
-    """See docs/ui.md."""
+    """See docs/reference/page.md."""
     reason: str = ""
     message: str = ""
     advice: str = ""

@@ -112,7 +112,7 @@ def test_the_definition_agrees_with_the_original(kind: str, version: str, tmp_pa
 
 @pytest.mark.parametrize("api", ["kubeai", "llmkube"])
 def test_the_table_of_features_names_tests_that_there_are(api: str) -> None:
-    page = (ROOT / "docs" / f"{api}.md").read_text()
+    page = (ROOT / "docs/reference" / f"{api}.md").read_text()
     table = page.partition("## Features of ")[2].partition("\n## ")[0]
     named = set(re.findall(r"`(test_\w+(?:\.py)?)`", table))
     folder = ROOT / "tests" / "unit" / "apis" / api
