@@ -69,9 +69,10 @@ def test_no_patch_shows_the_controllers_account_a_secret(
 OURS: Object = {
     "labels": {"app.kubernetes.io/managed-by": "slipway"},
     "ownerReferences": [
-        {"apiVersion": "ai.deckhouse.io/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
+        {"apiVersion": "ai.deckhouse.io/v0", "kind": "Model", "name": "m", "uid": "1", "controller": True}
     ],
 }
+"""Its owner has a version that nothing serves. The garbage collector deletes objects whose owner is known to be gone."""
 
 
 @pytest.mark.parametrize("query", ["", "?dryRun=All"])
@@ -120,7 +121,7 @@ def a_secret(cluster: Cluster) -> Iterator[str]:
 
 EITHER: tuple[Object, Object] = ({}, OURS)
 """Something strange, and something that the controller made."""
-MODEL: Object = {"apiVersion": "krypton.ai/v1alpha1", "kind": "Model", "name": "m", "uid": "1", "controller": True}
+MODEL: Object = {"apiVersion": "krypton.ai/v0", "kind": "Model", "name": "m", "uid": "1", "controller": True}
 MINE: list[Object] = [{"labels": OURS["labels"]}, {"ownerReferences": [MODEL]}]
 """What the controller made, and what the original controller made for a Model."""
 STRANGE: list[Object] = [
@@ -231,11 +232,15 @@ def test_no_account_may_change_events_of_others(cluster: Cluster, strange_namesp
 
 
 def scaled(account: Cluster, place: str, replicas: int) -> tuple[int, str]:
-    """The answer to an account that sets a scale as the gateway does."""
-    status, text = account.send("GET", f"{place}/scale", None)
-    if status != 200:
-        return status, text
-    return account.send("PUT", f"{place}/scale", {**json.loads(text), "spec": {"replicas": replicas}})
+    """The answer to an account that sets a scale as the gateway does: it reads again if the object changed meanwhile."""
+
+    def read_and_write() -> tuple[int, str]:
+        status, text = account.send("GET", f"{place}/scale", None)
+        if status != 200:
+            return status, text
+        return account.send("PUT", f"{place}/scale", {**json.loads(text), "spec": {"replicas": replicas}})
+
+    return wait("a write without a conflict", PATIENCE, read_and_write, lambda answer: answer[0] != 409)
 
 
 def let_the_gateway_wake(cluster: Cluster, namespace: str, name: str) -> None:
