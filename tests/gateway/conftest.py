@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import http.client
 import json
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -306,6 +308,26 @@ def ask_haproxy(gateway: Standalone, command: str) -> str:
         line.sendall(command.encode() + b"\n")
         with line.makefile() as answer:
             return answer.read().strip("\n")
+
+
+def port_of(gateway: Standalone) -> int:
+    return int(gateway.url.rpartition(":")[2])
+
+
+def loopbacks() -> list[str]:
+    """The machine's own addresses, of each family that it has."""
+    try:
+        with socket.socket(socket.AF_INET6) as opened:
+            opened.bind(("::1", 0))
+    except OSError:
+        return ["127.0.0.1"]
+    return ["127.0.0.1", "[::1]"]
+
+
+def reset(connection: http.client.HTTPConnection) -> None:
+    """As a load balancer ends an idle connection: the system forgets it at once."""
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
 
 
 def waiting(gateway: Standalone) -> float:

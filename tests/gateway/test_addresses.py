@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import requests
 
+from tests.gateway.conftest import loopbacks
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.ports import quiet_port
-
-
-def loopbacks() -> list[str]:
-    """The machine's own addresses, of each family that it has."""
-    try:
-        with socket.socket(socket.AF_INET6) as opened:
-            opened.bind(("::1", 0))
-    except OSError:
-        return ["127.0.0.1"]
-    return ["127.0.0.1", "[::1]"]
 
 
 def test_both_families_are_answered(make_gateway: Callable[..., Standalone]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from slipway.gateway import connections
 from slipway.gateway.settings import Settings
-from tests.gateway.conftest import Engine, settle
+from tests.gateway.conftest import Engine, port_of, settle
 from tests.gateway.http2 import Connection
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.gateway.test_hops import CHAT, NEIGHBOUR, held, statuses
@@ -42,10 +42,6 @@ def gateway(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator
     with limited:
         settle(limited)
         yield limited
-
-
-def port_of(gateway: Standalone) -> int:
-    return int(gateway.url.rpartition(":")[2])
 
 
 def begin(gateway: Standalone, stack: ExitStack) -> None:

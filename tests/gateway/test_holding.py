@@ -12,8 +12,9 @@ from typing import NamedTuple
 import pytest
 import requests
 
-from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for, waiting
+from tests.gateway.conftest import Api, Engine, ask_haproxy, loopbacks, port_of, reset, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
+from tests.ports import quiet_port
 
 CHAT = "/v1/chat/completions"
 
@@ -53,6 +54,16 @@ def lasting(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
 @pytest.fixture
 def patient(lasting: Standalone) -> Cold:
     return cold(lasting)
+
+
+@pytest.fixture(scope="module")
+def open_to_all(make_gateway: Callable[..., Standalone]) -> Iterator[Standalone]:
+    """Listens on all addresses of both families, as in a cluster, and holds requests for long."""
+    public, control = quiet_port(), quiet_port()
+    made = make_gateway(listen=f":{public}", controlListen=f":{control}", holdSeconds=5 * PATIENCE)
+    made.url, made.control_url = f"http://127.0.0.1:{public}", f"http://127.0.0.1:{control}"
+    with made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +147,49 @@ def test_waiting_bodies_are_bounded_in_size_over_all_models(
         assert [answer.result() for answer in asked] == [200] * 3
 
 
-def test_clients_that_leave_free_their_places(patient: Cold, make_engine: Callable[..., Engine]) -> None:
+def leave(connection: http.client.HTTPConnection) -> None:
+    connection.close()
+
+
+@pytest.mark.parametrize("end", [leave, reset])
+@pytest.mark.parametrize("host", loopbacks())
+def test_clients_that_leave_free_their_places(
+    open_to_all: Standalone, host: str, end: Callable[[http.client.HTTPConnection], None]
+) -> None:
+    gone = cold(open_to_all)
+    leaving = [http.client.HTTPConnection(f"{host}:{port_of(open_to_all)}") for _unused in range(5)]
+    for connection in leaving:
+        connection.request("POST", CHAT, json.dumps({"model": gone.model}))
+    wait_for(lambda: waiting(open_to_all) == 5)
+    for connection in leaving[1:]:
+        end(connection)
+    wait_for(lambda: waiting(open_to_all) == 1)
+    end(leaving[0])
+    wait_for(lambda: waiting(open_to_all) == 0)
+
+
+@pytest.mark.parametrize("end", [leave, reset])
+def test_clients_that_leave_after_a_reload_free_their_places(
+    open_to_all: Standalone, end: Callable[[http.client.HTTPConnection], None]
+) -> None:
+    gone = cold(open_to_all)
+    connection = http.client.HTTPConnection(f"127.0.0.1:{port_of(open_to_all)}")
+    connection.request("POST", CHAT, json.dumps({"model": gone.model}))
+    wait_for(lambda: waiting(open_to_all) == 1)
+    open_to_all.route({gone.model: [], f"new-{gone.model}": []})
+    settle(open_to_all)
+    wait_for(lambda: waiting(open_to_all) == 1)
+    end(connection)
+    wait_for(lambda: waiting(open_to_all) == 0)
+
+
+def test_who_comes_after_clients_that_left_is_served(patient: Cold, make_engine: Callable[..., Engine]) -> None:
     leaving = [http.client.HTTPConnection(patient.gateway.url.removeprefix("http://")) for _unused in range(5)]
     for connection in leaving:
         connection.request("POST", CHAT, json.dumps({"model": patient.model}))
     wait_for(lambda: waiting(patient.gateway) == 5)
     for connection in leaving:
-        connection.close()
+        leave(connection)
     wait_for(lambda: waiting(patient.gateway) == 0)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(patient.ask)

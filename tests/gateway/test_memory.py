@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import Api, Engine, ask_haproxy, settle, wait_for
+from tests.gateway.conftest import Api, Engine, ask_haproxy, port_of, settle, wait_for
 from tests.gateway.http2 import Connection
 from tests.gateway.standalone import PATIENCE, Standalone
 
@@ -37,10 +37,6 @@ def small(make_gateway: Callable[..., Standalone], engine: Engine) -> Iterator[S
     with made:
         settle(made)
         yield made
-
-
-def port_of(gateway: Standalone) -> int:
-    return int(gateway.url.rpartition(":")[2])
 
 
 def resident(gateway: Standalone) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import os
 import signal
 import threading
@@ -16,7 +17,7 @@ import pytest
 import requests
 
 from slipway.gateway import haproxy_socket
-from tests.gateway.conftest import Engine, settle, wait_for, waiting
+from tests.gateway.conftest import Engine, reset, settle, wait_for, waiting
 from tests.gateway.standalone import PATIENCE, Standalone
 from tests.gateway.test_lossless import CHAT, MEDIUM, SMALL, post, under_load
 
@@ -55,6 +56,42 @@ async def test_what_the_only_engine_had_not_begun_to_answer_is_answered_by_the_n
         await asyncio.to_thread(engine.start)
         async with asyncio.timeout(PATIENCE):
             assert [(await one).status for one in asked] == [200] * 20
+
+
+def ask_and_stay(gateway: Standalone, model: str) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
+    connection.request("POST", CHAT, json.dumps({"model": model}))
+    return connection
+
+
+async def test_a_client_that_a_trusted_proxy_names_is_not_taken_for_one_that_left(
+    make_gateway: Callable[..., Standalone], engine: Engine
+) -> None:
+    with make_gateway(trustedProxies=["127.0.0.1/32"], holdSeconds=5 * PATIENCE) as made:
+        made.route({"m1": [engine.endpoint], "cold": []})
+        settle(made)
+        await asyncio.to_thread(wait_for, lambda: post(made, SMALL) == 200)
+        async with aiohttp.ClientSession() as session:
+            headers = {"x-forwarded-for": "192.0.2.1"}
+            asked = asyncio.create_task(session.post(made.url + CHAT, data=HELD, headers=headers))
+            await asyncio.to_thread(wait_for, lambda: engine.active == 1)
+            await asyncio.to_thread(engine.kill)
+            await asyncio.to_thread(wait_for, lambda: waiting(made) == 1)
+            stays = ask_and_stay(made, "cold")
+            await asyncio.to_thread(wait_for, lambda: waiting(made) == 2)
+            for _unused in range(2):  # in the second round, all have been looked at often enough
+                leaves = ask_and_stay(made, "cold")
+                await asyncio.to_thread(wait_for, lambda: waiting(made) == 3)
+                reset(leaves)
+                await asyncio.to_thread(wait_for, lambda: waiting(made) == 2)
+            engine.release(2)
+            await asyncio.to_thread(engine.start)
+            async with asyncio.timeout(PATIENCE):
+                assert (await asked).status == 200
+            stays.close()
+        log = (made.directory / "haproxy.log").read_text()
+        held = [json.loads(line) for line in log.splitlines() if line.startswith("{") and "192.0.2.1" in line]
+        assert [one["retries"] <= 2 for one in held] == [True], "a request that is dropped here is tried again"
 
 
 async def test_it_is_answered_by_another_pod_where_that_one_is_gone_for_good(

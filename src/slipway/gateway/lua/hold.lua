@@ -15,6 +15,7 @@ local USUAL = {seconds = tonumber(hold_seconds), places = tonumber(hold_places)}
 local WOKEN = {seconds = tonumber(wake_seconds), places = tonumber(wake_places)}
 
 local client_of = require("client").of
+local departures = require("departures")
 local reasons = require("reasons")
 
 local woken_backends = Map.new(wake_map, Map._str)
@@ -24,7 +25,6 @@ local POLL = 20               -- milliseconds between two looks at the model's s
 local SLOW_POLL = 100         -- the same for requests that wait for longer than
 local SOON = 3                -- seconds: what takes so long already is not made slower by it
 local LEASE = 1               -- seconds after which a place whose request was not seen is free: its client left
-local LEFT = 0.5              -- seconds between two looks at who left
 local RELEASED_AT_ONCE = 16   -- requests let go in one poll for each ready server, so that no engine meets the whole herd
 
 -- backend -> {count, places = {ticket -> {seen = when it was seen last, size = bytes, client}}, counts = {client -> places},
@@ -135,34 +135,6 @@ local function leave(backend, room, ticket)
     if room.count == 0 and waiting[backend] == room then waiting[backend] = nil end
 end
 
--- HAProxy does not read from a client while a rule waits, so it does not see that one went away; the system does, and shows
--- the connection as half closed. IPv4 only: on IPv6 a client that leaves keeps its place until its time is over.
-local CLOSE_WAIT = "^ *%d+: %x+(:%x+ %x+:%x+) 08 "
-local half_closed, read_at = {}, 0
-
-local function has_left(peer, now)
-    if now - read_at >= LEFT then
-        half_closed, read_at = {}, now
-        local file = io.open("/proc/net/tcp")
-        if file then
-            for line in file:lines() do
-                local found = line:match(CLOSE_WAIT)
-                if found then half_closed[found] = true end
-            end
-            file:close()
-        end
-    end
-    return half_closed[peer]
-end
-
--- Our port, the client's address and port as the system writes them: the address as a number of this machine's byte order.
-local function peer_of(txn)
-    local a, b, c, d = tostring(txn.f:fc_src()):match("^(%d+)%.(%d+)%.(%d+)%.(%d+)$")
-    if not a then return "" end
-    local number = string.unpack("=I4", string.char(a, b, c, d))
-    return (":%04X %08X:%04X"):format(txn.f:fc_dst_port(), number, txn.f:fc_src_port())
-end
-
 -- Lets RELEASED_AT_ONCE go for each server and poll; what no one took is kept for those that look less often.
 local function may_pass(room, servers, now)
     local share = RELEASED_AT_ONCE * servers
@@ -217,7 +189,7 @@ local function hold(txn)
     local began = clock()
     local room, ticket = take_place(backend, limits(backend).places, client_of(txn), txn.f:req_body_len(), began)
     if not room then return refuse(txn, backend, "full") end
-    local peer = peer_of(txn)
+    local connection = departures.watch(txn, began)
     local wait = txn:get_var("txn.wait")   -- where another target of its route may answer, too
     local now, ended, look_again, deadline = began, nil, began, nil
     repeat
@@ -225,7 +197,7 @@ local function hold(txn)
         if now >= look_again then
             look_again = now + 0.25
             deadline = began + (wait or limits(backend).seconds)
-            ended = end_of_process(now) or (has_left(peer, now) and "left" or nil)
+            ended = end_of_process(now) or (departures.has_left(connection, now) and "left" or nil)
         end
         if displaced[ticket] then ended = "full" end
         ended = ended or outcome(txn, backend, room, now, deadline)

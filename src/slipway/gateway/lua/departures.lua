@@ -1,0 +1,104 @@
+-- Whether the client of a request that waits has left.
+--
+-- HAProxy does not read from a client while a rule waits, so it does not see that one went away. The system does: a connection
+-- that the client closed is half closed, and one that it reset is gone from the list.
+
+local LOOK = 0.5      -- seconds between two looks at the system's list
+local FORGET = 10     -- seconds after which a connection that is not asked about any more is forgotten
+local MISSED = 2      -- looks in a row: the list is not read at once, so that a look may miss a connection
+
+local FILES = {"/proc/net/tcp", "/proc/net/tcp6"}
+local CONNECTION = "^ *%d+: %x+(:%x+) (%x+)(:%x+) (%x%x) "   -- our port, the client's address and port, the state
+local HALF_CLOSED = "08"
+local IPV4_MAPPED = "^0000000000000000FFFF0000"
+
+-- connection -> {asked = when it was asked about last, family, missed = looks in a row that did not find it, closed, real}
+local watched = {}
+-- Families of which the list had a connection. Without any, the list says nothing, as where a sandbox hides it.
+local listed = {}
+local looked_at = 0
+
+-- Four bytes as the system writes them: as a number of this machine's byte order.
+local function word(...)
+    return ("%08X"):format(string.unpack("=I4", string.char(...)))
+end
+
+local function append_groups(groups, text)
+    for group in text:gmatch("%x+") do groups[#groups + 1] = tonumber(group, 16) end
+end
+
+local function ipv6_words(address)
+    local before, after = address:match("^(.-)::(.*)$")
+    local groups, last = {}, {}
+    append_groups(groups, before or address)
+    append_groups(last, after or "")
+    for _ = #groups + #last + 1, 8 do groups[#groups + 1] = 0 end
+    table.move(last, 1, #last, #groups + 1, groups)
+    local words = {}
+    for at = 1, 8, 2 do
+        local high, low = groups[at], groups[at + 1]
+        words[#words + 1] = word(high >> 8, high & 255, low >> 8, low & 255)
+    end
+    return table.concat(words)
+end
+
+-- IPv4, also where it is mapped to IPv6, as it is on a listener of both families.
+local function words_of(address)
+    local a, b, c, d = address:match("(%d+)%.(%d+)%.(%d+)%.(%d+)$")
+    return a and word(a, b, c, d) or ipv6_words(address)
+end
+
+-- The states of the connections that are watched.
+local function states()
+    local found = {}
+    for _, name in ipairs(FILES) do
+        local file = io.open(name)
+        if file then
+            for line in file:lines() do
+                local ours, address, port, state = line:match(CONNECTION)
+                local connection = ours and ours .. " " .. address:gsub(IPV4_MAPPED, "") .. port
+                if connection and watched[connection] then found[connection] = state end
+            end
+            file:close()
+        end
+    end
+    return found
+end
+
+local function look(now)
+    local found = states()
+    for connection, client in pairs(watched) do
+        local state = found[connection]
+        client.closed = state == HALF_CLOSED
+        client.missed = state and 0 or client.missed + 1
+        if state then client.real, listed[client.family] = true, true end
+        if now - client.asked > FORGET then watched[connection] = nil end
+    end
+end
+
+local departures = {}
+
+-- Begins to watch the connection of a request, and returns its name for `has_left`. In a hop, the frontend before it names
+-- the client, which may be one behind a trusted proxy: such a connection is real only once the list has it.
+function departures.watch(txn, now)
+    local address, port, ours = txn.f:fc_src(), txn.f:fc_src_port(), txn.f:fc_dst_port()
+    local real = address ~= nil
+    if not real then address, port, ours = txn.f:src(), txn.f:src_port(), txn.f:dst_port() end
+    local words = words_of(tostring(address))
+    local connection = (":%04X %s:%04X"):format(ours, words, port)
+    watched[connection] = {asked = now, family = #words, missed = 0, closed = false, real = real}
+    return connection
+end
+
+function departures.has_left(connection, now)
+    local client = watched[connection]
+    if not client then return false end
+    client.asked = now
+    if now - looked_at >= LOOK then
+        looked_at = now
+        look(now)
+    end
+    return client.closed or (client.real and listed[client.family] and client.missed >= MISSED)
+end
+
+return departures
