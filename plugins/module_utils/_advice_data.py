@@ -63,13 +63,14 @@ ADVICE: Mapping[str, str] = {
         "of another version; ask it with --help."
     ),
     "UnknownProfile": (
-        "Correct the name, or add the profile under resourceProfiles (see Operating). What ran before serves on."
+        "Correct the name, or add the profile under resourceProfiles (see KubeAI's system configuration). What "
+        "ran before serves on."
     ),
     "UnknownCacheProfile": ("Correct the name, or add the profile."),
     "NoImage": (
         "Add one under modelServers, or set image in the Model; of OME in the runner of the service or the runtime."
     ),
-    "InvalidConfig": ("Correct it, as Operating says. It is read anew at once."),
+    "InvalidConfig": ("Correct it, as KubeAI's system configuration says. It is read anew at once."),
     "NameTaken": ("Give the Model another name, or remove the other object. Then it goes on within a minute."),
     "MissingKind": ("Install it. The Model goes on within half a minute."),
     "Invalid": ("Correct what the message names. After a change of the controller's rights run the site playbook."),
@@ -78,7 +79,7 @@ ADVICE: Mapping[str, str] = {
     "ImagePullBackOff": (
         "Check spec.image, and from a node whether the registry answers. For a private registry name a Secret of "
         "the type kubernetes.io/dockerconfigjson in imagePullSecrets, in the Model's namespace. In a closed "
-        "network set slipway_engine_images (see Operating)."
+        "network set slipway_engine_images (see Closed networks)."
     ),
     "CreateContainerConfigError": ("Create it in the Model's namespace. The pod goes on by itself."),
     "CrashLoopBackOff": (
@@ -177,8 +178,8 @@ ADVICE: Mapping[str, str] = {
         "Correct the spec. files belong to a repository of the hub or a folder of a bucket; sha256 to one file."
     ),
     "SourceNotAllowed": (
-        "As the operator: controller_allowed_remote_hosts or controller_allowed_host_path_roots (see Operating). "
-        "Then delete the Job that the message names, or change the spec."
+        "As the operator: controller_allowed_remote_hosts or controller_allowed_host_path_roots (see Allowed "
+        "sources). Then delete the Job that the message names, or change the spec."
     ),
     "SourceNotFound": ("Correct the name. It is looked for again every five minutes."),
     "IntegrityCheckFailed": (

@@ -116,14 +116,14 @@ def test_every_reason_has_a_heading_in_troubleshooting() -> None:
 
 
 def test_every_metric_is_told() -> None:
-    shown = words("how-to/operating.md") | words("reference/gateway.md")
+    shown = words("reference/controller.md") | words("reference/gateway.md")
     assert metrics()
     assert metrics() - shown == set()
 
 
 @pytest.mark.parametrize(
     ("page", "settings"),
-    [("how-to/operating.md", ControllerSettings), ("reference/gateway.md", GatewaySettings)],
+    [("reference/controller.md", ControllerSettings), ("reference/gateway.md", GatewaySettings)],
     ids=["controller", "gateway"],
 )
 def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> None:

@@ -100,7 +100,7 @@ def _sees_secrets(task: dict[str, Any]) -> bool:
 def test_the_least_rights_are_those_that_the_documentation_shows() -> None:
     shipped = (ROOT / "roles/models/files/model-author.yml").read_text()
 
-    assert f"```yaml\n{shipped}```" in (ROOT / "docs/how-to/operating.md").read_text()
+    assert f"```yaml\n{shipped}```" in (ROOT / "docs/reference/controller.md").read_text()
 
 
 def test_an_upgrade_takes_definitions_then_controller_then_gateway() -> None:
