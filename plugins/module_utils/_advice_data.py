@@ -13,371 +13,433 @@ from collections.abc import Mapping
 
 ADVICE: Mapping[str, str] = {
     "WaitingForPods": (
-        "Wait. Follow the engine's log to see the download. Where it takes longer than startupTimeout the reason "
+        "Wait. The engine's log shows the download. If the start takes longer than startupTimeout, the reason "
         "becomes StartupTimeout."
     ),
     "RollingOut": (
-        "Wait. When a new pod cannot start, the reason changes to the failure and the old pods keep answering: "
-        "phase stays Ready."
+        "Wait. If a new pod cannot start, the reason changes to its failure. The old pods continue to answer, "
+        "and phase stays Ready."
     ),
     "Retrying": (
-        "Wait: the controller retries. If the reason stays, the message has the API server's words: an admission "
-        "webhook that does not answer is the usual cause."
+        "Wait: the controller retries. If the reason stays, read the API server's error in the message. The "
+        "usual cause is an admission webhook that does not respond."
     ),
-    "LoadingCache": (
-        "Wait. What keeps the loader's pod from running is told as for a model's pod: Unschedulable, for "
-        "example, when the claim finds no volume."
-    ),
+    "LoadingCache": ("Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."),
     "LoadingAdapters": (
-        "Wait. Where it stays so, look for loader in pod in the controller's log. status 403 with a time in it "
-        "means that the clocks of two nodes differ by more than a minute; the signature is not the controller's "
-        "goes away when the pod is replaced (see Orders to loaders)."
+        "Wait. If this takes long, search the controller's log for loader in pod. status 403 with a time: "
+        "synchronize the clocks of the nodes, which differ by more than a minute. the signature is not the "
+        "controller's: replace the pod (see Orders to loaders)."
     ),
     "LoadingAdapter": (
-        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
-        "stays so, the status of the InferenceService says what that waits for."
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs contains --enable-lora. If "
+        "this takes long, check the status of the InferenceService."
     ),
     "ServiceNotReady": (
-        "Wait. The first adapter of a service replaces its pods, unless extraArgs has --enable-lora. Where it "
-        "stays so, the status of the InferenceService says what that waits for."
+        "Wait. The first adapter of a service replaces its pods, unless extraArgs contains --enable-lora. If "
+        "this takes long, check the status of the InferenceService."
     ),
-    "Leaving": ("Wait. After ten minutes it goes in any case, and its folder models/<name>-<uid> stays on the volume."),
+    "Leaving": (
+        "Wait. After ten minutes, the Model is deleted in any case, and its directory models/<name>-<uid> "
+        "remains on the volume."
+    ),
     "InUse": (
-        "Delete those services, or give them another Model, or set suspend: true. A deletion cannot be taken "
-        "back; but another Model of the same source, under another name, takes the weights over without a "
-        "download."
+        "Delete the InferenceServices in the message, set suspend: true in them, or give them another Model. The "
+        "deletion cannot be undone. A new Model with another name and the same source reuses the weights."
     ),
-    "ModelLeaving": ("Give the service another Model, or delete it: the Model waits for that (see InUse)."),
-    "InvalidSpec": ("Correct the field. Nothing that ran before was touched."),
+    "ModelLeaving": ("Give the service another Model, or delete it. See InUse."),
+    "InvalidSpec": ("Correct the field in the message. Existing pods continue to serve."),
     "NotAllowed": (
-        "Take the field out of the spec. As the operator, where the authors are to be trusted with it: set the "
-        "variable that belongs to the setting. Where it came with an upgrade from 0.4.0, that page has the "
-        "variables with which all is as it was."
+        "Remove the field from the spec. If you are the operator and trust the authors, set the variable for the "
+        "setting (see permissions of authors)."
     ),
     "InvalidObject": (
-        "Correct the object, or delete it: the fault is over at once. If the message has the name of a Python "
-        "exception, report it, with the object."
+        "Correct or delete the object. If the message contains the name of a Python exception, report a bug with "
+        "the object."
     ),
     "InvalidArgument": (
-        'Correct it. One argument is one list item: --ctx-size and "4096" are two. An image of your own may be '
-        "of another version; ask it with --help."
+        'Correct the argument. Write each argument as one list item: --ctx-size and "4096" are two items. A '
+        "custom image may contain another version of the engine: run it with --help."
     ),
     "UnknownProfile": (
-        "Correct the name, or add the profile under resourceProfiles (see KubeAI's system configuration). What "
-        "ran before serves on."
+        "Correct resourceProfile, or add the profile to resourceProfiles (see KubeAI's system configuration). "
+        "Existing pods continue to serve."
     ),
-    "UnknownCacheProfile": ("Correct the name, or add the profile."),
+    "UnknownCacheProfile": ("Correct cacheProfile, or add the profile to cacheProfiles."),
     "NoImage": (
-        "Add one under modelServers, or set image in the Model; of OME in the runner of the service or the runtime."
+        "Add an image under modelServers, or set image in the Model. For OME, set it in the runner of the "
+        "service or of the runtime."
     ),
-    "InvalidConfig": ("Correct it, as KubeAI's system configuration says. It is read anew at once."),
-    "NameTaken": ("Give the Model another name, or remove the other object. Then it goes on within a minute."),
-    "MissingKind": ("Install it. The Model goes on within half a minute."),
-    "Invalid": ("Correct what the message names. After a change of the controller's rights run the site playbook."),
-    "Forbidden": ("Correct what the message names. After a change of the controller's rights run the site playbook."),
-    "NotFound": ("Correct what the message names. After a change of the controller's rights run the site playbook."),
+    "InvalidConfig": ("Correct the system configuration. The controller reloads it immediately."),
+    "NameTaken": ("Rename the Model, or delete the other object. The Model continues within a minute."),
+    "MissingKind": ("Install the software in the message. The Model continues within half a minute."),
+    "Invalid": ("Correct the problem in the message. If the controller lacks rights, run the site playbook."),
+    "Forbidden": ("Correct the problem in the message. If the controller lacks rights, run the site playbook."),
+    "NotFound": ("Correct the problem in the message. If the controller lacks rights, run the site playbook."),
     "ImagePullBackOff": (
-        "Check spec.image, and from a node whether the registry answers. For a private registry name a Secret of "
-        "the type kubernetes.io/dockerconfigjson in imagePullSecrets, in the Model's namespace. In a closed "
-        "network set slipway_engine_images (see Closed networks)."
+        "Check spec.image, and check from a node that the registry responds. For a private registry, create a "
+        "Secret of the type kubernetes.io/dockerconfigjson in the Model's namespace, and name it in "
+        "imagePullSecrets. In a closed network, set slipway_engine_images (see Closed networks)."
     ),
-    "CreateContainerConfigError": ("Create it in the Model's namespace. The pod goes on by itself."),
+    "CreateContainerConfigError": (
+        "Create the missing Secret, ConfigMap or key in the Model's namespace. The pod then starts without "
+        "further action."
+    ),
     "CrashLoopBackOff": (
-        "Read the lines. Often: the file is no GGUF, or of an architecture that this version of llama.cpp does "
-        "not know (take a newer image); an image of your own does not run as user 65532 (permission denied)."
+        "Read the log lines. If the file is not a GGUF, or this version of llama.cpp does not know its "
+        "architecture, use another file or a newer image. If the log reports permission denied, use an image "
+        "that runs as user 65532."
     ),
     "OOMKilled": (
-        "Raise the limit (resources.limits.memory; for KubeAI that of the resource profile, or its count), or "
-        "take a smaller quantization, a smaller --ctx-size or fewer --parallel. The download cache does not "
-        "count, as it lies on disk."
+        "Raise the limit: resources.limits.memory, or for KubeAI the limit or the count of the resource profile. "
+        "Or use a smaller quantization, a smaller --ctx-size, or a lower --parallel. Downloaded files do not "
+        "count, because they are stored on disk."
     ),
     "OutOfGpuMemory": (
-        "Ask for a shorter context (--max-model-len, --ctx-size), a quantized model, more GPUs with "
-        "--tensor-parallel-size, or larger ones. Where another process uses the GPU, lower "
-        "--gpu-memory-utilization."
+        "Use a shorter context (--max-model-len, --ctx-size), a quantized model, a larger GPU, or more GPUs with "
+        "--tensor-parallel-size. If another process uses the GPU, lower --gpu-memory-utilization."
     ),
     "NoGpu": (
-        "If the GPU is AMD's or Intel's, name the groups of its device files. See that the resource profile asks "
-        "for a GPU and that the node's driver is as new as the image wants. On nodes without a GPU take a "
-        "profile and an image for processors."
+        "Check that the resource profile requests a GPU, and that the node's driver is new enough for the image. "
+        "For AMD and Intel GPUs, set the groups of the device files. On nodes without a GPU, use a CPU profile "
+        "and a CPU image."
     ),
-    "IllegalInstruction": ("Choose other nodes, or an image that is built for these."),
+    "IllegalInstruction": ("Run the model on other nodes, or use an image for this CPU."),
     "StartupTimeout": (
-        "Raise startupTimeout, or give the KubeAI Model a cache, where the message's log lines show a download "
-        "or loading under way. Otherwise look for what it waits for: a hub that does not answer, a disk that is "
-        "slow."
+        "If the log lines show a download or loading in progress, raise startupTimeout, or give the KubeAI Model "
+        "a cache. Otherwise, look for a hub that does not respond, or a slow disk."
     ),
     "CacheLoadFailed": (
-        "What the last words say: correct the url, the Secret with the credentials, the size of the claim. Where "
-        "the Secret's content alone was wrong, delete the Job to try at once."
+        "Fix the problem in the last log lines: the URL, the Secret with the credentials, or the size of the "
+        "claim. If you changed only the content of the Secret, delete the Job load-cache-NAME to retry "
+        "immediately."
     ),
-    "DownloadStarted": ("Wait. What keeps the loader's pod from running is told as for a model's pod."),
-    "CopyStarted": ("Wait. What keeps the loader's pod from running is told as for a model's pod."),
-    "IntegrityCheckStarted": ("Wait. What keeps the loader's pod from running is told as for a model's pod."),
-    "Suspended": ("suspend: false, when it is to serve again."),
-    "ModelNotReady": ("Wait. The Model's own status says how far it is."),
-    "NotScheduled": ("Wait, or see what the other conditions say."),
-    "ModelNotFound": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
-    "InvalidModel": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
-    "ModelFailed": ("Correct modelRef, or the Model: kubectl describe models.inference.llmkube.dev."),
+    "DownloadStarted": ("Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."),
+    "CopyStarted": ("Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."),
+    "IntegrityCheckStarted": (
+        "Wait. If the loader's pod cannot start, the reason changes, for example to Unschedulable."
+    ),
+    "Suspended": ("Set suspend: false to start the service again."),
+    "ModelNotReady": ("Wait. The status of the Model shows the progress."),
+    "NotScheduled": ("Wait, or check the other conditions."),
+    "ModelNotFound": ("Correct modelRef, or correct the Model: kubectl describe models.inference.llmkube.dev."),
+    "InvalidModel": ("Correct modelRef, or correct the Model: kubectl describe models.inference.llmkube.dev."),
+    "ModelFailed": ("Correct modelRef, or correct the Model: kubectl describe models.inference.llmkube.dev."),
     "QuotaExceeded": (
-        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
-        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
-        "what is in use."
+        "Wait until other services release enough GPUs. Or request fewer GPUs, suspend another service in the "
+        "namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows the "
+        "usage."
     ),
     "QuotaReserved": (
-        "Wait: the service starts when others have left enough GPUs. Else ask for fewer, suspend another service "
-        "of the namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows "
-        "what is in use."
+        "Wait until other services release enough GPUs. Or request fewer GPUs, suspend another service in the "
+        "namespace, or ask the operator for a larger quota. kubectl get gpuquotas --all-namespaces shows the "
+        "usage."
     ),
     "QuotaTooSmall": (
-        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
-        "the service a higher priority. Else ask the operator to change the quota; the message names it."
+        "QuotaTooSmall: request fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: set a "
+        "higher priority. In both cases, you can ask the operator to change the quota."
     ),
     "PriorityTooLow": (
-        "QuotaTooSmall: ask for fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: give "
-        "the service a higher priority. Else ask the operator to change the quota; the message names it."
+        "QuotaTooSmall: request fewer GPUs or replicas, or lower autoscaling.maxReplicas. PriorityTooLow: set a "
+        "higher priority. In both cases, you can ask the operator to change the quota."
     ),
     "ServiceNotFound": (
-        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
-        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
+        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose another "
+        "name. PortTaken: choose another containerPort."
     ),
     "RuntimeMismatch": (
-        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
-        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
+        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose another "
+        "name. PortTaken: choose another containerPort."
     ),
     "NamespaceNotAllowed": (
-        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
-        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
+        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose another "
+        "name. PortTaken: choose another containerPort."
     ),
     "AdapterNameTaken": (
-        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
-        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
+        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose another "
+        "name. PortTaken: choose another containerPort."
     ),
     "PortTaken": (
-        "Make the service; take the runtime sglang or vllm; move the adapter to the namespace of the service; "
-        "choose another name; choose another containerPort. As soon as nothing is in its way it is loaded."
+        "ServiceNotFound: create the service. RuntimeMismatch: use the runtime sglang or vllm. "
+        "NamespaceNotAllowed: move the adapter to the service's namespace. AdapterNameTaken: choose another "
+        "name. PortTaken: choose another containerPort."
     ),
-    "FieldsIgnored": ("Remove the fields, or take the runtime that knows them."),
+    "FieldsIgnored": ("Remove the fields in the message, or use a runtime that supports them."),
     "RetiredFlags": (
-        "Remove the flags from spec.args, or write the successor that the message names. If you need the old "
-        "flag, set spec.image to a version that has it: the controller does not change the arguments of an image "
-        "that you choose."
+        "Remove the flags from spec.args, or use the successors in the message. To keep an old flag, set "
+        "spec.image to a version that supports it: the controller does not change the arguments of custom images."
     ),
-    "SpeculativeMissingModel": ("Make the Model, or name another one; say what is missing."),
-    "SpeculativeMissingConfig": ("Make the Model, or name another one; say what is missing."),
-    "IdleCheckUnsupported": ("Raise controller_drain_seconds above the length of your longest answers."),
-    "NotCreated": ("Install Pyrra, or take the indicator availability."),
-    "SLOCreated": ("Install Pyrra, or take the indicator availability."),
-    "IndicatorUnsupportedForRuntime": ("Install Pyrra, or take the indicator availability."),
-    "MetalOutOfReach": ("Take another accelerator, or serve it on the Mac itself."),
+    "SpeculativeMissingModel": ("Create the Model or name another one, or set the missing field."),
+    "SpeculativeMissingConfig": ("Create the Model or name another one, or set the missing field."),
+    "IdleCheckUnsupported": ("Raise controller_drain_seconds above the duration of your longest answers."),
+    "NotCreated": ("Install Pyrra, or use the indicator availability."),
+    "SLOCreated": ("Install Pyrra, or use the indicator availability."),
+    "IndicatorUnsupportedForRuntime": ("Install Pyrra, or use the indicator availability."),
+    "MetalOutOfReach": ("Choose another accelerator, or serve the model on the Mac."),
     "InvalidSource": (
-        "Correct the spec. files belong to a repository of the hub or a folder of a bucket; sha256 to one file."
+        "Correct the spec. Use files with a Hub repository or a bucket directory, and sha256 with a single file."
     ),
     "InvalidFileSet": (
-        "Correct the spec. files belong to a repository of the hub or a folder of a bucket; sha256 to one file."
+        "Correct the spec. Use files with a Hub repository or a bucket directory, and sha256 with a single file."
     ),
     "SourceNotAllowed": (
-        "As the operator: controller_allowed_remote_hosts or controller_allowed_host_path_roots (see Allowed "
-        "sources). Then delete the Job that the message names, or change the spec."
+        "Change the spec. Or, as the operator, set controller_allowed_remote_hosts or "
+        "controller_allowed_host_path_roots (see allowed sources of weights), and delete the Job in the message."
     ),
-    "SourceNotFound": ("Correct the name. It is looked for again every five minutes."),
+    "SourceNotFound": ("Correct the file name in the spec. The controller checks the source every five minutes."),
     "IntegrityCheckFailed": (
-        "Find out whether hash or source is wrong. Change the spec, or delete the Job that the message names."
+        "Find out whether the hash or the source is wrong. Change the spec, or delete the Job in the message."
     ),
     "UnsupportedSource": (
-        "Copy the file again, with git lfs pull if it is a pointer. Then delete the Job that the message names, "
-        "or change the spec. The controller reads files on a claim or a node again every five minutes."
+        "Copy the file again, with git lfs pull if it is a pointer. Then delete the Job in the message, or "
+        "change the spec. The controller reads files on a claim or a node again every five minutes."
     ),
     "CopyFailed": (
-        "What they say. The loader runs as user 65532 (controller_run_as_user), which needs to be allowed to "
-        "read the file. A pod that does not start at all may be on a node that has no such file."
+        "Fix the problem in the log lines. The loader runs as user 65532 (controller_run_as_user), which must "
+        "have read access to the file. If the pod does not start, its node may lack the file."
     ),
     "InspectionFailed": (
-        "What they say. The loader runs as user 65532 (controller_run_as_user), which needs to be allowed to "
-        "read the file. A pod that does not start at all may be on a node that has no such file."
+        "Fix the problem in the log lines. The loader runs as user 65532 (controller_run_as_user), which must "
+        "have read access to the file. If the pod does not start, its node may lack the file."
     ),
-    "PVCNotFound": ("Make the claim, with the weights on its volume."),
-    "PVCNotBound": ("Make the claim, with the weights on its volume."),
+    "PVCNotFound": ("Create the claim, or check its volume. Copy the weights to the volume."),
+    "PVCNotBound": ("Create the claim, or check its volume. Copy the weights to the volume."),
     "AdapterFailed": (
-        "Of a LoRAAdapter, see that path is there in the engine's container, with an adapter_config.json in it; "
-        "SGLang refuses ranks above maxLoraRank, which is 64 where nothing says it. Else correct the adapter's "
-        "url or credentials. vLLM refuses ranks above --max-lora-rank, which is 16 unless args raises it. It is "
-        "tried again by itself."
+        "Correct the adapter's URL or credentials. For a LoRAAdapter, check that path exists in the engine's "
+        "container and contains an adapter_config.json. Check the adapter's rank: vLLM accepts at most "
+        "--max-lora-rank (default 16), and SGLang at most maxLoraRank (default 64). The controller retries."
     ),
-    "FileNotFound": ("Correct the path, or put the file where it is looked for."),
-    "UnsupportedModel": ("Take a newer image of the engine, or another engine."),
-    "BaseModelNotFound": ("Correct spec.model.name, make the model, or enable it. The service goes on by itself."),
-    "BaseModelDisabled": ("Correct spec.model.name, make the model, or enable it. The service goes on by itself."),
+    "FileNotFound": ("Correct the path, or add the file."),
+    "UnsupportedModel": ("Use a newer image of the engine, or another engine."),
+    "BaseModelNotFound": ("Correct spec.model.name, create the model, or enable it."),
+    "BaseModelDisabled": ("Correct spec.model.name, create the model, or enable it."),
     "BaseModelNotReady": (
-        'Look at the model: kubectl describe clusterbasemodels.ome.io "$MODEL" says how far each node is and '
-        "what went wrong. Where its spec has no modelFormat, that is filled in once a node has the files."
+        'Check the model: kubectl describe clusterbasemodels.ome.io "$MODEL" shows the progress and the errors '
+        "of each node. If its spec has no modelFormat, the controller sets it when a node has the files."
     ),
     "FineTunedWeightNotFound": (
-        "Correct the name, take an engine that serves adapters, or merge the weights into the model and set "
-        "merged_weights: true in the weight's configuration."
+        "Correct spec.model.fineTunedWeights, use an engine that supports adapters, or merge the weights into "
+        "the model and set merged_weights: true in the weight's configuration."
     ),
     "FineTunedWeightMismatch": (
-        "Correct the name, take an engine that serves adapters, or merge the weights into the model and set "
-        "merged_weights: true in the weight's configuration."
+        "Correct spec.model.fineTunedWeights, use an engine that supports adapters, or merge the weights into "
+        "the model and set merged_weights: true in the weight's configuration."
     ),
     "FineTunedWeightNotServed": (
-        "Correct the name, take an engine that serves adapters, or merge the weights into the model and set "
-        "merged_weights: true in the weight's configuration."
+        "Correct spec.model.fineTunedWeights, use an engine that supports adapters, or merge the weights into "
+        "the model and set merged_weights: true in the weight's configuration."
     ),
     "NoRuntime": (
-        "Install a runtime for such models, set autoSelect: true in one that would do, or name one in "
-        "spec.runtime: that one is taken though it was not made for the model."
+        "Install a runtime for the model, set autoSelect: true in a suitable runtime, or name a runtime in "
+        "spec.runtime. The controller uses a named runtime even if it does not match the model."
     ),
     "RuntimeNotFound": (
-        "Install a runtime for such models, set autoSelect: true in one that would do, or name one in "
-        "spec.runtime: that one is taken though it was not made for the model."
+        "Install a runtime for the model, set autoSelect: true in a suitable runtime, or name a runtime in "
+        "spec.runtime. The controller uses a named runtime even if it does not match the model."
     ),
     "RuntimeDisabled": (
-        "Install a runtime for such models, set autoSelect: true in one that would do, or name one in "
-        "spec.runtime: that one is taken though it was not made for the model."
+        "Install a runtime for the model, set autoSelect: true in a suitable runtime, or name a runtime in "
+        "spec.runtime. The controller uses a named runtime even if it does not match the model."
     ),
     "RuntimeInvalid": (
-        "Install a runtime for such models, set autoSelect: true in one that would do, or name one in "
-        "spec.runtime: that one is taken though it was not made for the model."
+        "Install a runtime for the model, set autoSelect: true in a suitable runtime, or name a runtime in "
+        "spec.runtime. The controller uses a named runtime even if it does not match the model."
     ),
-    "Shadowed": ("Change the priority or the size range of one of them, or disable it."),
-    "WaitingForBackends": ("Look at the InferenceServices that status.backends names."),
-    "BackendsSilent": ("Look at the InferenceServices that status.backends names."),
-    "NotAccepted": ("Look at the InferenceServices that status.backends names."),
-    "ExternalNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "ShadowNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "BudgetNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "ClassificationNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "LatencyNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "McpNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "AuthNotServed": ("Write that, or take the backend or rule out. LLMKube has all fields."),
-    "UnknownBackend": ("Correct what the message names."),
-    "NoRoute": ("Correct what the message names."),
-    "NotFailClosed": ("Correct what the message names."),
-    "NoCapableBackend": ("Correct what the message names."),
-    "TooManyTargets": ("Correct what the message names."),
-    "NoRunner": ("Give the part a runner with an image, name a runtime that has the part, or take the part out."),
-    "ModeNotServed": ("Write that. OME has all that differs."),
-    "AcceleratorClassNotServed": ("Write that. OME has all that differs."),
-    "CanaryNotServed": ("Write that. OME has all that differs."),
-    "ScaleMetricNotServed": ("Write that. OME has all that differs."),
-    "Deprecated": ("Write spec.engine, spec.model and spec.runtime in its place when you change it next."),
-    "SourceNotServed": (
-        "Correct spec.storage as the message says. Folders of the nodes are the operator's to allow, in the "
-        "settings of OME."
+    "Shadowed": ("Change the priority or the size range of one runtime, or disable it."),
+    "WaitingForBackends": ("Check the InferenceServices in status.backends."),
+    "BackendsSilent": ("Check the InferenceServices in status.backends."),
+    "NotAccepted": ("Check the InferenceServices in status.backends."),
+    "ExternalNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
     ),
-    "PathNotAllowed": (
-        "Correct spec.storage as the message says. Folders of the nodes are the operator's to allow, in the "
-        "settings of OME."
+    "ShadowNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
     ),
-    "PathTaken": (
-        "Correct spec.storage as the message says. Folders of the nodes are the operator's to allow, in the "
-        "settings of OME."
+    "BudgetNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
     ),
-    "ClaimOfOtherNamespace": (
-        "Correct spec.storage as the message says. Folders of the nodes are the operator's to allow, in the "
-        "settings of OME."
+    "ClassificationNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
     ),
+    "LatencyNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
+    ),
+    "McpNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
+    ),
+    "AuthNotServed": (
+        "Use the alternative in the message, or remove the backend or rule. ModelRouter lists all fields."
+    ),
+    "UnknownBackend": ("Correct the rule or backend in the message."),
+    "NoRoute": ("Correct the rule or backend in the message."),
+    "NotFailClosed": ("Correct the rule or backend in the message."),
+    "NoCapableBackend": ("Correct the rule or backend in the message."),
+    "TooManyTargets": ("Correct the rule or backend in the message."),
+    "NoRunner": ("Give the part a runner with an image, name a runtime with this part, or remove the part."),
+    "ModeNotServed": ("Use the alternative in the message. OME lists all differences."),
+    "AcceleratorClassNotServed": ("Use the alternative in the message. OME lists all differences."),
+    "CanaryNotServed": ("Use the alternative in the message. OME lists all differences."),
+    "ScaleMetricNotServed": ("Use the alternative in the message. OME lists all differences."),
+    "Deprecated": ("Replace spec.predictor with spec.engine, spec.model and spec.runtime at the next change."),
+    "SourceNotServed": ("Correct spec.storage. The operator allows node directories in the OME settings."),
+    "PathNotAllowed": ("Correct spec.storage. The operator allows node directories in the OME settings."),
+    "PathTaken": ("Correct spec.storage. The operator allows node directories in the OME settings."),
+    "ClaimOfOtherNamespace": ("Correct spec.storage. The operator allows node directories in the OME settings."),
     "NodeFull": (
         "Delete unused BaseModels, or select fewer nodes with spec.storage.nodeSelector. As the operator, use "
         "ClusterBaseModels for models of several namespaces: they have no such limit."
     ),
-    "InvalidRefreshInterval": ("Write a duration such as 10m or 1h30m. Less than 30 seconds counts as 30 seconds."),
+    "NoNode": (
+        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
+        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
+    ),
+    "LoadFailed": (
+        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
+        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
+    ),
+    "ClaimNotFound": (
+        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
+        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
+    ),
+    "ClaimNotBound": (
+        "NoNode: label a node, or change the selectors. LoadFailed: fix the problem in the message. "
+        "ClaimNotFound, ClaimNotBound: create the claim, or check its volume."
+    ),
+    "PublicationFailed": (
+        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and create "
+        "it again. InsufficientStorage: delete unused Models, or ask the operator to raise depot_capacity_limit. "
+        "ArtifactVanished: delete the Model and create it again."
+    ),
+    "InsufficientStorage": (
+        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and create "
+        "it again. InsufficientStorage: delete unused Models, or ask the operator to raise depot_capacity_limit. "
+        "ArtifactVanished: delete the Model and create it again."
+    ),
+    "ArtifactVanished": (
+        "PublicationFailed: fix the problem in the message; if the upload expired, delete the Model and create "
+        "it again. InsufficientStorage: delete unused Models, or ask the operator to raise depot_capacity_limit. "
+        "ArtifactVanished: delete the Model and create it again."
+    ),
+    "InvalidRefreshInterval": ("Set a duration such as 10m or 1h30m. The minimum is 30 seconds."),
     "Stale": (
-        "Follow the message: the address, a proxy or firewall between the two, the other cluster's depot. The "
-        "controller asks again by itself, after seconds at first and then at refreshInterval."
+        "Check the address in the message, a proxy or firewall between the clusters, and the other cluster's "
+        "depot. The controller retries, first within seconds and later every refreshInterval."
     ),
     "Unreachable": (
-        "Follow the message: the address, a proxy or firewall between the two, the other cluster's depot. The "
-        "controller asks again by itself, after seconds at first and then at refreshInterval."
+        "Check the address in the message, a proxy or firewall between the clusters, and the other cluster's "
+        "depot. The controller retries, first within seconds and later every refreshInterval."
     ),
     "Refused": (
-        "Follow the message: the address, a proxy or firewall between the two, the other cluster's depot. The "
-        "controller asks again by itself, after seconds at first and then at refreshInterval."
+        "Check the address in the message, a proxy or firewall between the clusters, and the other cluster's "
+        "depot. The controller retries, first within seconds and later every refreshInterval."
     ),
     "Unauthorized": (
-        "Correct the Secret that the message names; it is read anew for each look. The controller reads those "
-        "that controller_catalog_secrets names, and for imports the depot those of depot_catalog_secrets, by "
-        "default the same."
+        "Correct the Secret in the message. controller_catalog_secrets lists the Secrets that the controller may "
+        "read; depot_catalog_secrets, by default the same, those for the depot's imports. Changes take effect at "
+        "the next attempt."
     ),
     "SecretMissing": (
-        "Correct the Secret that the message names; it is read anew for each look. The controller reads those "
-        "that controller_catalog_secrets names, and for imports the depot those of depot_catalog_secrets, by "
-        "default the same."
+        "Correct the Secret in the message. controller_catalog_secrets lists the Secrets that the controller may "
+        "read; depot_catalog_secrets, by default the same, those for the depot's imports. Changes take effect at "
+        "the next attempt."
     ),
     "SecretForbidden": (
-        "Correct the Secret that the message names; it is read anew for each look. The controller reads those "
-        "that controller_catalog_secrets names, and for imports the depot those of depot_catalog_secrets, by "
-        "default the same."
+        "Correct the Secret in the message. controller_catalog_secrets lists the Secrets that the controller may "
+        "read; depot_catalog_secrets, by default the same, those for the depot's imports. Changes take effect at "
+        "the next attempt."
     ),
     "InvalidCredentials": (
-        "Correct the Secret that the message names; it is read anew for each look. The controller reads those "
-        "that controller_catalog_secrets names, and for imports the depot those of depot_catalog_secrets, by "
-        "default the same."
+        "Correct the Secret in the message. controller_catalog_secrets lists the Secrets that the controller may "
+        "read; depot_catalog_secrets, by default the same, those for the depot's imports. Changes take effect at "
+        "the next attempt."
     ),
-    "InvalidCatalog": ("Ask whoever runs that catalog. Check spec.url: it is the base URL, without /v1/catalog."),
-    "InvalidGrant": ("Ask whoever runs that catalog. Check spec.url: it is the base URL, without /v1/catalog."),
-    "Redirected": ("Ask whoever runs that catalog. Check spec.url: it is the base URL, without /v1/catalog."),
+    "InvalidCatalog": (
+        "Check spec.url: it must be the base URL, without /v1/catalog. If the URL is correct, contact the "
+        "operator of that catalog."
+    ),
+    "InvalidGrant": (
+        "Check spec.url: it must be the base URL, without /v1/catalog. If the URL is correct, contact the "
+        "operator of that catalog."
+    ),
+    "Redirected": (
+        "Check spec.url: it must be the base URL, without /v1/catalog. If the URL is correct, contact the "
+        "operator of that catalog."
+    ),
     "InvalidCertificate": (
-        "Put the other cluster's authority into the Secret; a depot's is in the ConfigMap slipway-depot-ca of "
-        "its namespace."
+        "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca in its "
+        "namespace. For AddressNotAllowed, use another address."
     ),
     "InvalidAuthority": (
-        "Put the other cluster's authority into the Secret; a depot's is in the ConfigMap slipway-depot-ca of "
-        "its namespace."
+        "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca in its "
+        "namespace. For AddressNotAllowed, use another address."
     ),
     "AddressNotAllowed": (
-        "Put the other cluster's authority into the Secret; a depot's is in the ConfigMap slipway-depot-ca of "
-        "its namespace."
+        "Put the other cluster's CA into the Secret. A depot's CA is in the ConfigMap slipway-depot-ca in its "
+        "namespace. For AddressNotAllowed, use another address."
     ),
-    "WaitingForService": ("Look at the service if it takes long; the message has what that one says."),
-    "WaitingForPod": ("Look at the service if it takes long; the message has what that one says."),
-    "Running": ("Look at the service if it takes long; the message has what that one says."),
+    "WaitingForService": ("Wait. If it takes long, check the service; the message includes its state."),
+    "WaitingForPod": ("Wait. If it takes long, check the service; the message includes its state."),
+    "Running": ("Wait. If it takes long, check the service; the message includes its state."),
     "RequestsFailed": (
-        "Correct what it names and make the BenchmarkJob anew: one that has ended is not run a second time."
+        "Fix the first error, which is in the message, and create a new BenchmarkJob. A finished BenchmarkJob "
+        "never runs again."
     ),
     "NoRequests": (
-        "Correct what it names and make the BenchmarkJob anew: one that has ended is not run a second time."
+        "Fix the first error, which is in the message, and create a new BenchmarkJob. A finished BenchmarkJob "
+        "never runs again."
     ),
-    "NoResults": ("Correct what it names and make the BenchmarkJob anew: one that has ended is not run a second time."),
+    "NoResults": (
+        "Fix the first error, which is in the message, and create a new BenchmarkJob. A finished BenchmarkJob "
+        "never runs again."
+    ),
     "BenchmarkFailed": (
-        "Correct what it names and make the BenchmarkJob anew: one that has ended is not run a second time."
+        "Fix the first error, which is in the message, and create a new BenchmarkJob. A finished BenchmarkJob "
+        "never runs again."
     ),
     "PodRemoved": (
-        "Create the BenchmarkJob anew. Where the nodes are full, ask for less CPU in podOverride.resources: the "
-        "default is half a core."
+        "Create a new BenchmarkJob. If the nodes are full, request less CPU in podOverride.resources (default: "
+        "half a core)."
     ),
-    "OutputNotServed": ("Write results to a claim or a bucket. Name a tokenizer of the hub where the message says."),
-    "TokenizerUnknown": ("Write results to a claim or a bucket. Name a tokenizer of the hub where the message says."),
+    "OutputNotServed": (
+        "Write the results to a claim or a bucket. Set a tokenizer from the Hub in the field that the message names."
+    ),
+    "TokenizerUnknown": (
+        "Write the results to a claim or a bucket. Set a tokenizer from the Hub in the field that the message names."
+    ),
     "Unschedulable": (
-        "Lower resources.requests (of a Model of KubeAI: choose another resourceProfile, or a smaller count of "
-        'it), add nodes, or free some. persistentvolumeclaim "..." not found: make the claim that the Model\'s '
-        "url names. Where nodes are added on demand raise controller_unschedulable_grace_seconds."
+        "Lower resources.requests (for a KubeAI Model, choose another resourceProfile or a lower count), add "
+        'nodes, or free some. persistentvolumeclaim "..." not found: create the claim in the Model\'s URL. If an '
+        "autoscaler adds nodes, raise controller_unschedulable_grace_seconds."
     ),
     "WaitingForGPU": (
-        "Wait until others end, raise priority, or add nodes. Where no node ever has that resource, see that its "
-        "device plugin runs: kubectl describe nodes lists it under Allocatable."
+        "Wait until other services end, raise priority, or add nodes. If no node offers the resource, check its "
+        "device plugin: kubectl describe nodes lists the resource under Allocatable."
     ),
-    "NotYet": ("For CPU and memory install metrics-server; for the engine's metrics an adapter, as LLMKube describes."),
+    "NotYet": (
+        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see LLMKube "
+        "autoscaling)."
+    ),
     "FailedGetResourceMetric": (
-        "For CPU and memory install metrics-server; for the engine's metrics an adapter, as LLMKube describes."
+        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see LLMKube "
+        "autoscaling)."
     ),
     "FailedGetPodsMetric": (
-        "For CPU and memory install metrics-server; for the engine's metrics an adapter, as LLMKube describes."
+        "For CPU and memory, install metrics-server. For the engine's metrics, install an adapter (see LLMKube "
+        "autoscaling)."
     ),
     "PodsRejected": (
-        "What the message says. A quota on limits.memory needs resources.limits.memory in every Model. Krypton's "
-        "pods meet the restricted Pod Security Standard; for those of KubeAI's Models, and the Job that fills a "
-        'cache, see modelServerPods (see KubeAI). serviceaccount "..." not found: make that account in the '
-        "Model's namespace, or take serviceAccountName out of modelServerPods. unable to validate against any "
-        "security context constraint, on OpenShift: the Model asks for what restricted-v2 does not allow, or the "
-        "controller was installed without knowing where it is; see user and group of the pods."
+        "Fix the problem in the message. If a quota requires it, set resources.limits.memory. If Pod Security "
+        "rejects a KubeAI pod or cache Job, set modelServerPods (see KubeAI's system configuration). If a "
+        "ServiceAccount is missing, create it in the Model's namespace, or remove serviceAccountName from "
+        "modelServerPods. On OpenShift, see user and group of the pods."
     ),
-    "NameConflict": ("Rename one of the two, or use the long id where it is another one. Who may have which id."),
-    "NoId": ("Rename one of the two, or delete the one that is not needed."),
+    "NameConflict": ("Rename one of the two models, or use the ID with the namespace. See IDs and their owners."),
+    "NoId": ("Rename or delete one of the two models."),
     "NotRouted": (
-        "Have the operator label the namespace as routedNamespaces asks, or make the Model in one that is "
-        "served: who may have which id."
+        "Ask the operator to label the namespace according to routedNamespaces, or create the Model in a "
+        "namespace that is served. See IDs and their owners."
     ),
 }

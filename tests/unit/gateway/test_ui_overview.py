@@ -41,9 +41,9 @@ def test_a_model_has_the_state_that_its_status_and_the_routing_table_say(name: s
 def test_what_to_do_is_in_the_words_of_the_troubleshooting_page() -> None:
     models = shown(every_state())
     assert models["research/mistral"].advice.startswith(
-        "Check `spec.image`, and from a node whether the registry answers."
+        "Check `spec.image`, and check from a node that the registry responds."
     )
-    assert models["support/helper"].advice.startswith("Ask for a shorter context")
+    assert models["support/helper"].advice.startswith("Use a shorter context")
     assert models["default/tiny"].advice == ""
 
 
@@ -57,7 +57,7 @@ def test_of_reasons_with_several_causes_the_message_says_what_to_do() -> None:
     world = World()
     told = summary(("False", "DownloadFailed", "hf:a/b: the hub refuses more requests for now (429)"), stalled=True)
     world.declare(KRYPTON, "ns", "m", *told)
-    assert shown(world)["ns/m"].advice == "Wait: it is tried again. Or use a token, or a mirror."
+    assert shown(world)["ns/m"].advice == "Wait: the pod retries. Or use a token, or a mirror."
 
 
 def test_the_id_to_use_comes_first_and_the_one_with_the_namespace_last() -> None:
