@@ -19,10 +19,10 @@ from ..roles.rendering import Rendered
 
 make_importable()
 PAGE = ROOT / "docs/explain/security.md"
-HEADING, HEAD = "## Rights of each account", ["| account | where | verbs | resources |", "| --- | --- | --- | --- |"]
+HEADING, HEAD = "## Rights of each account", ["| account | scope | verbs | resources |", "| --- | --- | --- | --- |"]
 APIS = [api.name for api in DESCRIPTIONS]
-OF_ROUTER = "the namespace of its InferenceService"
-SOMEWHERE, OWN, EVERYWHERE = "where models are", "its own namespace", "the whole cluster"
+OF_ROUTER = "namespace of its InferenceService"
+SOMEWHERE, OWN, EVERYWHERE = "model namespaces", "own namespace", "whole cluster"
 
 
 def granted() -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -41,9 +41,9 @@ def granted() -> dict[tuple[str, str], list[dict[str, Any]]]:
         ("depot", EVERYWHERE): depot["__depot_cluster_rules"],
         ("depot", SOMEWHERE): depot["__depot_tenant_rules"],
         ("depot", OWN): depot["__depot_namespace_rules"],
-        ("registry's collector", OWN): [rule for one in collector if one["kind"] == "Role" for rule in one["rules"]],
-        ("job of the registry's keys", OWN): registry["__model_registry_keys_rules"],
-        ("router of OME", OF_ROUTER): [POD_READER],
+        ("registry collector", OWN): [rule for one in collector if one["kind"] == "Role" for rule in one["rules"]],
+        ("registry key Job", OWN): registry["__model_registry_keys_rules"],
+        ("OME router", OF_ROUTER): [POD_READER],
     }
 
 
