@@ -12,18 +12,18 @@ from slipway.kube.objects import Object
 COMPONENTS = ("engine", "decoder", "router", "predictor")
 OF_COMPONENTS = {
     "timeoutSeconds": "the gateway's limits apply",
-    "containerConcurrency": "it only is the target of `scaleMetric: concurrency`, as engines limit requests themselves",
+    "containerConcurrency": "it only sets the target of `scaleMetric: concurrency`; engines limit requests themselves",
 }
 SERVICES: Mapping[str, str] = {
     **{f"{name}.{field}": why for field, why in OF_COMPONENTS.items() for name in COMPONENTS},
-    "predictor.model.storageUri": "`baseModel` names the weights",
-    "predictor.model.runtimeVersion": "the image of the runtime has the version",
-    "predictor.model.protocolVersion": "engines are recognized by their image and command",
-    **dict.fromkeys(LATER, "later versions of OME have it"),
+    "predictor.model.storageUri": "`baseModel` selects the weights",
+    "predictor.model.runtimeVersion": "the runtime's image sets the version",
+    "predictor.model.protocolVersion": "the engine is detected from its image and command",
+    **dict.fromkeys(LATER, "only used by later versions of OME"),
 }
 """Field of an InferenceService's spec -> why it has no effect."""
 MODELS: Mapping[str, str] = {
-    "storage.schemaPath": "the files are read by their names",
+    "storage.schemaPath": "the loader finds the files by their names",
 }
 """Field of the spec of a BaseModel, a ClusterBaseModel or a FineTunedWeight -> why it has no effect."""
 
@@ -43,7 +43,7 @@ def condition(spec: Object, fields: Mapping[str, str], *others: str) -> tuple[Co
 def rows() -> list[str]:
     """The table of the documentation."""
     said: dict[str, list[str]] = {}
-    for kind, fields in (("", SERVICES), ("models' ", MODELS)):
+    for kind, fields in (("", SERVICES), (" of models", MODELS)):
         for field, why in fields.items():
-            said.setdefault(why, []).append(f"{kind}`{field}`")
+            said.setdefault(why, []).append(f"`{field}`{kind}")
     return [f"| {', '.join(fields)} | {why[0].upper()}{why[1:]}. |" for why, fields in said.items()]
