@@ -165,7 +165,7 @@ def test_every_setting_is_told(page: str, settings: type[msgspec.Struct]) -> Non
         ("reference/ome.md", ome_services.PredictorModel),
         ("reference/ome.md", ome_benchmarks.BenchmarkJobSpec),
         ("reference/ome.md", ome_benchmarks.BenchmarkJobStatus),
-        ("reference/gateway.md", Route),
+        ("reference/routes.md", Route),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
