@@ -149,6 +149,11 @@ def deleting(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def created(obj: Object) -> str:
+    """Creation time as Kubernetes writes it, which sorts; empty for an object that never was on a server."""
+    return str(obj.get("metadata", {}).get("creationTimestamp") or "")
+
+
 def created_unix(obj: Object) -> int:
     """Creation time in Unix seconds; 0 for an object that never was on a server."""
     stamp = obj["metadata"].get("creationTimestamp")

@@ -7,12 +7,13 @@ lagging API server tells the older one later.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from slipway.kube.faults import Faults
-from slipway.kube.objects import Key, Kind, Object, key, resource_version, uid, version_number
+from slipway.kube.objects import Key, Kind, Object, created, key, resource_version, uid, version_number
 
 IndexFunction = Callable[[Object], Iterable[str]]
 
@@ -56,6 +57,8 @@ class Store:
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}
         """What each index function gave for each object: asked again, it might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
+        self._oldest: dict[tuple[str, str], list[tuple[str, Key]]] = {}
+        """Index and value -> creation times and keys, in order; of values that ``oldest`` was called with."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         """Who waits, and for what."""
         self._revisions: dict[str, int] = {}
@@ -89,6 +92,20 @@ class Store:
     def count(self, index: str, value: str) -> int:
         """How many objects ``by_index`` would give."""
         return len(self._indexes[index].get(value, ()))
+
+    def oldest(self, index: str, value: str, most: int) -> list[Object]:
+        """At most so many of the objects that ``by_index`` would give, the oldest first. The cost does not grow with
+        the number of the others."""
+        found = self._indexes[index].get(value)
+        if not found:
+            return []
+        if (index, value) not in self._oldest:
+            self._oldest[index, value] = sorted((created(self._objects[name]), name) for name in found)
+        return [self._objects[name] for _created, name in self._oldest[index, value][:most]]
+
+    def values(self, index: str) -> Set[str]:
+        """The values that the index function named ``index`` gave for any object."""
+        return self._indexes[index].keys()
 
     def put(self, obj: Object) -> list[Change]:
         """Takes a copy of an object. Returns what that changed: nothing when the store knows as much or better."""
@@ -173,16 +190,25 @@ class Store:
         else:
             after, faults = self._indexed(new)
             self._objects[name], self._values[name] = new, after
-        for entries, old_values, new_values in zip(self._indexes.values(), before, after, strict=True):
+        for (index, entries), old_values, new_values in zip(self._indexes.items(), before, after, strict=True):
             if old_values == new_values:
                 continue
             for value in set(old_values) - set(new_values):
                 entries[value].discard(name)
+                self._leave(index, value, old or {})
                 if not entries[value]:
                     del entries[value]
+                    self._oldest.pop((index, value), None)
             for value in new_values:
                 entries.setdefault(value, set()).add(name)
+                if value not in old_values and (ordered := self._oldest.get((index, value))) is not None:
+                    insort(ordered, (created(new or {}), name))
         return Change(old, new, faults)
+
+    def _leave(self, index: str, value: str, obj: Object) -> None:
+        ordered, entry = self._oldest.get((index, value)), (created(obj), key(obj))
+        if ordered is not None:
+            del ordered[bisect_left(ordered, entry)]
 
     def _indexed(self, obj: Object) -> tuple[tuple[tuple[str, ...], ...], tuple[Exception, ...]]:
         """What each index function gives for an object, and what they raise: strangers wrote it, and it must not cost
@@ -225,3 +251,11 @@ class Stores:
     def count(self, kind: Kind, index: str, value: str) -> int:
         """How many objects ``list`` would give. Raises as ``list`` does."""
         return self.store(kind).count(index, value)
+
+    def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
+        """At most so many of the objects that ``list`` would give, the oldest first. Raises as ``list`` does."""
+        return self.store(kind).oldest(index, value, most)
+
+    def values(self, kind: Kind, index: str) -> Set[str]:
+        """The values that the index function named ``index`` gave for any object. Raises as ``list`` does."""
+        return self.store(kind).values(index)

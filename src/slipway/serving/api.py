@@ -7,7 +7,7 @@ them, and ``Api.resolve`` makes a typed view of it. ``Api.plan`` says the comple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -48,6 +48,12 @@ class Listers(Protocol):
 
     def count(self, kind: Kind, index: str, value: str) -> int:
         """How many objects ``list`` would give."""
+
+    def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
+        """At most so many of the objects that ``list`` would give, the oldest first."""
+
+    def values(self, kind: Kind, index: str) -> Set[str]:
+        """The values that an index function gave for any object."""
 
     def pods_of(self, owner: Kind, index: str, value: str) -> Sequence[Object]:
         """The pods for which an index function gave a value, if the value can be trusted: a workload of a resource of

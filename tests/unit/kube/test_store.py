@@ -116,6 +116,54 @@ def test_random_histories_in_any_order_end_in_the_newest_state():
             assert [stored["metadata"]["name"] for stored in store.by_index("color", color)] == expected
 
 
+def created(name, version, second, uid="u1", **labels):
+    found = obj(name, version, uid, **labels)
+    found["metadata"]["creationTimestamp"] = f"2026-11-28T09:00:{second:02}Z"
+    return found
+
+
+def test_the_oldest_objects_of_an_index_follow_every_change():
+    def oldest(most):
+        return [stored["metadata"]["name"] for stored in store.oldest("color", "red", most)]
+
+    store = Store({"color": by_color})
+    assert oldest(5) == []
+    store.put(created("a", 1, 30, color="red"))
+    store.put(created("b", 2, 10, color="red"))
+    assert oldest(5) == ["b", "a"]
+    store.put(created("c", 3, 20, color="red"))
+    assert (oldest(5), oldest(2)) == (["b", "c", "a"], ["b", "c"])
+    store.put(created("b", 4, 10, color="blue"))
+    store.put(created("a", 5, 5, "u2", color="red"))
+    assert oldest(5) == ["a", "c"]
+    assert store.values("color") == {"red", "blue"}
+    for name in ("a", "c"):
+        store.drop(Key("ns", name))
+    assert oldest(5) == []
+    store.put(created("a", 6, 1, "u3", color="red"))
+    assert oldest(5) == ["a"]
+    assert store.values("color") == {"red", "blue"}
+
+
+def test_the_oldest_objects_agree_with_the_index_after_any_history():
+    for seed in range(200):
+        dice = random.Random(seed)
+        store, seconds = Store({"color": by_color}), {name: dice.randrange(60) for name in "abcdef"}
+        for version in range(1, 40):
+            name = dice.choice("abcdef")
+            color = dice.choice(["red", "blue", ""])
+            if dice.random() < 0.2:
+                store.drop(Key("ns", name))
+            else:
+                store.put(created(name, version, seconds[name], color=color))
+            if dice.random() < 0.5:
+                found = store.by_index("color", "red")
+                expected = sorted(
+                    found, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"])
+                )
+                assert store.oldest("color", "red", 3) == expected[:3]
+
+
 async def test_waiting_ends_with_the_news_or_with_the_time():
     store = Store()
     waiting = asyncio.create_task(store.until(lambda: store.revision("") >= 7, 5))
