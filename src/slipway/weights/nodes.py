@@ -251,12 +251,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 def recorded(node: Node, mark: str, of: str) -> Record | None:
     """What a node says of the model with this uid; None: nothing. ``mark``: of its label, without the prefix."""
-    text = node.records.get(f"{RECORDS}{mark}", "")
+    found = decoded(node.records.get(f"{RECORDS}{mark}", ""))
+    return found if found is not None and found.of == of else None
+
+
+def decoded(text: str) -> Record | None:
+    """A record of a node; None: there is none, or it cannot be read."""
     try:
-        found = decode_json(text, Record, most=RECORD_BYTES) if text else None
+        return decode_json(text, Record, most=RECORD_BYTES) if text else None
     except DecodingError:
         return None
-    return found if found is not None and found.of == of else None
 
 
 def noted(node: Node, label: str, record: Record | None, *, offered: bool = True) -> MetadataPatch:

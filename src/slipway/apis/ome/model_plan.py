@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -12,29 +10,24 @@ import msgspec
 
 from slipway.apis.ome import folders, names, storage
 from slipway.apis.ome.model_jobs import Errand, donor_of, evict, inspection, is_bound, load, made, observed
-from slipway.apis.ome.model_resolve import MOUNTED, PINNED, REPOSITORY, Desired, View, desired_of, repository_of
+from slipway.apis.ome.model_resolve import MOUNTED, REPOSITORY, View, repository_of
 from slipway.apis.ome.model_types import PARAMETER_SIZE, QUANTIZATIONS
-from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
+from slipway.apis.ome.turns import Desired, has_turn, may_write
 from slipway.artifacts.config import PYTORCH, SAFETENSORS, SAFETENSORS_VERSION, Named
 from slipway.kube.objects import (
-    JOB,
     Object,
-    OwnerReference,
     annotations_of,
     as_object,
-    controller_owner,
     deleting,
     key,
     uid,
 )
 from slipway.serving.api import InvalidSpecError, Plan
 from slipway.serving.diagnosis import remains
-from slipway.serving.job import ended, works
 from slipway.weights import nodes
-from slipway.weights.jobs import Run, in_place, is_late, words_of
+from slipway.weights.jobs import Run
 from slipway.weights.nodes import Node, Record, State
-from slipway.weights.turns import age
 
 MOST_TOKENS = 2**31 - 1
 MOST_DONORS = 32
@@ -91,19 +84,18 @@ def _visiting(view: View, done: Sequence[Visit]) -> Plan:
 def visits(view: View) -> tuple[Visit, ...]:
     """For all nodes that have to do with the model, in the order of their names."""
     errand = load(view, view.stored) if isinstance(view.stored, Stored) and view.stored.root else None
-    ahead = cache(lambda: older(view))
-    return tuple(_there(view, node, errand, ahead) if view.is_for(node) else _gone(view, node) for node in view.nodes)
+    return tuple(_there(view, node, errand) if view.is_for(node) else _gone(view, node) for node in view.nodes)
 
 
 # Onto a node
 
 
-def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Sequence[Object]]) -> Visit:
-    """``ahead``: the models that go first."""
+def _there(view: View, node: Node, errand: Errand | None) -> Visit:
     stored, record = view.valid(), view.record(node)
     if record is not None and record.has(stored.wanted, node):
         return _left_behind(view, node, record)
-    if Desired(stored, record).lacks_room(view.resource, node):
+    desired = Desired(stored, record)
+    if desired.lacks_room(view.resource, node):
         return Visit(node=node, stage="full", says=record and msgspec.structs.replace(record, state="Updating"))
     said = Record(state="Updating", of=uid(view.resource), wanted=stored.wanted, boot=node.boot)
     if errand is None or stored.scheme == "vendor":
@@ -127,9 +119,7 @@ def _there(view: View, node: Node, errand: Errand | None, ahead: Callable[[], Se
     if run.failed_since is not None:
         failed = msgspec.structs.replace(said, state="Failed", message=run.fault[1])
         return Visit(node=node, stage="failed", says=failed, errand=again, run=run)
-    if run.made is not None or (
-        not _is_written(view, node, view.resource, stored.path) and _has_turn(view, node, ahead())
-    ):
+    if run.made is not None or has_turn(view.world, node, desired):
         return Visit(node=node, stage="loading", says=said, errand=again, run=run)
     kept = record if record is None or record.state == "Failed" else said
     return Visit(node=node, stage="waiting", says=kept)
@@ -160,72 +150,6 @@ def _donors(view: View, stored: Stored, node: Node) -> Iterator[tuple[str, State
             continue
         if record.path in folders.wished_paths(model, world.settings) and record.path != stored.path:
             yield record.path, record.state
-
-
-def _is_written(view: View, node: Node, model: Object, path: str) -> bool:
-    """Whether the load of another model than this one, from before it had the folder, may still write there or around.
-    Which folder that is, the node's record says: anybody can forge a Job."""
-    pinned = view.world.list(JOB, PINNED, node.name)
-    return any(
-        owner.uid != uid(model) and folders.overlap(record.path, path)
-        for job in _in_place(view, pinned)
-        if _may_write(view, job) and (owner := controller_owner(job)) and (record := _record_of(node, job, owner))
-    )
-
-
-def _in_place(view: View, jobs: Iterable[Object]) -> list[Object]:
-    own = ome(view.world.settings)
-    return [one for one in jobs if in_place(one, KINDS.values(), own.namespace)]
-
-
-def _may_write(view: View, job: Object) -> bool:
-    """One that is deleted and does not go is waited for only so long: its author may have given it a finalizer."""
-    return _loads(job) and not is_late(job["metadata"].get("deletionTimestamp"), view.world.now)
-
-
-def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
-    """What a node says of the folder of a Job's model; None: nothing."""
-    kind = KINDS[owner.kind]
-    label = names.node_label(kind, key(job).namespace if kind.namespaced else "", owner.name)
-    record = nodes.recorded(node, nodes.mark(label), owner.uid)
-    return record if record and record.path else None
-
-
-def _has_turn(view: View, node: Node, ahead: Sequence[Object]) -> bool:
-    """Whether a load may begin on a node: the oldest of the waiting models go first. A namespace leaves one
-    turn to the others, as its authors may create endless loads, and Jobs that look like loads."""
-    world = view.world
-    own, pinned = ome(world.settings), _in_place(view, world.list(JOB, PINNED, node.name))
-    most = max(own.loads_at_once - 1, 1)
-    held = Counter(_author(one) for one in pinned if works(one, world.now))
-    free = own.loads_at_once - sum(min(count, most) if author else count for author, count in held.items())
-    busy = {owner.uid for one in pinned if (owner := controller_owner(one))}
-    full = {author for author, count in held.items() if author and count >= most}
-    waiting = (one for one in ahead if uid(one) not in busy and key(one).namespace not in full)
-    first = islice((one for one in waiting if _could_load(view, node, one)), max(free, 0))
-    return key(view.resource).namespace not in full and sum(1 for _one in first) < free
-
-
-def _could_load(view: View, node: Node, model: Object) -> bool:
-    """Whether another model waits for nothing but its turn on a node."""
-    desired = desired_of(model, node, view.world.settings)
-    return desired is not None and not (
-        desired.lacks_room(model, node) or _is_written(view, node, model, desired.stored.path)
-    )
-
-
-def _author(job: Object) -> str:
-    """The namespace whose authors may have created a Job; empty: the operator did, for a model of the cluster."""
-    owner = controller_owner(job)
-    kind = KINDS.get(owner.kind) if owner else None
-    return key(job).namespace if kind is None or kind.namespaced else ""
-
-
-def older(view: View) -> Sequence[Object]:
-    """The models of all kinds that are older than this one, the oldest first."""
-    found = (one for kind in KINDS.values() for one in view.world.list(kind))
-    mine = age(view.resource)
-    return sorted((one for one in found if age(one) < mine), key=age)
 
 
 def _left_behind(view: View, node: Node, record: Record) -> Visit:
@@ -266,7 +190,7 @@ def _withdrawn(view: View) -> Plan | None:
 
 def _gone(view: View, node: Node) -> Visit:
     record = view.record(node)
-    if any(nodes.node_of(job) == node.name and _loads(job) for job in view.jobs):
+    if any(nodes.node_of(job) == node.name and may_write(job) for job in view.jobs):
         return Visit(node=node, stage="leaving", says=record, offered=False)
     path = next(iter(record.paths), "") if record else ""
     leaving = _without(view, node, path) if path else None
@@ -303,12 +227,6 @@ def _reads(pod: Object, view: View, path: str) -> bool:
     volumes = (pod.get("spec") or {}).get("volumes") or ()
     mounted = {str(as_object(one.get("hostPath")).get("path", "")).rstrip("/") for one in volumes}
     return path in mounted
-
-
-def _loads(job: Object) -> bool:
-    """Whether a Job may still write."""
-    stages = words_of(job)[1:2] == ["stage"]
-    return stages and ended(job, "Complete") is None and ended(job, "Failed") is None
 
 
 # What the files say

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import msgspec
 
-from slipway.apis.ome import folders, names, storage
-from slipway.apis.ome.room import ROOM
+from slipway.apis.ome import folders, names, storage, turns
 from slipway.apis.ome.settings import ome
 from slipway.apis.ome.storage import KINDS, Stored
 from slipway.kube.objects import (
@@ -29,19 +27,14 @@ from slipway.serving.api import USES, Enqueue, InvalidSpecError, Listers, Watch,
 from slipway.serving.settings import Settings
 from slipway.serving.watches import owned_by, stops
 from slipway.weights import nodes
-from slipway.weights.jobs import is_late, words_of
+from slipway.weights.jobs import is_late
 from slipway.weights.nodes import Node, Record
-from slipway.weights.turns import age
 
 MARK, CLAIM, USE, REPOSITORY = "mark", "claim", "use", "repository"
 """Indexes of models: the mark that nodes have for them; their claim; how pods say that they read their folder; their
 namespace and source, in whatever revision."""
-PINNED = "pinned"
-"""Index of Jobs: the node that they load a model onto."""
 MOUNTED = "mounted"
 """Index of pods: the folders of nodes that they read."""
-AT_ONCE = 2
-"""Models that a node gets to look at again when another one is done with it."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +110,7 @@ def watches(kind: Kind, settings: Settings) -> tuple[Watch, ...]:
     """What models of one kind read. Those of the other kinds may want the same folder, or their turn on a node."""
     others = (one for one in KINDS.values() if one != kind)
     return (
-        *(msgspec.structs.replace(watch, indexes={PINNED: by_node}) for watch in owned_by(kind, JOB)),
+        *(msgspec.structs.replace(watch, indexes=turns.OF_JOBS) for watch in owned_by(kind, JOB)),
         *(Watch(kind=one, enqueue=_sharing(kind, settings), indexes=_indexes(settings)) for one in (kind, *others)),
         Watch(kind=NODE, enqueue=_of_node(kind, settings), trim=nodes.trimmed),
         Watch(kind=PERSISTENT_VOLUME_CLAIM, enqueue=_of_claim(kind)),
@@ -145,18 +138,12 @@ class _ByStorage(msgspec.Struct, frozen=True):
 
 def _indexes(settings: Settings) -> dict[str, IndexFunction]:
     own = {index: _ByStorage(index, settings) for index in (CLAIM, USE, REPOSITORY)}
-    return {MARK: by_mark, **own, **folders.indexes(settings)}
+    return {MARK: by_mark, turns.QUEUE: turns.ByQueue(settings), **own, **folders.indexes(settings)}
 
 
 def by_mark(model: Object) -> Iterable[str]:
     """Index function for :data:`MARK`."""
     return (nodes.mark(storage.node_label(model)),)
-
-
-def by_node(job: Object) -> Iterable[str]:
-    """Index function for :data:`PINNED`."""
-    node = nodes.node_of(job)
-    return (node,) if node and words_of(job)[1:2] in (["stage"], ["inspect"]) else ()
 
 
 def by_mounted(pod: Object) -> Iterable[str]:
@@ -223,52 +210,11 @@ def _of_node(kind: Kind, settings: Settings) -> Enqueue:
         if changed.everybody:
             return [key(one) for one in listers.list(kind) if _concerns(one, states, settings)]
         marked = [key(one) for mark in changed.marks for one in listers.list(kind, MARK, mark)]
-        return [*marked, *_next(listers.list(kind), states[-1], settings)]
+        return [*marked, *turns.next_on(listers, settings, kind, states[-1])]
 
     return enqueue
 
 
 def _concerns(model: Object, states: Iterable[Node], settings: Settings) -> bool:
     label = storage.node_label(model)
-    return any(_says(node, label) or desired_of(model, node, settings) for node in states)
-
-
-def _next(models: Sequence[Object], node: Node, settings: Settings) -> list[Key]:
-    """The oldest that still want to load on a node, and have room there."""
-    found = []
-    for model in sorted(models, key=age):
-        desired = desired_of(model, node, settings)
-        if desired and not desired.lacks_room(model, node):
-            found.append(key(model))
-        if len(found) == AT_ONCE:
-            break
-    return found
-
-
-class Desired(NamedTuple):
-    """What a model is to have on a node, and the node's record of it."""
-
-    stored: Stored
-    record: Record | None
-
-    def lacks_room(self, model: Object, node: Node) -> bool:
-        """Whether the node has no room for a further record of the model's namespace, or for a further folder in
-        one."""
-        path = self.stored.path if self.stored.url else ""
-        grows = self.record is None or (bool(path) and self.record.path != path)
-        return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
-
-
-def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
-    """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
-    not waited for."""
-    conditions = (model.get("status") or {}).get("conditions") or ()
-    if deleting(model) or any(one.get("type") == "Accepted" and one.get("status") == "False" for one in conditions):
-        return None
-    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
-    try:
-        stored = storage.read(model, settings, record.paths if record else ())
-    except InvalidSpecError:
-        return None
-    there = record is not None and record.has(stored.wanted, node)
-    return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None
+    return any(_says(node, label) or turns.desired_of(model, node, settings) for node in states)

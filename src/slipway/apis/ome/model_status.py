@@ -135,7 +135,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
     stuck = [one.diagnosis.failure for one in moving if one.diagnosis.failure]
     if failed or (stuck and len(stuck) == len(loading)):
         reason = (_reason(failed[0]) if failed else stuck[0].reason if stuck[0] else None) or "LoadFailed"
-        going = " ".join(parts) if loading and not stuck else ""
+        going = " ".join(parts) if waiting or (loading and not stuck) else ""
         return Told(
             state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
         )

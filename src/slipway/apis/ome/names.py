@@ -61,9 +61,14 @@ def node_label(kind: Kind, namespace: str, name: str) -> str:
     if not kind.namespaced:
         return f"{NODE_LABEL}{what}.{ending(name, CLUSTER_NAME)}"
     if len(namespace) + len(name) > SPACED_NAME:
-        namespace = ending(namespace, SPACE)
+        namespace = space(namespace)
         name = ending(name, SPACED_NAME - len(namespace))
     return f"{NODE_LABEL}{namespace}.{what}.{name}"
+
+
+def space(namespace: str) -> str:
+    """How the label of a model with a long name begins."""
+    return ending(namespace, SPACE)
 
 
 def component_name(service: str, component: str) -> str:

@@ -31,7 +31,7 @@ class Room:
     def is_full(self, node: Node, mark: str) -> bool:
         """Whether a node takes no further record of this BaseModel's namespace. ``mark``: of the model's label."""
         used = self._used(node)
-        return used[_space(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
+        return used[space_of(mark)] >= OF_A_NAMESPACE or used.total() >= OF_ALL_NAMESPACES
 
     def _used(self, node: Node) -> Counter[str]:
         """Bytes by namespace, of the records of BaseModels."""
@@ -41,7 +41,7 @@ class Room:
         used = Counter()
         for name, text in node.records.items():
             mark = name.removeprefix(RECORDS)
-            if space := _space(mark):
+            if space := space_of(mark):
                 later = sum(size for field, size in LATER.items() if f'"{field}":' not in text)
                 used[space] += len(name) + len(text.encode()) + later
         if len(self._known) >= MOST_NODES:
@@ -50,7 +50,7 @@ class Room:
         return used
 
 
-def _space(mark: str) -> str:
+def space_of(mark: str) -> str:
     """What marks of BaseModels begin with: the namespace, or a digest of a long one. Empty: of another kind."""
     space, _dot, rest = mark.partition(".")
     return space if rest.startswith(f"{_BASE_MODEL}.") else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +14,7 @@ from slipway.apis.ome.settings import ome
 from slipway.artifacts.huggingface import what_to_write
 from slipway.artifacts.paths import fault_inside
 from slipway.artifacts.redaction import redact_url
-from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Kind, Object, annotations_of, key, labels
+from slipway.kube.objects import PERSISTENT_VOLUME_CLAIM, Key, Kind, Object, annotations_of, key, labels
 from slipway.serving.api import InvalidSpecError, Reference
 from slipway.serving.settings import Settings
 from slipway.spelling import did_you_mean
@@ -28,6 +29,8 @@ KINDS: dict[str, Kind] = {
 }
 NOT_ALLOWED = "PathNotAllowed"
 LONGEST_PATH = 512
+MOST_CACHE = 8192
+"""Parsed storage specs in the cache."""
 USED = "node:"
 """What pods say that they use begins so, where it is a folder of their node."""
 
@@ -91,7 +94,7 @@ def node_label(model: Object) -> str:
 
 
 def mount_of(model: Object, settings: Settings, stored: Stored | None = None) -> Mount:
-    """``stored``: its storage, if that is known. Raises InvalidSpecError if it cannot be served."""
+    """``stored``: its storage, if that is cached. Raises InvalidSpecError if it cannot be served."""
     stored, spec, (namespace, name) = stored or read(model, settings), model["spec"], key(model)
     form = spec.get("modelFormat") or {}
     return Mount(
@@ -160,9 +163,36 @@ def _is_path(path: str) -> bool:
     return len(path) <= LONGEST_PATH and path.startswith("/") and ":" not in path and not fault_inside(path[1:])
 
 
+class _Cached(NamedTuple):
+    """The parsed storage of one version of a model."""
+
+    spec: object
+    settings: Settings
+    stored: Stored | InvalidSpecError
+
+
+_CACHE: dict[tuple[Key, str, Container[str]], _Cached] = {}
+
+
 def read(model: Object, settings: Settings, kept: Container[str] = ()) -> Stored:
-    """``kept``: folders that the model may have wherever they are, as nodes have its files there. Raises
-    InvalidSpecError."""
+    """``kept``: folders that the model may have wherever they are, as nodes have its files there. The spec is parsed
+    once for each version of the model. Raises InvalidSpecError."""
+    place, spec = (key(model), model["kind"], kept), model["spec"].get("storage")
+    cached = _CACHE.get(place)
+    if cached is None or cached.spec is not spec or cached.settings is not settings:
+        try:
+            stored: Stored | InvalidSpecError = _parsed(model, settings, kept)
+        except InvalidSpecError as error:
+            stored = InvalidSpecError(error.reason, error.message)
+        if len(_CACHE) >= MOST_CACHE:
+            _CACHE.clear()
+        cached = _CACHE[place] = _Cached(spec, settings, stored)
+    if isinstance(cached.stored, InvalidSpecError):
+        raise InvalidSpecError(cached.stored.reason, cached.stored.message)
+    return cached.stored
+
+
+def _parsed(model: Object, settings: Settings, kept: Container[str]) -> Stored:
     try:
         spec = msgspec.convert(model["spec"].get("storage"), StorageSpec)
         placed = placement(spec.node_selector, spec.node_affinity)

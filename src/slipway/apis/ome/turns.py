@@ -1,0 +1,310 @@
+"""Turns: which models a node loads next. Pure.
+
+Each namespace has its own queue on each node, the oldest model first. The first models of all queues wait in one line:
+the namespace with the fewest loads on the node is next, and namespaces with equally many take turns. So a look at a
+model costs the same however many models other authors have. Models of the cluster, which are the operator's, are one
+queue, and one of them can load even if namespaces hold all turns.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from slipway.apis.ome import folders, names, storage
+from slipway.apis.ome.room import ROOM, space_of
+from slipway.apis.ome.settings import ome
+from slipway.apis.ome.storage import KINDS, Stored
+from slipway.kube.objects import JOB, Key, Kind, Object, OwnerReference, controller_owner, deleting, key, uid
+from slipway.serving.api import InvalidSpecError, Listers, World
+from slipway.serving.job import ended, works
+from slipway.serving.settings import Settings
+from slipway.weights import nodes
+from slipway.weights.jobs import in_place, is_late, words_of
+from slipway.weights.nodes import Node, Record
+from slipway.weights.turns import age
+
+QUEUE = "queue"
+"""Index of models: the namespace in whose queue they may be."""
+PINNED, LOADERS = "pinned", "loaders"
+"""Indexes of Jobs that load a model onto a node: the node with the namespace, and both with the model's uid; the
+namespace."""
+MOST_EXAMINED = 16
+"""Models of one queue that are examined, the oldest first, to find those that wait for a node."""
+WOKEN, MOST_WOKEN = 2, 16
+"""Models of one queue, and queues, that are examined again when a model is on a node."""
+MOST_JOBS = 16
+"""Jobs of one namespace on one node that are examined. A namespace with more waits until some of them are gone: its
+loads fail, or its authors forge Jobs."""
+SLOT_SECONDS = 600
+"""How long the order of namespaces with equally many loads remains."""
+
+
+class Desired(NamedTuple):
+    """What a model is to have on a node, and the node's record of it."""
+
+    stored: Stored
+    record: Record | None
+
+    def lacks_room(self, model: Object, node: Node) -> bool:
+        """Whether the node has no room for a further record of the model's namespace, or for a further folder in
+        one."""
+        path = self.stored.path if self.stored.url else ""
+        grows = self.record is None or (bool(path) and self.record.path != path)
+        return grows and bool(key(model).namespace) and ROOM.is_full(node, nodes.mark(storage.node_label(model)))
+
+    @property
+    def failed(self) -> bool:
+        """Whether these files failed to load onto the node before."""
+        return self.record is not None and (self.record.state, self.record.wanted) == ("Failed", self.stored.wanted)
+
+
+class Written(NamedTuple):
+    """A folder in which the load of a model may still write."""
+
+    of: str
+    """uid of the model."""
+    path: str
+    namespace: str = ""
+    """Of Jobs that are not examined yet."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Who loads models onto a node."""
+
+    loads: Counter[str]
+    """By namespace; empty: of the cluster."""
+    busy: Collection[str]
+    """uids of models with a Job for the node."""
+    written: Sequence[Written]
+    at_once: int
+
+    def most(self, namespace: str) -> int:
+        """How many turns a namespace can have: it leaves one to the others, as its authors may create endless loads,
+        and Jobs that look like loads."""
+        return max(self.at_once - 1, 1) if namespace else self.at_once
+
+    @property
+    def free(self) -> int:
+        return self.at_once - sum(min(count, self.most(namespace)) for namespace, count in self.loads.items())
+
+
+def desired_of(model: Object, node: Node, settings: Settings) -> Desired | None:
+    """What a model is to have on a node where it is not yet as far as that says; None: nothing. One that is refused is
+    not waited for."""
+    if deleting(model) or _verdict(model, "Accepted") == "False":
+        return None
+    record = nodes.recorded(node, nodes.mark(storage.node_label(model)), uid(model))
+    try:
+        stored = storage.read(model, settings, record.paths if record else ())
+    except InvalidSpecError:
+        return None
+    there = record is not None and record.has(stored.wanted, node)
+    return Desired(stored, record) if stored.root and not there and stored.placement.admits(node) else None
+
+
+# Indexes
+
+
+class ByQueue(msgspec.Struct, frozen=True):
+    """Index function for :data:`QUEUE`: of models whose files come onto nodes, if some may not be there yet. A model
+    without conditions is new."""
+
+    settings: Settings
+
+    def __call__(self, model: Object) -> Iterable[str]:
+        moves = _verdict(model, "Progressing") in ("", "True")
+        if deleting(model) or not moves or _verdict(model, "Accepted") == "False":
+            return ()
+        try:
+            stored = storage.read(model, self.settings, folders.ANY_PATH)
+        except InvalidSpecError:
+            return ()
+        return (key(model).namespace,) if stored.root and stored.scheme != "vendor" else ()
+
+
+def _verdict(model: Object, condition: str) -> str:
+    """Status of a model's condition; empty: there is none."""
+    conditions = (model.get("status") or {}).get("conditions") or ()
+    return next((str(one.get("status")) for one in conditions if one.get("type") == condition), "")
+
+
+def by_node(job: Object) -> Iterable[str]:
+    """Index function for :data:`PINNED`."""
+    node, owner = nodes.node_of(job), controller_owner(job)
+    place = _place(node, key(job).namespace)
+    return (place, _place(place, owner.uid)) if node and owner and _brings(job) else ()
+
+
+def by_loader(job: Object) -> Iterable[str]:
+    """Index function for :data:`LOADERS`."""
+    return (key(job).namespace,) if nodes.node_of(job) and _brings(job) else ()
+
+
+OF_JOBS = {PINNED: by_node, LOADERS: by_loader}
+
+
+def _brings(job: Object) -> bool:
+    return words_of(job)[1:2] in (["stage"], ["inspect"])
+
+
+def _place(*parts: str) -> str:
+    return "/".join(parts)
+
+
+# Turns
+
+
+def has_turn(world: World, node: Node, desired: Desired) -> bool:
+    """Whether the load of the world's model may begin on a node."""
+    model, listers, slot = world.resource, world.listers, f"{node.name}/{int(world.now // SLOT_SECONDS)}"
+    namespace, held = key(model).namespace, _held(world, node)
+    free = held.free
+    if (free <= 0 and namespace) or held.loads[namespace] >= held.most(namespace):
+        return False
+    if _is_written(world, node, held, model, desired.stored.path):
+        return False
+    mine = (desired.failed, age(model))
+    position = sum((one.failed, age(other)) < mine for other, one in _able(world, node, namespace, held))
+    turn = held.loads[namespace] + position
+    if not namespace and turn == 0:
+        return True  # beside those of namespaces
+    if turn >= held.most(namespace):
+        return False
+    ahead, order = position, _order(namespace, slot)
+    for other in _queues(listers) - {namespace}:
+        if ahead >= free:
+            break
+        begun, most = held.loads[other], held.most(other)
+        last = turn if _order(other, slot) < order else turn - 1
+        earlier = range(begun, min(last + 1, most))
+        ahead += sum(1 for _one in islice(_able(world, node, other, held), len(earlier))) if earlier else 0
+    return ahead < free
+
+
+def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node) -> list[Key]:
+    """The models of a kind whose turn on a node may have come: the first ones of some queues."""
+    woken: list[Object] = []
+    jobs = {namespace: _jobs_on(listers, settings, node, namespace) for namespace in _loaders(listers)}
+    busy = {owner.uid for some in jobs.values() for _job, owner in some or ()}
+    queues = sorted(_queues(listers), key=lambda one: (len(jobs.get(one) or ()), one))
+    for namespace in queues[:MOST_WOKEN]:
+        waiting = _waiting(listers, settings, node, namespace, busy)
+        woken += [model for model, _desired in islice(waiting, WOKEN)]
+    return [key(one) for one in woken if one["kind"] == kind.kind]
+
+
+def _held(world: World, node: Node) -> Held:
+    """Jobs that are forged count against the namespace that they are in. Which folder a Job fills, the node's record
+    says, for the same reason."""
+    listers, settings, now = world.listers, world.settings, world.now
+    loads, busy, written = Counter[str](), set[str](), list[Written]()
+    for namespace in _loaders(listers):
+        jobs = _jobs_on(listers, settings, node, namespace)
+        if jobs is None:
+            loads[namespace] += MOST_JOBS
+            written += _recorded_folders(node, namespace)
+            continue
+        for job, owner in jobs:
+            busy.add(owner.uid)
+            loads[_author(job)] += works(job, now)
+            if _may_write(job, now) and (record := _record_of(node, job, owner)):
+                written.append(Written(owner.uid, record.path))
+    return Held(loads=loads, busy=busy, written=written, at_once=ome(settings).loads_at_once)
+
+
+def _jobs_on(
+    listers: Listers, settings: Settings, node: Node, namespace: str
+) -> list[tuple[Object, OwnerReference]] | None:
+    """The Jobs of a namespace, of models of the cluster among them, that bring files onto a node, with their models.
+    None: there are too many."""
+    own, place = ome(settings).namespace, _place(node.name, namespace)
+    if namespace != own and listers.count(JOB, PINNED, place) > MOST_JOBS:
+        return None
+    jobs = ((one, controller_owner(one)) for one in listers.list(JOB, PINNED, place))
+    return [(one, owner) for one, owner in jobs if owner and in_place(one, KINDS.values(), own)]
+
+
+def _recorded_folders(node: Node, namespace: str) -> Iterator[Written]:
+    """The folders that a node has of a namespace's models."""
+    spaces = {namespace, names.space(namespace)}
+    texts = [text for name, text in node.records.items() if space_of(name.removeprefix(nodes.RECORDS)) in spaces]
+    return (Written(one.of, one.path, namespace) for text in texts if (one := nodes.decoded(text)) and one.path)
+
+
+def _able(world: World, node: Node, namespace: str, held: Held) -> Iterator[tuple[Object, Desired]]:
+    """The models of a queue, but for the world's, that wait for nothing but their turn on a node."""
+    for model, desired in _waiting(world.listers, world.settings, node, namespace, held.busy):
+        written = _is_written(world, node, held, model, desired.stored.path)
+        if uid(model) != uid(world.resource) and not written:
+            yield model, desired
+
+
+def _is_written(world: World, node: Node, held: Held, model: Object, path: str) -> bool:
+    """Whether the load of another model than this one, from before it had the folder, may still write there or
+    around."""
+    for one in held.written:
+        if one.of != uid(model) and folders.overlap(one.path, path):
+            jobs = world.list(JOB, PINNED, _place(node.name, one.namespace, one.of)) if one.namespace else ()
+            if not one.namespace or any(_may_write(job, world.now) for job in jobs):
+                return True
+    return False
+
+
+def _waiting(
+    listers: Listers, settings: Settings, node: Node, namespace: str, busy: Collection[str]
+) -> Iterator[tuple[Object, Desired]]:
+    """The models of a queue that a node lacks and no Job brings, the oldest first."""
+    kinds = [kind for kind in KINDS.values() if kind.namespaced == bool(namespace)]
+    queues = [listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds]
+    for model in islice(heapq.merge(*queues, key=age), MOST_EXAMINED):
+        desired = desired_of(model, node, settings) if uid(model) not in busy else None
+        if desired and not desired.lacks_room(model, node):
+            yield model, desired
+
+
+def _queues(listers: Listers) -> set[str]:
+    """The namespaces with models that may wait."""
+    return {one for kind in KINDS.values() for one in listers.values(kind, QUEUE)}
+
+
+def _loaders(listers: Listers) -> Iterable[str]:
+    """The namespaces with Jobs that bring files onto nodes."""
+    return listers.values(JOB, LOADERS)
+
+
+def _order(namespace: str, slot: str) -> int:
+    """Orders queues with equally many loads. ``slot``: changes, so that each namespace is the first one at times."""
+    return 1 + zlib.crc32(f"{slot}/{namespace}".encode()) if namespace else 0
+
+
+def _author(job: Object) -> str:
+    """The namespace whose authors may have created a Job; empty: the operator did, for a model of the cluster."""
+    owner = controller_owner(job)
+    kind = KINDS.get(owner.kind) if owner else None
+    return key(job).namespace if kind is None or kind.namespaced else ""
+
+
+def _may_write(job: Object, now: float) -> bool:
+    """One that is deleted and does not go is waited for only so long: its author may have given it a finalizer."""
+    return may_write(job) and not is_late(job["metadata"].get("deletionTimestamp"), now)
+
+
+def may_write(job: Object) -> bool:
+    """Whether a Job may still write."""
+    stages = words_of(job)[1:2] == ["stage"]
+    return stages and ended(job, "Complete") is None and ended(job, "Failed") is None
+
+
+def _record_of(node: Node, job: Object, owner: OwnerReference) -> Record | None:
+    """What a node says of the folder of a Job's model; None: nothing."""
+    kind = KINDS[owner.kind]
+    label = names.node_label(kind, key(job).namespace if kind.namespaced else "", owner.name)
+    record = nodes.recorded(node, nodes.mark(label), owner.uid)
+    return record if record and record.path else None

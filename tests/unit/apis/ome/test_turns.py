@@ -1,0 +1,284 @@
+"""Turns: namespaces load one after the other on each node, and a look costs the same however many models wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from slipway.apis.ome import storage, turns
+from slipway.apis.ome.names import BASE_MODEL
+from slipway.kube.objects import NODE, Key
+from slipway.kube.store import Change
+from slipway.serving.api import World
+from slipway.serving.settings import Settings
+from slipway.weights import nodes
+from slipway.weights.jobs import EVICTION_SECONDS, RETRY_SECONDS
+from tests import worlds
+
+from .cluster import APIS, Cluster
+
+API = APIS[BASE_MODEL.kind]
+
+
+def settings(at_once: int, **others: Any) -> Settings:
+    return Settings(apis={"ome": {"loadsAtOnce": at_once, **others}})
+
+
+def create(cluster: Cluster, namespace: str, *names: str, **fields: Any) -> None:
+    for name in names:
+        cluster.create(
+            name,
+            f"hf://{namespace or 'acme'}/{name}",
+            "BaseModel" if namespace else "ClusterBaseModel",
+            namespace,
+            **fields,
+        )
+
+
+def loading(cluster: Cluster) -> list[str]:
+    owners = {model["metadata"]["uid"]: name for name, model in cluster.models.items()}
+    return sorted(owners[cluster.jobs[place]["owner"]] for place in cluster.working())
+
+
+def forge(cluster: Cluster, count: int) -> None:
+    """The authors of the only Job copy it."""
+    ((place, job),) = cluster.jobs.items()
+    for number in range(count):
+        name = f"forged-{number}"
+        metadata = job["metadata"] | {"name": name, "uid": name, "finalizers": ["stranger.example/never"]}
+        cluster.jobs[Key(place.namespace, name)] = job | {"metadata": metadata, "owner": "a stranger"}
+
+
+# Namespaces
+
+
+def test_a_namespace_with_older_models_leaves_the_next_turn_to_one_with_fewer_loads() -> None:
+    cluster = Cluster("a")
+    create(cluster, "first", "f0", "f1", "f2", "f3")
+    cluster.reconcile_all()
+    assert loading(cluster) == ["f0", "f1"]
+    create(cluster, "second", "s0", "s1")
+    cluster.reconcile_all()
+    assert loading(cluster) == ["f0", "f1", "s0"]
+    cluster.run(next(place for place, job in cluster.jobs.items() if "first/f0" in str(job)))
+    cluster.reconcile_all()
+    cluster.reconcile("s1")
+    assert loading(cluster) in (["f1", "f2", "s0"], ["f1", "s0", "s1"])
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_model_of_the_cluster_is_loaded_though_namespaces_have_all_turns(at_once: int) -> None:
+    cluster = Cluster("a", settings=settings(at_once))
+    create(cluster, "first", "f0", "f1")
+    create(cluster, "second", "s0", "s1")
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert len(loading(cluster)) == at_once
+    create(cluster, "", "own", "next")
+    cluster.reconcile_all()
+    assert "own" in loading(cluster)
+    assert len(loading(cluster)) == at_once + 1
+
+
+def test_namespaces_with_equally_many_loads_take_turns() -> None:
+    first = set()
+    for slot in range(20):
+        cluster = Cluster("a", settings=settings(1))
+        create(cluster, "old", "o0", "o1")
+        create(cluster, "young", "y0")
+        cluster.now += slot * turns.SLOT_SECONDS
+        cluster.reconcile_all()
+        first.update(loading(cluster))
+    assert first == {"o0", "y0"}
+
+
+def test_a_load_that_failed_is_behind_the_others_of_its_namespace() -> None:
+    cluster = Cluster("a", settings=settings(1))
+    create(cluster, "chat", "failing", "next", "last")
+    cluster.reconcile_all()
+    cluster.run(cluster.working()[0], fails="the hub does not answer")
+    cluster.reconcile_all()
+    assert loading(cluster) == ["next"]
+    cluster.now += RETRY_SECONDS
+    cluster.reconcile("failing")
+    cluster.run(cluster.working()[0])
+    cluster.reconcile_all()
+    cluster.reconcile_all()
+    assert loading(cluster) == ["last"]
+    assert cluster.reason("failing") == "WaitingForTurn"
+
+
+def test_a_model_that_failed_on_a_node_and_waits_on_another_is_in_the_queue() -> None:
+    cluster = Cluster("a", settings=settings(1))
+    cluster.join("b", gpu="yes")
+    create(cluster, "chat", "first", nodeSelector={"gpu": "yes"})
+    cluster.reconcile("first")
+    create(cluster, "chat", "m")
+    cluster.reconcile("m")
+    cluster.run(next(place for place in cluster.working() if nodes.node_of(cluster.jobs[place]) == "a"), fails="no")
+    cluster.reconcile("m")
+    assert cluster.status("m")["state"] == "Failed"
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == ["chat"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "BaseModel", "uri": "pvc://claim/x"},
+        {"kind": "BaseModel", "uri": "vendor://x"},
+        {"kind": "BaseModel", "uri": "az://x/y"},
+    ],
+)
+def test_a_model_that_needs_no_node_is_in_no_queue(change: dict[str, str]) -> None:
+    cluster = Cluster("a")
+    cluster.create("m", change["uri"], change["kind"], path=None)
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == []
+
+
+def test_a_model_whose_files_are_everywhere_is_in_no_queue() -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m")
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == ["chat"]
+    cluster.settle()
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == []
+    cluster.delete("m")
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == []
+
+
+def test_a_load_that_begins_or_ends_wakes_the_first_models_that_wait_of_each_queue() -> None:
+    cluster = Cluster("a")
+    create(cluster, "first", "f0", "f1", "f2", "f3", "f4")
+    create(cluster, "second", "s0", "s1")
+    for name in ("f0", "s0"):
+        cluster.reconcile(name)
+    before = nodes.trimmed(cluster.nodes["a"])
+    cluster.label("a", **{"models.ome.io/first.basemodel.f0": "Ready"})
+    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    watch = next(one for one in API.watches(cluster.settings) if one.kind == NODE)
+    woken = {place.name for place in watch.enqueue(change, cluster.world("f0").listers)}
+    assert woken == {"f0", "f1", "f2", "s1"}
+
+
+# Forged Jobs
+
+
+def test_jobs_that_are_forged_hold_up_their_own_namespace_alone() -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m")
+    cluster.reconcile("m")
+    forge(cluster, turns.MOST_JOBS)
+    create(cluster, "chat", "next")
+    create(cluster, "second", "s0")
+    cluster.reconcile("next")
+    cluster.reconcile("s0")
+    assert cluster.reason("next") == "WaitingForTurn"
+    assert [place for place in cluster.jobs if place.namespace == "second"]
+
+
+def test_a_load_behind_forged_jobs_is_waited_for_as_long_as_it_may_write() -> None:
+    cluster = Cluster("a", settings=settings(3, sharedRoots=["/mnt/shared"]))
+    create(cluster, "chat", "m", path="/mnt/shared/x")
+    cluster.reconcile("m")
+    forge(cluster, turns.MOST_JOBS)
+    cluster.create("own", "hf://acme/own", path="/mnt/shared/x")
+    cluster.reconcile("own")
+    assert cluster.reason("own") == "WaitingForTurn"
+    for place in list(cluster.jobs):
+        stamp = {"deletionTimestamp": "2027-01-15T07:59:00Z"}
+        cluster.jobs[place] = {**cluster.jobs[place], "metadata": cluster.jobs[place]["metadata"] | stamp}
+    cluster.now += EVICTION_SECONDS
+    cluster.reconcile("own")
+    assert [place for place in cluster.jobs if place.namespace == "ome"]
+
+
+# The cost of a look
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions it calls, built-in ones included."""
+    counted = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def on_claims(cluster: Cluster, count: int) -> None:
+    for number in range(count):
+        cluster.create(f"m{number}", f"pvc://claim/{number}", "BaseModel", "crowd", path=None)
+
+
+def waiting(cluster: Cluster, count: int) -> None:
+    create(cluster, "crowd", *(f"m{number}" for number in range(count)))
+
+
+def elsewhere(cluster: Cluster, count: int) -> None:
+    create(cluster, "crowd", *(f"m{number}" for number in range(count)), nodeSelector={"gpu": "other"})
+
+
+def failed(cluster: Cluster, count: int) -> None:
+    waiting(cluster, count)
+    for number in range(count):
+        condition = {"type": "Progressing", "status": "False"}
+        cluster.models[f"m{number}"]["status"] = {"conditions": [condition]}
+
+
+def forging(cluster: Cluster, count: int) -> None:
+    create(cluster, "crowd", "m0")
+    cluster.reconcile("m0")
+    forge(cluster, count)
+
+
+@pytest.mark.parametrize("others", [on_claims, waiting, elsewhere, failed, forging])
+def test_a_look_costs_the_same_however_many_models_and_jobs_another_author_has(
+    others: Callable[[Cluster, int], None],
+) -> None:
+    counted = []
+    for count in (30, 1000):
+        cluster = Cluster("a", settings=settings(2))
+        others(cluster, count)
+        create(cluster, "chat", "mine")
+        world = cluster.world("mine")
+        slots = [msgspec.structs.replace(world, now=world.now + slot * turns.SLOT_SECONDS) for slot in range(8)]
+
+        def look(slots: list[World] = slots) -> None:
+            for one in slots:  # in some of them the other namespace is first
+                view = API.resolve(one)
+                API.plan(view)
+                API.status(view, None)
+
+        look()  # sorts what is read for the first time
+        counted.append(calls(look))
+    assert abs(counted[1] - counted[0]) <= 0.02 * counted[0]
+
+
+def test_the_storage_of_a_model_is_parsed_once_for_each_of_its_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, parsed = Cluster("a", "b", "c", settings=settings(1)), list[str]()
+    create(cluster, "crowd", *(f"m{number}" for number in range(5)))
+    create(cluster, "chat", "mine")
+    cluster.reconcile("mine")
+    original = storage._parsed
+
+    def count(model: Any, *rest: Any) -> storage.Stored:
+        parsed.append(model["metadata"]["name"])
+        return original(model, *rest)
+
+    monkeypatch.setattr(storage, "_parsed", count)
+    world = cluster.world("mine")
+    for _unused in range(3):
+        worlds.plan(API, world)
+    assert parsed == []
+    cluster.change("mine", storageUri="hf://acme/other")
+    worlds.plan(API, cluster.world("mine"))
+    assert set(parsed) == {"mine"}
