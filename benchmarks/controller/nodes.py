@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from slipway.apis.ome import names, storage
+from slipway.apis.ome.model_resolve import View
 from slipway.apis.ome.models import MODELS
 from slipway.kube.objects import NODE, POD, Key, Object
 from slipway.kube.store import Change, Store, Stores
 from slipway.serving.api import World
 from slipway.serving.settings import Settings
+from slipway.serving.table import Table
 from slipway.weights import nodes
 from slipway.weights.nodes import Record
 
@@ -33,9 +35,9 @@ TERMS = {"nodeSelectorTerms": [{"matchExpressions": [GPUS]}]}
 class Known(Stores):
     """The stores of what models watch."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: Table[View] = API) -> None:
         indexes: dict[Any, dict[str, Any]] = {}
-        for watch in API.watches(SETTINGS):
+        for watch in api.watches(SETTINGS):
             indexes.setdefault(watch.kind, {}).update(watch.indexes)
         super().__init__({kind: Store(found) for kind, found in indexes.items()})
 
