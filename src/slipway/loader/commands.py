@@ -24,7 +24,7 @@ from slipway.loader.agent.store import Store
 from slipway.loader.errors import LoadError, StoppedError
 from slipway.loader.gate import Gate
 from slipway.loader.load import load
-from slipway.loader.progress import Meter
+from slipway.loader.progress import Meter, Pace
 from slipway.loader.sources.base import Access, Source, open_source
 from slipway.loader.state_api import application
 from slipway.loader.threads import in_thread
@@ -68,10 +68,10 @@ def run_load(url: str, folder: Path, policy: Policy, listen: Port | None, access
     return f"{folder} is complete: {meter.line()}" if fresh else f"{folder} is already complete"
 
 
-def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
-    """The result of ``work``, which runs while the port, if any, reports progress. Raises what it raises, or
-    StoppedError."""
-    return asyncio.run(_beside(work, meter, listen))
+def with_progress(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None = None) -> T:
+    """The result of ``work``, which runs while the port, if any, reports progress. ``pace`` ends it if it is too slow.
+    Raises what it raises, LoadError or StoppedError."""
+    return asyncio.run(_beside(work, meter, listen, pace))
 
 
 def run_serve(directory: Path, engine: Engine, listen: Port, most_bytes: int, access: Access) -> None:
@@ -87,13 +87,15 @@ def engine(url: str, kind: str) -> Engine:
     return Engine(url, os.environ.get("VLLM_API_KEY", ""), WORDS[kind])
 
 
-async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None) -> T:
+async def _beside(work: Callable[[], T], meter: Meter, listen: Port | None, pace: Pace | None) -> T:
     """Run ``work`` in a thread while the port is answered and the log tells of progress."""
     task = asyncio.ensure_future(in_thread(work))
     _on_signal(task)
     async with _telling(meter, listen):
         while not (await asyncio.wait([task], timeout=LOG_PERIOD))[0]:
             log.info("%s", meter.line())
+            if pace is not None:
+                pace.check()
     if task.cancelled():
         raise StoppedError
     return task.result()

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
+from slipway.loader.errors import LoadError
 from slipway.serving.agent import Progress
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+LOWEST_RATE = 64 << 10
+"""Bytes a second, below which a load ends: others wait for its turn."""
+RATE_SECONDS = 600.0
+"""For how long the rate must be lower."""
 
 
 class Meter:
@@ -18,7 +24,7 @@ class Meter:
         self._lock = threading.Lock()
         self._clock = clock
         self._started = clock()
-        self._done = self._total = self._fetched = 0
+        self._done = self._total = self._fetched = self._handled = 0
         self._files = self._all_files = 0
         self._note = "listing files"
         self.resume = ""
@@ -46,7 +52,13 @@ class Meter:
         with self._lock:
             self._done += size
             self._fetched += size
+            self._handled += size
             self._note = ""
+
+    def verified(self, size: int) -> None:
+        """Counts ``size`` bytes of an earlier load that were read again."""
+        with self._lock:
+            self._handled += size
 
     def file_done(self) -> None:
         """Counts a file that is complete."""
@@ -64,10 +76,39 @@ class Meter:
                 message += f", {round((self._total - self._done) / speed)} s left"
             return Progress(self._done, self._total, message)
 
+    def handled(self) -> int | None:
+        """Bytes that were downloaded or verified. None: no file is being loaded."""
+        with self._lock:
+            return self._handled if self._files < self._all_files else None
+
     def line(self) -> str:
         """For the log."""
         now = self.progress()
         return f"{human(now.done_bytes)} of {human(now.total_bytes)}: {now.message}"
+
+
+class Pace:
+    """Ends a load whose source sends next to nothing. The next load resumes it."""
+
+    def __init__(self, meter: Meter, clock: Callable[[], float] = time.monotonic) -> None:
+        self._meter, self._clock = meter, clock
+        self._seen: deque[tuple[float, int]] = deque()
+        """Times and the bytes handled until then, the last of them at least RATE_SECONDS ago."""
+
+    def check(self) -> None:
+        """To be called regularly. Raises LoadError if the load is too slow."""
+        handled, now = self._meter.handled(), self._clock()
+        if handled is None:
+            self._seen.clear()
+            return
+        self._seen.append((now, handled))
+        while len(self._seen) > 1 and now - self._seen[1][0] >= RATE_SECONDS:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        if now - since >= RATE_SECONDS and handled - before < LOWEST_RATE * (now - since):
+            rate = human((handled - before) / (now - since))
+            text = f"the source sent {rate}/s for {(now - since) / 60:.0f} min, less than {human(LOWEST_RATE)}/s"
+            raise LoadError(f"{text}: check the source and the network; the next load resumes this one")
 
 
 def human(size: float) -> str:

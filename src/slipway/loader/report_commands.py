@@ -17,7 +17,7 @@ from slipway.artifacts import benchmark
 from slipway.artifacts.address_policy import AddressPolicy
 from slipway.artifacts.report import Report, written
 from slipway.loader.folder import Owner
-from slipway.loader.progress import Meter
+from slipway.loader.progress import Meter, Pace
 from slipway.loader.selection import Chosen
 from slipway.loader.sources.base import Access
 from slipway.loader.stage import Work, inspect, opened, probe, stage
@@ -177,7 +177,7 @@ def _reported(options: argparse.Namespace, report: Callable[[Work], Report]) -> 
 
     work = Work(Policy(), threading.Event(), Meter(), options.header)
     port = commands.port(options.listen, options.controller_key, options.pod)
-    return written(commands.with_progress(partial(report, work), work.meter, port)).decode()
+    return written(commands.with_progress(partial(report, work), work.meter, port, Pace(work.meter))).decode()
 
 
 def _address_policy(options: argparse.Namespace) -> AddressPolicy | None:

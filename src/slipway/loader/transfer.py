@@ -131,6 +131,7 @@ class Transfer:
             with self._final.open("rb", buffering=0) as stream:
                 while chunk := stream.read(CHUNK):
                     found.update(chunk)
+                    self._meter.verified(len(chunk))
                     self._check_stop()
             if found.hexdigest() != self._entry.digest.value:
                 return False
@@ -162,6 +163,7 @@ class Transfer:
             chunk = part.read(self._have)
             self._hasher.update(chunk)
             self._have += len(chunk)
+            self._meter.verified(len(chunk))
             self._check_stop()
         self._have = part.size
         self._meter.found(part.size)

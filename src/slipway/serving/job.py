@@ -83,6 +83,13 @@ def ended(made: Object | None, how: str) -> float | None:
     return None
 
 
+def exceeded(made: Object | None) -> int | None:
+    """The deadline in seconds that a Job has exceeded; None: it has not."""
+    conditions: Sequence[Object] = (made or {}).get("status", {}).get("conditions") or []
+    late = any(one["type"] == "Failed" and one.get("reason") == "DeadlineExceeded" for one in conditions)
+    return (made or {})["spec"].get("activeDeadlineSeconds") if late else None
+
+
 def job_of(pod: Object) -> OwnerReference | None:
     """The Job that made a pod; None: none did."""
     owner = controller_owner(pod)

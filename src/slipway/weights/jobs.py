@@ -14,7 +14,7 @@ from slipway.artifacts.report import read as read_report
 from slipway.kube.objects import JOB, MANAGED_BY, Key, Kind, Object, controller_owner, deleting, key
 from slipway.serving import agent
 from slipway.serving.api import World
-from slipway.serving.job import Task, ended, job, last_error, pods_of, termination_message
+from slipway.serving.job import Task, ended, exceeded, job, last_error, pods_of, termination_message
 from slipway.serving.loader import asked_by_the_controller
 from slipway.serving.server import Container
 from slipway.serving.times import unix_time
@@ -24,6 +24,8 @@ from slipway.weights.place import Place
 RETRIES = 4
 RETRY_SECONDS = 300
 """After a load that failed another one is tried, as what was wrong may lie in no object that we watch."""
+LOAD_SECONDS = 24 * 3600
+"""What a load onto a node may take. It fails then, so that others have its turn; the next one resumes it."""
 ANSWER_SECONDS = 600
 """What a question to a source may take, pod and all; a node that has no such file starts none."""
 REPORT_SECONDS = 60
@@ -134,6 +136,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fault(self) -> tuple[Fault | None, str]:
         """Why its last pod failed: a word, if there is one, and a sentence."""
+        if (limit := exceeded(self.made)) is not None:
+            return None, f"it did not end within {limit // 60} min"
         return fault(last_error(self.pods))
 
     def retried_at(self) -> float | None:

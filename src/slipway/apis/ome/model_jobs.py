@@ -19,12 +19,23 @@ from slipway.serving.server import Container, variables
 from slipway.serving.workload import CONFINED, MANAGER, UNPRIVILEGED, restricted
 from slipway.weights import jobs, nodes
 from slipway.weights.credentials import S3_KEYS, Access, from_google, from_secret, hub_mirror, mounted, of_operator
-from slipway.weights.jobs import ANSWER_SECONDS, EVERYWHERE, INSTANCE_LABEL, NAME_LABEL, Run, Runner, words_of
+from slipway.weights.jobs import (
+    ANSWER_SECONDS,
+    EVERYWHERE,
+    INSTANCE_LABEL,
+    LOAD_SECONDS,
+    NAME_LABEL,
+    Run,
+    Runner,
+    words_of,
+)
 from slipway.weights.nodes import Node
 
 OWN_LABELS = frozenset({NAME_LABEL, INSTANCE_LABEL, names.MODEL_LABEL, MANAGED_BY})
 VOLUME, DONOR = "models", "donor"
 REUSE = "--reuse="
+DEADLINES = {"load": LOAD_SECONDS, "evict": 0, "inspect": ANSWER_SECONDS}
+"""Seconds after which a Job fails; 0: never."""
 CLAIM_FOLDER = "/mnt/claim"
 """Where the loader finds a claim."""
 BUCKET_KEYS = (*S3_KEYS, "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL")
@@ -98,7 +109,7 @@ def made(view: View, errand: Errand) -> Object:
         tolerations=(EVERYWHERE,) if errand.node else (),
         affinity=nodes.pinned(errand.node) if errand.node else {},
         init=_owner(view, runner, errand),
-        deadline_seconds=0 if errand.node else ANSWER_SECONDS,
+        deadline_seconds=DEADLINES[errand.what],
     )
 
 

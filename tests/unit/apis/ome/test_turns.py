@@ -11,12 +11,13 @@ import pytest
 
 from slipway.apis.ome import storage, turns
 from slipway.apis.ome.names import BASE_MODEL
+from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
 from slipway.serving.api import World
 from slipway.serving.settings import Settings
 from slipway.weights import nodes
-from slipway.weights.jobs import EVICTION_SECONDS, RETRY_SECONDS
+from slipway.weights.jobs import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
 from tests import worlds
 
 from .cluster import APIS, Cluster
@@ -110,6 +111,24 @@ def test_a_load_that_failed_is_behind_the_others_of_its_namespace() -> None:
     cluster.reconcile_all()
     assert loading(cluster) == ["last"]
     assert cluster.reason("failing") == "WaitingForTurn"
+
+
+def test_a_load_without_an_end_fails_after_a_day_and_is_behind_the_others_of_its_namespace() -> None:
+    cluster = Cluster("a", settings=settings(1))
+    create(cluster, "chat", "endless", "next")
+    cluster.reconcile_all()
+    ((_place, job),) = cluster.jobs.items()
+    assert job["spec"]["activeDeadlineSeconds"] == LOAD_SECONDS == 86400
+    over = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "DeadlineExceeded",
+        "lastTransitionTime": timestamp(cluster.now),
+    }
+    job["status"] = {"conditions": [over]}
+    cluster.reconcile_all()
+    assert loading(cluster) == ["next"]
+    assert "it did not end within 1440 min" in cluster.message("endless").lower()
 
 
 def test_a_model_that_failed_on_a_node_and_waits_on_another_is_in_the_queue() -> None:
