@@ -254,7 +254,7 @@ class ModelStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Generation of the spec that this status speaks of."""
     conditions: tuple[Condition, ...] | UnsetType = UNSET
     """Accepted, Available, Progressing, Routed, CacheLoaded and AdaptersLoaded where there is a cache or an adapter,
-    and FieldsIgnored where something has no effect; each with a reason and a message."""
+    SourceFound if it may sleep, and FieldsIgnored where something has no effect; each with a reason and a message."""
 
 
 MODEL = CustomResource(
