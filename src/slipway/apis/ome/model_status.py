@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from slipway.apis.ome import fields_ignored
+from slipway.apis.ome import fields_ignored, turns
 from slipway.apis.ome.model_jobs import inspection, is_bound, observed
 from slipway.apis.ome.model_plan import Visit, visits
 from slipway.apis.ome.model_resolve import View
@@ -25,7 +25,7 @@ PASSED_THROUGH = frozenset({LOADING, WAITING, LEAVING})
 """Reasons that models go through on their way."""
 UNSOUND = "UnsupportedSource"
 """Of files that lie where they are read, and that no engine can read."""
-TURN_SECONDS, MISSING_SECONDS = 30.0, 30.0
+TURN_SECONDS, MISSING_SECONDS = turns.RECHECK_SECONDS, 30.0
 """When to look again, where time alone may change something, or a word of the API server gets lost."""
 MOST_NAMED = 3
 """Nodes that a message names."""
@@ -78,10 +78,11 @@ def _told(view: View) -> Told:
         return _leaving(done)
     stored = view.valid()
     told = _on_claim(view, stored) if stored.claim else _on_nodes(view, done)
-    held_up = any(
-        one.stage in ("waiting", "full", "leaving", "in use") or (one.says and one.says.former) for one in done
-    )
-    return msgspec.structs.replace(told, recheck=min(told.recheck or TURN_SECONDS, TURN_SECONDS)) if held_up else told
+    clears = any(one.stage in ("leaving", "in use") or (one.says and one.says.former) for one in done)
+    waits = any(one.stage in ("waiting", "full") for one in done)
+    seconds = TURN_SECONDS if clears else turns.recheck_seconds(view.world) if waits else None
+    checks = [one for one in (told.recheck, seconds) if one is not None]
+    return msgspec.structs.replace(told, recheck=min(checks, default=None))
 
 
 def _leaving(done: Sequence[Visit]) -> Told:
@@ -140,7 +141,7 @@ def _on_nodes(view: View, done: Sequence[Visit]) -> Told:
             state="Failed", reason=reason, message=" ".join(parts), under_way=going, fields=fields, recheck=recheck
         )
     if full and not loading and not waiting:
-        return Told(state="Failed", reason="NodeFull", message=" ".join(parts), fields=fields, recheck=recheck)
+        return Told(state="Failed", reason=turns.FULL, message=" ".join(parts), fields=fields, recheck=recheck)
     reason, message = (LOADING if loading else WAITING), " ".join(parts)
     return Told(state="In_Transit", reason=reason, message=message, under_way=message, fields=fields, recheck=recheck)
 

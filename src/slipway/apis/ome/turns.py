@@ -42,6 +42,9 @@ WOKEN, MOST_WOKEN = 2, 16
 MOST_JOBS = 16
 """Jobs of one namespace on one node that are examined. A namespace with more waits until some of them are gone: its
 loads fail, or its authors forge Jobs."""
+RECHECK_SECONDS = 30.0
+FULL = "NodeFull"
+"""Reason of models that no node has room for."""
 SLOT_SECONDS = 600
 """How long the order of namespaces with equally many loads remains."""
 
@@ -119,8 +122,10 @@ class ByQueue(msgspec.Struct, frozen=True):
     settings: Settings
 
     def __call__(self, model: Object) -> Iterable[str]:
-        moves = _verdict(model, "Progressing") in ("", "True")
-        if deleting(model) or not moves or _verdict(model, "Accepted") == "False":
+        moves = _verdict(model, "Progressing") in ("", "True") or _condition(model, "Available").get("reason") == FULL
+        # A model whose Jobs a quota rejects keeps no other one waiting.
+        accepted = _verdict(model, "Accepted") in ("", "True")
+        if deleting(model) or not moves or not accepted:
             return ()
         try:
             stored = storage.read(model, self.settings, folders.ANY_PATH)
@@ -131,8 +136,12 @@ class ByQueue(msgspec.Struct, frozen=True):
 
 def _verdict(model: Object, condition: str) -> str:
     """Status of a model's condition; empty: there is none."""
+    return str(_condition(model, condition).get("status", ""))
+
+
+def _condition(model: Object, condition: str) -> Object:
     conditions = (model.get("status") or {}).get("conditions") or ()
-    return next((str(one.get("status")) for one in conditions if one.get("type") == condition), "")
+    return next((one for one in conditions if one.get("type") == condition), {})
 
 
 def by_node(job: Object) -> Iterable[str]:
@@ -186,6 +195,15 @@ def has_turn(world: World, node: Node, desired: Desired) -> bool:
         earlier = range(begun, min(last + 1, most))
         ahead += sum(1 for _one in islice(_able(world, node, other, held), len(earlier))) if earlier else 0
     return ahead < free
+
+
+def recheck_seconds(world: World) -> float:
+    """When a model that waits is examined again though nothing changes. Changes of nodes wake the first models of a
+    queue; the longer it is, the less often are those behind them examined."""
+    model, namespace = world.resource, key(world.resource).namespace
+    queued = sum(world.listers.count(kind, QUEUE, namespace) for kind in KINDS.values())
+    behind = uid(model) not in {uid(one) for one in _oldest(world.listers, namespace)}
+    return RECHECK_SECONDS * (max(queued // MOST_EXAMINED, 1) if behind else 1)
 
 
 def next_on(listers: Listers, settings: Settings, kind: Kind, node: Node) -> list[Key]:
@@ -261,12 +279,17 @@ def _waiting(
     listers: Listers, settings: Settings, node: Node, namespace: str, busy: Collection[str]
 ) -> Iterator[tuple[Object, Desired]]:
     """The models of a queue that a node lacks and no Job brings, the oldest first."""
-    kinds = [kind for kind in KINDS.values() if kind.namespaced == bool(namespace)]
-    queues = [listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds]
-    for model in islice(heapq.merge(*queues, key=age), MOST_EXAMINED):
+    for model in _oldest(listers, namespace):
         desired = desired_of(model, node, settings) if uid(model) not in busy else None
         if desired and not desired.lacks_room(model, node):
             yield model, desired
+
+
+def _oldest(listers: Listers, namespace: str) -> Iterable[Object]:
+    """The models of a queue that are examined."""
+    kinds = [kind for kind in KINDS.values() if kind.namespaced == bool(namespace)]
+    queues = [listers.oldest(kind, QUEUE, namespace, MOST_EXAMINED) for kind in kinds]
+    return islice(heapq.merge(*queues, key=age), MOST_EXAMINED)
 
 
 def _queues(listers: Listers) -> set[str]:

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipway.apis.ome import storage, turns
+from slipway.apis.ome import room, storage, turns
 from slipway.apis.ome.names import BASE_MODEL
 from slipway.kube.conditions import timestamp
 from slipway.kube.objects import NODE, Key
 from slipway.kube.store import Change
-from slipway.serving.api import World
+from slipway.serving.api import Rejection, World
 from slipway.serving.settings import Settings
 from slipway.weights import nodes
 from slipway.weights.jobs import EVICTION_SECONDS, LOAD_SECONDS, RETRY_SECONDS
@@ -180,6 +180,38 @@ def test_a_load_that_begins_or_ends_wakes_the_first_models_that_wait_of_each_que
     watch = next(one for one in API.watches(cluster.settings) if one.kind == NODE)
     woken = {place.name for place in watch.enqueue(change, cluster.world("f0").listers)}
     assert woken == {"f0", "f1", "f2", "s1"}
+
+
+@pytest.mark.parametrize("retryable", [False, True])
+def test_a_model_whose_jobs_a_quota_rejects_keeps_no_other_waiting(*, retryable: bool) -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m")
+    rejection = Rejection("ExceededQuota", "The quota has no room for Jobs.", retryable=retryable)
+    cluster.models["m"]["status"] = worlds.status(API, cluster.world("m"), rejection).status
+    assert list(turns.ByQueue(cluster.settings)(cluster.models["m"])) == []
+
+
+def test_the_models_of_a_long_queue_are_examined_no_more_often_than_those_of_a_short_one() -> None:
+    cluster, names = Cluster("a"), [f"m{number}" for number in range(200)]
+    create(cluster, "chat", *names)
+    for _unused in range(2):
+        cluster.reconcile("m0")
+    seconds = {name: cluster.recheck(name) for name in ("m3", "m15", "m16", "m199")}
+    assert seconds == {"m3": 30, "m15": 30, "m16": 360, "m199": 360}
+
+
+def test_a_model_without_room_is_in_the_queue_and_wakes_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster("a")
+    create(cluster, "chat", "m0", "m1")
+    cluster.reconcile("m0")
+    with monkeypatch.context() as narrow:
+        narrow.setattr(room, "OF_A_NAMESPACE", 1)
+        assert cluster.reason("m1") == "NodeFull"
+    before = nodes.trimmed(cluster.nodes["a"])
+    cluster.label("a", **{"models.ome.io/chat.basemodel.m0": "Ready"})
+    change = Change(before, nodes.trimmed(cluster.nodes["a"]))
+    watch = next(one for one in API.watches(cluster.settings) if one.kind == NODE)
+    assert "m1" in {place.name for place in watch.enqueue(change, cluster.world("m0").listers)}
 
 
 # Forged Jobs
