@@ -58,7 +58,7 @@ class Store:
         """What each index function gave for each object: asked again, it might raise."""
         self._indexes: dict[str, dict[str, set[Key]]] = {name: {} for name in self._functions}
         self._oldest: dict[tuple[str, str], list[tuple[str, Key]]] = {}
-        """Index and value -> creation times and keys, in order; of values that ``oldest`` was called with."""
+        """Index and value -> creation times and keys, in order; of values whose order was needed once."""
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         """Who waits, and for what."""
         self._revisions: dict[str, int] = {}
@@ -96,12 +96,20 @@ class Store:
     def oldest(self, index: str, value: str, most: int) -> list[Object]:
         """At most so many of the objects that ``by_index`` would give, the oldest first. The cost does not grow with
         the number of the others."""
+        return [self._objects[name] for _created, name in self._by_age(index, value)[:most]]
+
+    def older(self, index: str, value: str, obj: Object) -> int:
+        """How many of the objects that ``by_index`` would give are older than this one, or as old with a smaller key.
+        The cost hardly grows with their number."""
+        return bisect_left(self._by_age(index, value), (created(obj), key(obj)))
+
+    def _by_age(self, index: str, value: str) -> list[tuple[str, Key]]:
         found = self._indexes[index].get(value)
         if not found:
             return []
         if (index, value) not in self._oldest:
             self._oldest[index, value] = sorted((created(self._objects[name]), name) for name in found)
-        return [self._objects[name] for _created, name in self._oldest[index, value][:most]]
+        return self._oldest[index, value]
 
     def values(self, index: str) -> Set[str]:
         """The values that the index function named ``index`` gave for any object."""
@@ -255,6 +263,10 @@ class Stores:
     def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
         """At most so many of the objects that ``list`` would give, the oldest first. Raises as ``list`` does."""
         return self.store(kind).oldest(index, value, most)
+
+    def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
+        """How many of the objects that ``list`` would give are older than this one. Raises as ``list`` does."""
+        return self.store(kind).older(index, value, obj)
 
     def values(self, kind: Kind, index: str) -> Set[str]:
         """The values that the index function named ``index`` gave for any object. Raises as ``list`` does."""

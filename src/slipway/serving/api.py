@@ -52,6 +52,9 @@ class Listers(Protocol):
     def oldest(self, kind: Kind, index: str, value: str, most: int) -> Sequence[Object]:
         """At most so many of the objects that ``list`` would give, the oldest first."""
 
+    def older(self, kind: Kind, index: str, value: str, obj: Object) -> int:
+        """How many of the objects that ``list`` would give are older than this one."""
+
     def values(self, kind: Kind, index: str) -> Set[str]:
         """The values that an index function gave for any object."""
 

@@ -98,7 +98,7 @@ def _watches_of_services(_settings: Settings) -> tuple[Watch, ...]:
     kind = INFERENCE_SERVICE.kind
     indexes = {
         REFERENCES: by_reference(service_resolve.references),
-        scheduling.WAITS_FOR: scheduling.by_resource,
+        **scheduling.INDEXES,
         NAMESPACE: by_namespace,
     }
     return (

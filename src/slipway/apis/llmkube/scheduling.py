@@ -7,19 +7,19 @@ different resources are in nobody's way.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from slipway.apis.llmkube.service_types import KIND, Priority
 from slipway.kube.objects import Key, Object, created_unix, deleting, key
-from slipway.kube.store import Change
+from slipway.kube.store import Change, IndexFunction
 from slipway.serving.api import Listers, World
 from slipway.serving.policies import priority_class
 
 WAITING = "WaitingForGPU"
-WAITS_FOR = "waits"
-"""Index of InferenceServices: the accelerator that they wait for."""
+WAITS_FOR, RANKED, PRIORITY = "waits", "ranked", "priority"
+"""Indexes of InferenceServices that wait: the accelerator, the accelerator with their priority, and the priority."""
 VALUES: dict[Priority, int] = {"critical": 1000000, "high": 100000, "normal": 10000, "low": 1000, "batch": 100}
 INSUFFICIENT = re.compile(r"Insufficient ([A-Za-z0-9._/-]*[A-Za-z0-9])")
 """As the scheduler says that nodes have too little of something."""
@@ -93,11 +93,18 @@ def place(resource: Object, priority: int) -> Place:
 
 
 def position(world: World, priority: int, resource: str) -> int:
-    """The service's place among all that wait for the same resource, from 1."""
-    own = place(world.resource, priority)
-    waiting = world.list(KIND, WAITS_FOR, resource)
-    others = (other for other in waiting if key(other) != key(world.resource) and not deleting(other))
-    return 1 + sum(place(other, priority_of(other)) < own for other in others)
+    """The service's place among all that wait for the same resource, from 1. The cost does not grow with their
+    number."""
+    listers, before = world.listers, 0
+    known = listers.get(KIND, key(world.resource))
+    own = by_rank(known) if known else ()
+    for other in map(int, listers.values(KIND, PRIORITY)):
+        rank = _rank(resource, other)
+        if other > priority:
+            before += listers.count(KIND, RANKED, rank) - (rank in own)
+        elif other == priority:
+            before += listers.older(KIND, RANKED, rank, world.resource)
+    return 1 + before
 
 
 def behind(change: Change, listers: Listers) -> Iterable[Key]:
@@ -126,6 +133,23 @@ def by_resource(service: Object) -> Iterable[str]:
     return (told.partition(":")[0],) if told else ()
 
 
+def by_rank(service: Object) -> Sequence[str]:
+    """Index function for :data:`RANKED`."""
+    return [_rank(resource, priority_of(service)) for resource in by_resource(service) if not deleting(service)]
+
+
+def by_priority(service: Object) -> Iterable[str]:
+    """Index function for :data:`PRIORITY`."""
+    return [str(priority_of(service)) for _resource in by_resource(service)]
+
+
+def _rank(resource: str, priority: int) -> str:
+    return f"{resource} {priority}"
+
+
 def priority_of(service: Object) -> int:
     """As its status says."""
     return int((service.get("status") or {}).get("effectivePriority", VALUES["normal"]))
+
+
+INDEXES: Mapping[str, IndexFunction] = {WAITS_FOR: by_resource, RANKED: by_rank, PRIORITY: by_priority}

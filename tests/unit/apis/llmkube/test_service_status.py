@@ -281,6 +281,16 @@ def test_the_queue_knows_the_priority_of_the_service_itself() -> None:
     assert ranks == [1, 2, 3, 3, 4]
 
 
+def test_a_look_at_a_service_reads_no_other_one_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [waiting(f"w{number}", 10000, OLDER) for number in range(50)]
+    asked = world(*WAITING, deployment=deployment(resource=GPU), resource=GPU, kin=others)
+    counted: list[str] = []
+    priority_of = scheduling.priority_of
+    monkeypatch.setattr(scheduling, "priority_of", lambda one: counted.append(str(one)) or priority_of(one))
+    assert told(asked)["queuePosition"] == 51
+    assert len(counted) <= 1
+
+
 @pytest.mark.parametrize(("created", "place"), [(OLDER, 2), (YOUNGER, 1)])
 def test_two_services_of_classes_that_are_not_there_agree_who_is_first(created: str, place: int) -> None:
     nameless = waiting("a", 0, created)
